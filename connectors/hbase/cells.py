@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.hbase.errors import RowError
 from commitlake.connectors.hbase.keys import (
     BY_KEY,
@@ -32,7 +33,6 @@ from commitlake.connectors.hbase.keys import (
     topic_hash,
 )
 from commitlake.connectors.lake.erasures import MARKER
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.messages import MESSAGES
 
 FAMILY = b"m"
@@ -40,7 +40,7 @@ VALUE = b"m:v"
 REFERENCE = b"m:r"
 NEVER_EXPIRES_MS = 253_402_300_799_999
 """For messages without a time: the last millisecond of the year 9999."""
-ARROW_SCHEMA: pa.Schema = to_arrow_schema(MESSAGES)
+ARROW_SCHEMA: pa.Schema = arrow_schema(MESSAGES)
 _DAY_MS = 86_400_000
 _TIMES = frozenset(field.name for field in ARROW_SCHEMA if pa.types.is_timestamp(field.type))
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

@@ -42,6 +42,7 @@ from commitlake.connectors.hbase.tables import open_or_create, open_table
 from commitlake.connectors.hbase.writer import write_messages
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.spark import spark_field, spark_schema
 
 
 @dataclass
@@ -70,7 +71,7 @@ class HBaseDataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns that the options select."""
         columns = HBaseOptions.parse(self.options).columns
-        return MESSAGES if columns is None else StructType([MESSAGES[name] for name in columns])
+        return spark_schema(MESSAGES if columns is None else MESSAGES.only(columns))
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -134,7 +135,7 @@ class HBaseReader(DataSourceReader):
 
 
 def _type_of(column: str) -> str:
-    return str(MESSAGES[column].dataType.simpleString())
+    return str(spark_field(MESSAGES[column]).dataType.simpleString())
 
 
 class _Writing:

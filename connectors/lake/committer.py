@@ -16,7 +16,6 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
-from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.archive_log import (
     APPLICATION_ID,
@@ -34,6 +33,7 @@ from commitlake.connectors.lake.versions import table_files
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import make_folders
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 
 _MAX_ATTEMPTS = 50  # after errors caused by commits of other writers
@@ -128,7 +128,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
         raise ConcurrentArchiveError(f"another run wrote archive commit {commit.sequence} at the same time") from error
 
 
-def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], sequence: int) -> None:
+def append_files(table_uri: str, schema: Columns, files: Sequence[DataFile], sequence: int) -> None:
     """Add a run's files to a table that follows `messages`; a repetition with the same number changes nothing.
 
     Args:
@@ -152,7 +152,7 @@ def append_files(table_uri: str, schema: StructType, files: Sequence[DataFile], 
             return
 
 
-def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
+def append_rows(table_uri: str, schema: Columns, rows: pa.Table) -> None:
     """Append a few rows to a table that does not follow `messages`; a repetition appends them again.
 
     Args:
@@ -174,7 +174,7 @@ def append_rows(table_uri: str, schema: StructType, rows: pa.Table) -> None:
 
 def advance(
     table_uri: str,
-    schema: StructType,
+    schema: Columns,
     files: Iterable[DataFile],
     application: str,
     step: tuple[int | None, int],
@@ -241,7 +241,7 @@ def _add_files(
     table.create_write_transaction(actions, mode, table.schema(), list(partitions), commit_properties=properties)
 
 
-def open_or_create(table_uri: str, schema: StructType, partitions: Sequence[str] = ()) -> DeltaTable:
+def open_or_create(table_uri: str, schema: Columns, partitions: Sequence[str] = ()) -> DeltaTable:
     """Open a table, or create it; columns that an earlier version did not have are added."""
     wanted = Schema.from_json(schema.json())
     table = _open_or_create(table_uri, wanted, partitions)

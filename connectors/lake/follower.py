@@ -10,15 +10,15 @@ import secrets
 from dataclasses import asdict, dataclass
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files, append_rows
 from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.erasures import ERASURES
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.profile import PROFILES
@@ -27,7 +27,7 @@ from commitlake.schemas.tables.quarantine import QUARANTINE
 from commitlake.schemas.tables.store_config import STORE_CONFIG
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 
-FOLLOWING: dict[str, StructType] = {
+FOLLOWING: dict[str, Columns] = {
     "quarantine": QUARANTINE,
     "gaps": GAPS,
     "profiles": PROFILES,
@@ -113,7 +113,7 @@ def restore_runs(lake: Lake, parser_version: str) -> int:
         append_rows(
             lake.uri("archive_runs"),
             ARCHIVE_RUNS,
-            pa.Table.from_pylist(rows, schema=to_arrow_schema(ARCHIVE_RUNS)),
+            pa.Table.from_pylist(rows, schema=arrow_schema(ARCHIVE_RUNS)),
         )
     return len(missing)
 
@@ -138,7 +138,7 @@ def _run_of(commit: ArchiveCommit, recovered: bool, parser_version: str) -> Arch
 
 def _append_run(run: ArchiveRun, runs_uri: str) -> None:
     """Record that a run is finished; without this row, the next run repeats the steps after the commit."""
-    row = pa.Table.from_pylist([asdict(run)], schema=to_arrow_schema(ARCHIVE_RUNS))
+    row = pa.Table.from_pylist([asdict(run)], schema=arrow_schema(ARCHIVE_RUNS))
     # Two processes may finish the same run at once, so each writes a file of its own.
     file = write_plain_file(row, runs_uri, f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet")
     append_files(runs_uri, ARCHIVE_RUNS, [file], run.sequence)

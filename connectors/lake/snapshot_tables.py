@@ -12,21 +12,21 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import advance, open_or_create
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
 from commitlake.schemas.tables.subscriptions import SUBSCRIPTIONS
 
 _GROUP_KIND = "group"
 _LEAST_OFFSET = -(1 << 62)
 OFFSETS, SUBSCRIBED = "consumer_offsets", "subscriptions"
-SNAPSHOT_TABLES: dict[str, StructType] = {OFFSETS: CONSUMER_OFFSETS, SUBSCRIBED: SUBSCRIPTIONS}
+SNAPSHOT_TABLES: dict[str, Columns] = {OFFSETS: CONSUMER_OFFSETS, SUBSCRIBED: SUBSCRIPTIONS}
 _KEYS = {
     OFFSETS: ("broker", "kind", "group", "topic", "queue_id"),
     SUBSCRIBED: ("broker", "source", "group", "topic"),
@@ -116,7 +116,7 @@ def rows_between(
     times += "" if end is None else f" AND as_of <= {timestamp_literal(end)}"
     sql = f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of"
     # The engine returns texts as string views, which not all functions of Arrow support.
-    return run_sql(table, name, sql).read_all().cast(to_arrow_schema(SNAPSHOT_TABLES[name]))
+    return run_sql(table, name, sql).read_all().cast(arrow_schema(SNAPSHOT_TABLES[name]))
 
 
 def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:
@@ -153,7 +153,7 @@ def _of_positions(broker: str, kind: str) -> str:
 def _run(table: DeltaTable, sql: str) -> pa.Table:
     """Query `consumer_offsets`, and cast the engine's string views, which not all functions of Arrow support."""
     rows = run_sql(table, OFFSETS, sql).read_all()
-    types = {field.name: field.type for field in to_arrow_schema(CONSUMER_OFFSETS)}
+    types = {field.name: field.type for field in arrow_schema(CONSUMER_OFFSETS)}
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
 
 
@@ -170,7 +170,7 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[st
     """
     uri, schema = lake.uri(name), SNAPSHOT_TABLES[name]
     open_or_create(uri, schema)
-    rows = rows.cast(to_arrow_schema(schema))
+    rows = rows.cast(arrow_schema(schema))
     file = write_plain_file(rows, uri, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
     (first, version), *others = versions.items()
     beside = {snapshot_application(broker): (other or 0, (other or 0) + 1) for broker, other in others}

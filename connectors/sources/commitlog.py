@@ -40,6 +40,7 @@ from commitlake.connectors.sources.schema_choice import check_columns, choose_co
 from commitlake.connectors.sources.stream_ranges import RANGES
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
+from commitlake.schemas.tables.spark import spark_schema
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.request import Request
@@ -65,7 +66,7 @@ class LogDataSource(DataSource):
         """Return the columns that the options select, in the table's order."""
         options = self._parse()
         if options.content is Content.RANGES:
-            return RANGES
+            return spark_schema(RANGES)
         return _schema_of(options)
 
     @carry_errors()
@@ -108,17 +109,16 @@ class PushdownCommitLogDataSource(Pushdown, CommitLogDataSource):
 
 
 def _schema_of(options: ReadOptions) -> StructType:
-    chosen = choose_columns(SOURCE, options.columns, options.mode, CORRUPT_RECORD.name)
-    if options.columns is None and options.body is BodyForm.NONE:
-        return StructType([field for field in chosen if field.name != BODY.name])
-    return chosen
+    has_body = options.columns is not None or options.body is not BodyForm.NONE
+    table = SOURCE if has_body else SOURCE.without(BODY.name)
+    return choose_columns(table, options.columns, options.mode, CORRUPT_RECORD.name)
 
 
 def _check_schema(schema: StructType, options: ReadOptions) -> None:
     if options.content is not Content.RANGES:
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
-    elif schema.simpleString() != RANGES.simpleString():
-        raise OptionError(f"content ranges: expected {RANGES.simpleString()}, found {schema.simpleString()}")
+    elif schema.simpleString() != (expected := spark_schema(RANGES).simpleString()):
+        raise OptionError(f"content ranges: expected {expected}, found {schema.simpleString()}")
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.options import Mode
+from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.spark import spark_schema
 
 
-def choose_columns(table: StructType, columns: Sequence[str] | None, mode: Mode, corrupt: str) -> StructType:
+def choose_columns(table: Columns, columns: Sequence[str] | None, mode: Mode, corrupt: str) -> StructType:
     """Return the columns that the options select.
 
     Args:
@@ -22,15 +24,14 @@ def choose_columns(table: StructType, columns: Sequence[str] | None, mode: Mode,
         OptionError: if a name is not a column of the table.
     """
     if columns is None:
-        return StructType([field for field in table if field.name != corrupt or mode is Mode.PERMISSIVE])
-    known = {field.name: field for field in table}
+        return spark_schema(table if mode is Mode.PERMISSIVE else table.without(corrupt))
     for name in columns:
-        if name not in known:
-            raise OptionError(f"option columns: {name!r} is not one of {', '.join(known)}")
-    return StructType([known[name] for name in columns])
+        if name not in table.names:
+            raise OptionError(f"option columns: {name!r} is not one of {', '.join(table.names)}")
+    return spark_schema(table.only(columns))
 
 
-def check_columns(schema: StructType, table: StructType, mode: Mode, corrupt: str) -> None:
+def check_columns(schema: StructType, table: Columns, mode: Mode, corrupt: str) -> None:
     """Check that a schema, which a user may have given, only has columns of a table.
 
     Args:
@@ -41,7 +42,7 @@ def check_columns(schema: StructType, table: StructType, mode: Mode, corrupt: st
     Raises:
         OptionError: if a column is unknown, has another type, or is missing for the mode.
     """
-    known = {field.name: field.dataType for field in table}
+    known = {field.name: field.dataType for field in spark_schema(table)}
     for field in schema:
         if field.name not in known:
             raise OptionError(f"the schema's column {field.name!r} is not one of {', '.join(known)}")

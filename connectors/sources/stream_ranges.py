@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import LongType, StringType, StructType
 
-from commitlake.schemas.tables.columns import column
+from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 
 
-RANGES = StructType(
+RANGES = Columns(
     [
-        column("broker", StringType(), "the store's name"),
-        column("start", LongType(), "physical offset of the first byte"),
-        column("end", LongType(), "physical offset after the last record, or where the next one begins"),
-        column("last_record", LongType(), "physical offset of the last record; null where it is not known"),
+        Column("broker", TEXT, "the store's name"),
+        Column("start", INT64, "physical offset of the first byte"),
+        Column("end", INT64, "physical offset after the last record, or where the next one begins"),
+        Column("last_record", INT64, "physical offset of the last record; null where it is not known"),
     ]
 )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
-
+from commitlake.schemas.tables.columns import Column, Columns, DataType, ListOf, MapOf
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable, Origin
+from commitlake.schemas.tables.spark import spark_field
 from docs.generate.prose import markdown_of, table
 from docs.generate.table_queries import QUERIES
 
@@ -40,9 +40,9 @@ def page() -> str:
     return "\n\n".join([_INTRO, contents, *(_section(name, entry) for name, entry in LAKE_TABLES.items())]) + "\n"
 
 
-def schema_of(name: str) -> StructType:
+def schema_of(name: str) -> Columns:
     """Return the columns of a table."""
-    schema: StructType = getattr(_module(name), _SCHEMAS.get(name, name.upper()))
+    schema: Columns = getattr(_module(name), _SCHEMAS.get(name, name.upper()))
     return schema
 
 
@@ -66,30 +66,30 @@ def _origin(entry: LakeTable) -> str:
     return text
 
 
-def _columns(schema: StructType) -> str:
+def _columns(schema: Columns) -> str:
     rows = ((f"`{name}`", kind, comment) for name, kind, comment in _described(schema, ""))
     return table(("Column", "Type", "Meaning"), rows)
 
 
-def _described(schema: StructType, prefix: str) -> list[tuple[str, str, str]]:
+def _described(schema: Columns, prefix: str) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
-    for field in schema.fields:
-        name = prefix + field.name
-        rows.append((name, _type_name(field.dataType), field.metadata.get("comment", "")))
-        inner = field.dataType.elementType if isinstance(field.dataType, ArrayType) else field.dataType
-        if isinstance(inner, StructType):
-            rows += _described(inner, name + ("[]." if isinstance(field.dataType, ArrayType) else "."))
+    for column in schema:
+        name = prefix + column.name
+        rows.append((name, _type_name(column.type), column.comment))
+        inner = column.type.element if isinstance(column.type, ListOf) else column.type
+        if isinstance(inner, Columns):
+            rows += _described(inner, name + ("[]." if isinstance(column.type, ListOf) else "."))
     return rows
 
 
 def _type_name(kind: DataType) -> str:
-    if isinstance(kind, StructType):
+    if isinstance(kind, Columns):
         return "struct"
-    if isinstance(kind, ArrayType):
-        return f"array of {_type_name(kind.elementType)}"
-    if isinstance(kind, MapType):
-        return f"map of {_type_name(kind.keyType)} to {_type_name(kind.valueType)}"
-    return kind.simpleString()
+    if isinstance(kind, ListOf):
+        return f"array of {_type_name(kind.element)}"
+    if isinstance(kind, MapOf):
+        return f"map of {_type_name(kind.key)} to {_type_name(kind.value)}"
+    return str(spark_field(Column("", kind)).dataType.simpleString())
 
 
 def _first_sentence(name: str) -> str:

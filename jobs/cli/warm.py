@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.mapping import Mapping
 from commitlake.connectors.formats.engine.options import Mode
@@ -34,7 +34,6 @@ from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.rebuild.run import rebuild_store
@@ -93,7 +92,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
     _verify(log_format, segment.parent, root / "rebuilt")
     if log_format.name == ROCKETMQ.name:
         _restore(store, root / "lake")
-    request = Request(to_arrow_schema(SOURCE), Mode.PERMISSIVE)
+    request = Request(arrow_schema(SOURCE), Mode.PERMISSIVE)
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))
 
 
@@ -112,7 +111,7 @@ def _restore(store: Store, root: Path) -> None:
 
 def _encode() -> None:
     """Encode a message, as `replay` does."""
-    schema = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]))
+    schema = arrow_schema(MESSAGES.only(COLUMNS))
     row = {"broker": "a", "physical_offset": 0, "sys_flag": 0, "flag": 0, "properties": [("KEYS", "a")]}
     encode_part(pa.Table.from_pylist([row], schema), pa.array([b"a"], pa.large_binary()), "a")
 
@@ -141,7 +140,7 @@ def _decode_answer() -> None:
     segment = ROCKETMQ.sample_segment(_SEGMENT_BYTES)
     parsed = parse_message(segment)
     assert parsed is not None, "expected the segment to begin with a whole record"
-    request = Request(to_arrow_schema(SOURCE), Mode.PERMISSIVE)
+    request = Request(arrow_schema(SOURCE), Mode.PERMISSIVE)
     for _ in PulledRecords("warm", request).batches([segment[: parsed[1]]]):
         pass
 

@@ -14,27 +14,21 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from commitlake.jobs.cli.command import job_parser, run_job
-from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.places import lake_of
-from commitlake.jobs.cli.times import join_times
-from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, add_arguments, check
-from commitlake.schemas.errors import ExitCode
-
-if TYPE_CHECKING:
-    from commitlake.connectors.lake.lake import Lake
 from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.jobs.cli.places import bodies_of
+from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.damaged_files import naming_damaged_files
+from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.times import join_times
+from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, add_arguments, check
 from commitlake.jobs.dlq.choice import choose, explaining_where
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
     "Show the dead letters of consumer groups by cause: group, original topic, tag, attempts, the error that the "

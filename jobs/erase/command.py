@@ -33,6 +33,7 @@ from __future__ import annotations
 import argparse
 import datetime
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
@@ -45,7 +46,6 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.pipelines.erasure.selection import KeysToErase
-from pathlib import Path
 
 MAX_FILE_BYTES = 64 << 20
 

@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.names import some_names, warn
 from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import add_spark_argument, make_runner
 from commitlake.jobs.cli.store_arguments import delay_levels, file_size, positive
 from commitlake.jobs.cli.terminal import print_line
@@ -43,11 +46,7 @@ from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES
 
 if TYPE_CHECKING:
     from commitlake.pipelines.restore.run import Restored
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 
-from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.cli.progress import runner_progress
 
 DESCRIPTION = (
     "Create a store that a broker can start from, from the lake's copy of its log: segment files, ConsumeQueues, "

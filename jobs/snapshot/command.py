@@ -31,9 +31,6 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
     from commitlake.pipelines.snapshot.progress import StoreSnapshot
-from commitlake.pipelines.snapshot.append import Appended
-from commitlake.pipelines.snapshot.progress import StoreSnapshot
-from commitlake.schemas.counts import count_text
 
 DESCRIPTION = (
     "Save the offsets of consumer groups in the tables consumer_offsets and subscriptions of a lake. Offsets are read "
@@ -102,6 +99,7 @@ def _take(arguments: argparse.Namespace, shown: set[str]) -> ExitCode:
         shown: notes that were printed before; new ones are added.
     """
     from commitlake.connectors.lake.lake import Lake
+    from commitlake.jobs.snapshot.summary import summary_lines
     from commitlake.pipelines.snapshot.append import append_progress
 
     lake = Lake(arguments.lake)
@@ -164,18 +162,3 @@ def _ask(arguments: argparse.Namespace) -> Iterator[StoreSnapshot]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `commitlake snapshot`."""
     return run_job(build_parser(), job, argv)
-
-
-def summary_lines(progress: StoreSnapshot, appended: Appended) -> list[str]:
-    """Return lines about the offsets that a snapshot of one store found and added."""
-    if appended.as_of is None:
-        return [f"{appended.broker}: {progress.note or 'no offsets were read'}"]
-    offsets, groups = count_text(appended.read, "offset"), count_text(appended.groups, "group")
-    found = f"{appended.broker}: {offsets} of {groups} as of {appended.as_of:%FT%TZ}"
-    if appended.is_old:
-        return [f"{found}; the lake already has this snapshot or a newer one, so nothing was added"]
-    lines = [f"{found}, {count_text(appended.moved, 'offset')} moved"]
-    if progress.subscriptions or appended.subscribed:
-        subscriptions = count_text(len(progress.subscriptions), "subscription")
-        lines[0] += f"; {subscriptions}, {appended.subscribed:,} changed"
-    return lines

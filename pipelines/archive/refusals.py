@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.scan import Fault
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.quarantine import QUARANTINE
 
@@ -116,8 +116,8 @@ def _plain(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _of_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: StructType) -> pa.Table:
-    target = to_arrow_schema(schema)
+def _of_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: Columns) -> pa.Table:
+    target = arrow_schema(schema)
     return pa.table([values[name] for name in target.names], target.names).cast(target)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.engine.log_records import LogRecords
@@ -34,7 +35,6 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, observe_delays
 from commitlake.pipelines.verify.store_view import likely_file_size
 from commitlake.schemas.layouts.errors import LayoutError
@@ -101,7 +101,7 @@ def _write(lake: Lake, rows: Sequence[tuple[Any, ...]], run_id: str) -> DataFile
         return None
     names = STORE_CONFIG.names
     columns = [list(column) for column in zip(*rows, strict=True)]
-    table = pa.table(dict(zip(names, columns, strict=True)), schema=to_arrow_schema(STORE_CONFIG))
+    table = pa.table(dict(zip(names, columns, strict=True)), schema=arrow_schema(STORE_CONFIG))
     return write_plain_file(table, lake.uri("store_config"), f"part-{run_id}.zstd.parquet", s3=lake.s3)
 
 

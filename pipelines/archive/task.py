@@ -16,8 +16,8 @@ from functools import cache, partial
 from itertools import accumulate, chain
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import LastDecoder
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.part_sizes import MIN_PART_BYTES, cost_of, group_parts, part_bytes
@@ -32,7 +32,6 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.parts import Part, read_part
@@ -46,7 +45,7 @@ from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import BODY, SOURCE
 
-_COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
+_COLUMNS = SOURCE.without(BODY.name)
 
 
 _MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
@@ -283,7 +282,7 @@ def _read(
 @cache
 def _request(*, with_bodies: bool) -> Request:
     columns = SOURCE if with_bodies else _COLUMNS
-    return Request(to_arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
+    return Request(arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
 
 
 def _inspect_nothing(_: object) -> None:

@@ -58,6 +58,7 @@ from commitlake.pipelines.transforms.profile import (
 )
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.profile import AUDIT, FIGURES, KEY_COLUMNS, PROFILES
+from commitlake.schemas.tables.spark import spark_schema
 
 _NUMBER = "number"
 
@@ -79,7 +80,7 @@ class SparkProfile(Profile):
     def correct(self, windows: pa.Table) -> None:
         """Add differences to the figures; see `Profile.correct`."""
         before, session = self._frame, self._frame.sparkSession
-        rows = session.createDataFrame(windows.to_pylist(), AUDIT)
+        rows = session.createDataFrame(windows.to_pylist(), spark_schema(AUDIT))
         self._frame = combine_profiles(before.unionByName(rows)).cache()
         before.unpersist()
 
@@ -237,7 +238,7 @@ class SparkSides(Sides):
     def _profiles(self) -> DataFrame:
         """Return the counts of the runs up to this moment."""
         if self.moment.profiles is None:
-            return self.spark.createDataFrame([], PROFILES)
+            return self.spark.createDataFrame([], spark_schema(PROFILES))
         rows = self._table("profiles", self.moment.profiles)
         return rows.where(~F.col("run_id").isin(*self.moment.later)) if self.moment.later else rows
 

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.bodies import decompress_as
 from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import column_name, text_literal
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
@@ -34,7 +34,7 @@ EXCEPTION_PROPERTIES = ("EXCEPTION", "exception", "ERROR", "error")
 MAX_REASON_LENGTH = 200
 """Maximum length of an exception's text in a cause: the rest is often a stack trace with ids."""
 BODY_PLACE_COLUMNS = ("body_ref", "body_crc", "body_size", "body_codec")
-SCHEMA = to_arrow_schema(MESSAGES)
+SCHEMA = arrow_schema(MESSAGES)
 SLICE_BYTES = 32 << 20
 """Total size of the stored bodies in memory at the same time."""
 

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.plain_arrays import mask_of
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.edges.family import Families
 from commitlake.pipelines.edges.links.consumptions import join_consumptions, link_consumed, link_logged
 from commitlake.pipelines.edges.links.delays import link_deliveries
@@ -21,7 +21,7 @@ from commitlake.pipelines.edges.traces import Action
 from commitlake.pipelines.message_keys.key_rows import key_hashes
 from commitlake.schemas.tables.edges import EDGES
 
-SCHEMA: pa.Schema = to_arrow_schema(EDGES)
+SCHEMA: pa.Schema = arrow_schema(EDGES)
 BOTH = "both"
 
 

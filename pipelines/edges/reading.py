@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.bodies import decompress_as
 from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.erasures import ErasedPlaces
@@ -21,7 +22,6 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.links.transactions import OPS
 from commitlake.pipelines.edges.members import COLUMNS, MEMBERS, REPEATING, has_role, plain_members, role_members
@@ -31,7 +31,7 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.layouts.rocketmq.transactions import finished_offsets
 from commitlake.schemas.tables.messages import MESSAGES
 
-_MESSAGES = to_arrow_schema(MESSAGES)
+_MESSAGES = arrow_schema(MESSAGES)
 ROWS: pa.Schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
 """Columns of `messages` that are read."""
 _PLAIN = [

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.erasure.hits import find_hits, read_hits, unerased
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts
 from commitlake.pipelines.message_keys.lookup import find_keys
@@ -29,7 +29,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
-ROWS: pa.Schema = to_arrow_schema(MESSAGES).remove(MESSAGES.names.index(STORE_DATE.name))
+ROWS: pa.Schema = arrow_schema(MESSAGES).remove(MESSAGES.names.index(STORE_DATE.name))
 """Columns of rows of `messages` in its data files."""
 _PLACE = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
 

@@ -15,12 +15,12 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import times_of
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.evidence.documents import Document, StoredAs, parse_document, sign
 from commitlake.pipelines.evidence.errors import EvidenceError
 from commitlake.schemas.tables.evidence import EVIDENCE
@@ -28,7 +28,7 @@ from commitlake.schemas.times import iso_text
 
 APPLICATION_ID = "commitlake.evidence"
 _MAX_TRIES = 50
-_SCHEMA = to_arrow_schema(EVIDENCE)
+_SCHEMA = arrow_schema(EVIDENCE)
 _TEXT = "coalesce(document, '') AS document"
 _ERASURES = "SELECT max(number) AS number, max(at) AS at FROM erasures WHERE event = "
 _SUBJECTS = (

@@ -18,8 +18,8 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.reader import FrameCache
@@ -27,7 +27,6 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, is_one_of, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.lag.counting import BacklogCounter, Queue, milliseconds, numbers
 from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.queues import QueueRun, QueueSpan, SpanFinder, Times, floors_of
@@ -311,7 +310,7 @@ class LakeMessages:
         names = [name for name in count.columns if name != BODY]
         if BODY in count.columns:
             names += _BODY_COLUMNS
-        schema = to_arrow_schema(StructType([MESSAGES[name] for name in names]))
+        schema = arrow_schema(MESSAGES.only(names))
         conditions = list(self._conditions(count))
         for places in _places(starts):
             sql = f"SELECT {', '.join(names)} FROM messages WHERE {' AND '.join(conditions)} AND ({places})"

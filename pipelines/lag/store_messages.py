@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.entry_plan import in_log_order, plan_entries
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
@@ -29,7 +29,6 @@ from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
 from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder, Times
@@ -96,7 +95,7 @@ class StoreMessages:
         # Entries have no time, so messages after one of these times must not be counted by their entries.
         limits = [limit for limit in (until_ms, *(count.until_ms for count in counts)) if limit is not None]
         names = dict.fromkeys([*COLUMNS, *(name for count in counts for name in count.columns if name != BODY)])
-        schema = to_arrow_schema(StructType([SOURCE[name] for name in [*names, CORRUPT_RECORD]]))
+        schema = arrow_schema(SOURCE.only([*names, CORRUPT_RECORD]))
         request = replace(Request.of(options, narrow(options).filters, schema), keeps_bad_ranges=True)
         for plan in plan_entries(self._store, self._range, options, by_entry, min(limits, default=None)):
             for part in in_log_order(plan):

@@ -7,13 +7,13 @@ import tempfile
 from pathlib import Path
 
 from deltalake import DeltaTable, Schema
-from pyspark.sql.types import StructType
 
 from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.log_files import entry_name
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.consumptions import CONSUMPTIONS
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
@@ -22,7 +22,7 @@ from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES
 from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
 from commitlake.schemas.tables.replays import REPLAYS
 
-SCHEMAS: dict[str, StructType] = {
+SCHEMAS: dict[str, Columns] = {
     "messages": MESSAGES,
     "message_keys": MESSAGE_KEYS,
     "edges": EDGES,

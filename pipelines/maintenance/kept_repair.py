@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import APPLICATION_ID as ARCHIVE
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import advance
@@ -36,21 +36,21 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES, snapshot_application
 from commitlake.connectors.lake.versions import table_files
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.maintenance.data_check import DataDamage
 from commitlake.pipelines.maintenance.log_repair import REPAIR_KEY, AsideFolder
 from commitlake.pipelines.maintenance.lost_erasures import restore_erasures
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.tables.evidence import EVIDENCE
 from commitlake.schemas.tables.store_config import STORE_CONFIG
 
-KEPT_TABLES: dict[str, tuple[StructType, str, tuple[str, ...]]] = {
+KEPT_TABLES: dict[str, tuple[Columns, str, tuple[str, ...]]] = {
     "erasures": (ERASURES, ERASURE, ("number", "erasure_id", "event", "at", "broker", "physical_offset")),
     "evidence": (EVIDENCE, "commitlake.evidence", ("number", "document")),
 }
 """By table: its columns, the application that counts `number`, and the key of a row."""
-HISTORIES: dict[str, StructType] = {"store_config": STORE_CONFIG, **SNAPSHOT_TABLES}
+HISTORIES: dict[str, Columns] = {"store_config": STORE_CONFIG, **SNAPSHOT_TABLES}
 """The columns of tables of earlier states."""
 WAY = "it is rebuilt from the rows of its data files"
 
@@ -67,7 +67,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
     """
     lake = aside.lake
     schema, application, key = KEPT_TABLES[table]
-    found = _read_files(lake, table, to_arrow_schema(schema))
+    found = _read_files(lake, table, arrow_schema(schema))
     yield from found.problems
     for damaged in damages:
         if unquote(damaged.file.path) not in found.names:
@@ -94,7 +94,7 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
         Sentences on rows that are lost.
     """
     lake, schema = aside.lake, HISTORIES[table]
-    columns = to_arrow_schema(schema)
+    columns = arrow_schema(schema)
     found = _read_files(lake, table, columns)
     yield from found.problems
     is_whole = not found.problems or table not in SNAPSHOT_TABLES
@@ -140,7 +140,7 @@ def _read_files(lake: Lake, table: str, columns: pa.Schema) -> _Files:
 def _replace(
     aside: AsideFolder,
     table: str,
-    schema: StructType,
+    schema: Columns,
     rows: pa.Table,
     names: Sequence[str],
     numbers: Mapping[str, int],

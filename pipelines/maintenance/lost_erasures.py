@@ -28,11 +28,11 @@ import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places, erasure_number
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import table_files
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.tombstones import SCHEMA, Writer, conform, tombstones
 from commitlake.schemas.counts import count_text
@@ -44,7 +44,7 @@ RETENTION = datetime.timedelta(days=7)
 UNKNOWN_REASON = "not known: the row with the reason was lost; a repair has written this one"
 _FOLLOWING = ("messages", "message_keys", "edges", "replay_rows")
 """Tables whose logs have the number of the newest erasure that they have applied."""
-_MESSAGES: pa.Schema = to_arrow_schema(MESSAGES).remove(MESSAGES.names.index("store_date"))
+_MESSAGES: pa.Schema = arrow_schema(MESSAGES).remove(MESSAGES.names.index("store_date"))
 
 
 @dataclass(frozen=True, slots=True)

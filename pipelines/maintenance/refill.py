@@ -24,6 +24,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, plan_splits
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Store
@@ -40,7 +41,6 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import check_is_archived
 from commitlake.pipelines.archive.written import check_written
@@ -61,7 +61,7 @@ from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.messages import STORE_DATE
 
 PACK_BYTES = 32 << 20
-_GAPS = to_arrow_schema(GAPS)
+_GAPS = arrow_schema(GAPS)
 _REFILLED = "refilled"
 _LAST_OFFSET = (1 << 63) - 1
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Transaction
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, commits_after, read_last_commit
@@ -38,7 +39,6 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.profiles_file import open_profiles_file
 from commitlake.pipelines.archive.staged import gather_profiles
@@ -275,7 +275,7 @@ def _read_again(
 
 
 def _rows_of(scratch: Lake, table: str) -> pa.Table:
-    schema = to_arrow_schema(FOLLOWING[table])
+    schema = arrow_schema(FOLLOWING[table])
     parts = [schema.empty_table()]
     for path in sorted(Path(getattr(scratch, table)).glob("*.parquet")):
         rows = pq.read_table(path)

@@ -25,13 +25,13 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.maintenance.data_check import DataDamage
 from commitlake.pipelines.maintenance.log_repair import AsideFolder, LogRepair, repair_log
 from commitlake.pipelines.maintenance.repair_notes import repair_note
@@ -174,7 +174,7 @@ def _marks(table: DeltaTable, damaged: str) -> pa.Table:
         {"replay_id": name, "at": at, "event": str(ReplayEvent.ROWS_LOST), "detail": detail}
         for name in sorted(known - ended)
     ]
-    return pa.Table.from_pylist(marks, to_arrow_schema(REPLAYS))
+    return pa.Table.from_pylist(marks, arrow_schema(REPLAYS))
 
 
 def _lost_plans(lake: Lake) -> Iterator[str]:

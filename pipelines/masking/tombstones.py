@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
 
-SCHEMA: pa.Schema = to_arrow_schema(ERASURES)
+SCHEMA: pa.Schema = arrow_schema(ERASURES)
 CHECKSUMS = {"row_checksum": "row", "lake_checksum": "lake"}
 """Prefix of the hash columns in `erasures`, by checksum of the profile."""
 CHANGED_FIGURES = ("checksum", "body_bytes", *CHECKSUMS)

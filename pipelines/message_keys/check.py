@@ -17,19 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.message_keys.key_rows import COLUMNS, REPEATING, SCHEMA, to_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import MESSAGES
 
-_MESSAGES = to_arrow_schema(MESSAGES)
+_MESSAGES = arrow_schema(MESSAGES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.formats.engine.kernel.crc import crc32
 from commitlake.connectors.plain_arrays import text_spans
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 
@@ -33,7 +33,7 @@ def _hash_texts(data: Array, offsets: Array, out: Array) -> None:
 hash_texts = cast("Callable[[Array, Array, Array], None]", compiled(_hash_texts))
 
 
-SCHEMA = to_arrow_schema(MESSAGE_KEYS)
+SCHEMA = arrow_schema(MESSAGE_KEYS)
 REPEATING = ["broker", "topic"]
 COLUMNS = ["broker", "physical_offset", "topic", "unique_key", "keys", "store_timestamp"]
 _PLACE = ["broker", "physical_offset", "topic", "store_timestamp"]

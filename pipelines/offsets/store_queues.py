@@ -6,8 +6,8 @@ import datetime
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import IndexMismatchError
 from commitlake.connectors.formats.engine.filters import narrow
@@ -16,7 +16,6 @@ from commitlake.connectors.formats.engine.plan import take_snapshot
 from commitlake.connectors.formats.engine.read_plan import plan_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
 from commitlake.pipelines.lag.messages import Count
 from commitlake.pipelines.lag.queues import QueueSpan, Times
@@ -53,7 +52,7 @@ class StoreQueues:
         )
         narrowing = narrow(options)
         plan = plan_snapshot([self._store], take_snapshot([self._store]), options, narrowing)
-        schema = to_arrow_schema(StructType([SOURCE[name] for name in COLUMNS]))
+        schema = arrow_schema(SOURCE.only(COLUMNS))
         request = Request.of(options, narrowing.filters, schema)
         found: dict[Queue, int] = {}
         for split in plan.splits:

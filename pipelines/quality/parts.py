@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.schemas.tables.profile import KEY_COLUMNS, MAX_RUNS, PROFILE, RUN, RUNS
 
-SCHEMA = to_arrow_schema(PROFILE)
+SCHEMA = arrow_schema(PROFILE)
 """Schema of a profile."""
 FIRST = ("first_queue_offset", "first_physical_offset", "min_store_timestamp", "min_born_timestamp", "min_size")
 """Columns of minima."""

@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.pipelines.quality.verdict import RunVerdict
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
@@ -50,4 +50,4 @@ def to_table(report: QualityReport, *, run_id: str, verdict: RunVerdict | None =
                 "judged_at": report.judged_at,
             }
         )
-    return pa.Table.from_pylist(rows, schema=to_arrow_schema(QUALITY_RESULTS))
+    return pa.Table.from_pylist(rows, schema=arrow_schema(QUALITY_RESULTS))

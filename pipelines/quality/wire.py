@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.parts import SCHEMA
 from commitlake.schemas.tables.profile import PROFILES, RUN_ID
 
-PROFILES_SCHEMA = to_arrow_schema(PROFILES)
+PROFILES_SCHEMA = arrow_schema(PROFILES)
 """Schema of the table `profiles`."""
 
 

@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.parts import COLUMNS, StoredBodies, part_condition, sending_order
@@ -20,8 +19,8 @@ from commitlake.pipelines.replay.plan import LogRange
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
 
-SCHEMA = to_arrow_schema(REPLAY_ROWS)
-_AS_MESSAGES = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]))
+SCHEMA = arrow_schema(REPLAY_ROWS)
+_AS_MESSAGES = arrow_schema(MESSAGES.only(COLUMNS))
 _FORMAT = "replay_rows"
 """Format of changed rows. It is no format of a log: keys and tags are in columns, not among the properties."""
 _NEVER_NULL = ("broker", "physical_offset", "topic", "queue_id", "queue_offset")

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, compress
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.masking.errors import MaskError
 from commitlake.pipelines.masking.masks import Mask, Message, apply_masks
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
@@ -26,9 +26,10 @@ from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.parts import StoredBodies
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec
 from commitlake.schemas.tables.replay_rows import IDENTITY, TRANSFORMED
+from commitlake.schemas.tables.spark import spark_schema
 
 Transform = Callable[[DataFrame], DataFrame]
-SCHEMA = to_arrow_schema(TRANSFORMED)
+SCHEMA = arrow_schema(TRANSFORMED)
 _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 
 
@@ -93,7 +94,7 @@ def check_transformed(schema: StructType) -> None:
     Raises:
         ReplayError: if columns are missing, unknown or of another type.
     """
-    wanted = {field.name: field.dataType.simpleString() for field in TRANSFORMED}
+    wanted = {field.name: field.dataType.simpleString() for field in spark_schema(TRANSFORMED)}
     found = {field.name: field.dataType.simpleString() for field in schema}
     for name, kind in wanted.items():
         if found.get(name) != kind:

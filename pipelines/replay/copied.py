@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.filters import Filters, narrow
 from commitlake.connectors.formats.engine.options import BodyForm, Mode, ReadOptions
@@ -30,7 +30,7 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.range_reader import RangeReader
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE, STORE_DATE
 from commitlake.schemas.times import epoch_ms
 
@@ -58,10 +58,10 @@ class Narrowed:
     has_bodies: bool = True
 
     @property
-    def columns(self) -> StructType:
+    def columns(self) -> Columns:
         """Columns that are read."""
         without = {CORRUPT_RECORD.name} | (set() if self.has_bodies else {BODY.name})
-        return StructType([field for field in SOURCE if field.name not in without])
+        return Columns([field for field in SOURCE if field.name not in without])
 
 
 def copy_store(
@@ -144,7 +144,7 @@ def copy_topics(
 
 
 def _read_schema(wanted: Narrowed) -> pa.Schema:
-    return to_arrow_schema(StructType([*wanted.columns, CORRUPT_RECORD]))
+    return arrow_schema(Columns([*wanted.columns, CORRUPT_RECORD]))
 
 
 def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: Lake) -> int:
@@ -173,5 +173,5 @@ def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: Lake) -> in
             waiting, size = [], 0
     if waiting:
         write()
-    append_files(lake.uri("messages"), StructType([*wanted.columns, STORE_DATE]), files, 1)
+    append_files(lake.uri("messages"), Columns([*wanted.columns, STORE_DATE]), files, 1)
     return damaged

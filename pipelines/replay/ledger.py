@@ -20,15 +20,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import advance, append_rows
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import times_of
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError, UnknownReplayError
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.pipelines.replay.plan_json import plan_from_json, plan_to_json
@@ -117,7 +116,7 @@ def add_event(
         "detail": detail,
         "speed": speed,
     }
-    append_rows(lake.uri("replays"), REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS)))
+    append_rows(lake.uri("replays"), REPLAYS, pa.Table.from_pylist([row], arrow_schema(REPLAYS)))
 
 
 def read_states(
@@ -268,7 +267,7 @@ class Ledger:
         Raises:
             OtherProcessError: if another process has taken the replay over.
         """
-        rows = rows.cast(to_arrow_schema(REPLAY_MESSAGES))
+        rows = rows.cast(arrow_schema(REPLAY_MESSAGES))
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
         file = write_plain_file(rows, self._lake.uri("replay_messages"), name, s3=self._lake.s3)
         self._advance([file], self._version)
@@ -330,7 +329,7 @@ class Ledger:
             `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.
         """
         rows = self._rows(", ".join(_PLACE), f"part = {part} AND target_offset IS NOT NULL")
-        schema = to_arrow_schema(StructType([REPLAY_MESSAGES[name] for name in _PLACE]))
+        schema = arrow_schema(REPLAY_MESSAGES.only(_PLACE))
         return schema.empty_table() if rows is None else rows.cast(schema)
 
     def ends(self) -> Mapping[MessageQueue, int]:

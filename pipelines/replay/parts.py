@@ -12,17 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from pyspark.sql.types import StructType
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import any_of, text_literal
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.replay.plan import LogRange
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import BODY, MESSAGES, SOURCE
 
 COLUMNS = (
@@ -71,11 +71,11 @@ def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa
     """
     known = {field.name for field in table.schema().fields}
     columns = [SOURCE[name] if name == BODY.name else MESSAGES[name] for name in (*COLUMNS, BODY.name)]
-    present = to_arrow_schema(StructType([column for column in columns if column.name in known]))
+    present = arrow_schema(Columns([column for column in columns if column.name in known]))
     sql = f"SELECT {', '.join(present.names)} FROM messages WHERE {part_condition(part)} AND {condition}"
     # The engine returns strings in a form that not all functions of Arrow accept.
     rows = pa.Table.from_batches([batch.cast(present) for batch in run_sql(table, "messages", sql)], present)
-    for place, field in enumerate(to_arrow_schema(StructType(columns[:-1]))):
+    for place, field in enumerate(arrow_schema(Columns(columns[:-1]))):
         if field.name not in known:
             rows = rows.add_column(place, field, pa.nulls(rows.num_rows, field.type))
     return rows.take(pa.array(sending_order(rows)))

@@ -18,15 +18,14 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, read_range
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.replay.batches import added_properties, property_entries
 from commitlake.pipelines.replay.ledger import Ledger
 from commitlake.pipelines.replay.planned import PlannedMessages
@@ -40,7 +39,7 @@ MAX_EXAMPLES = 1000
 _MAX_THREADS = 16
 _ANSWERS_BYTES = 4 << 20
 _COLUMNS = ("queue_offset", "sys_flag", "flag", "body_size", "body_crc", "properties", "body")
-_SCHEMA = to_arrow_schema(StructType([SOURCE[name] for name in _COLUMNS]))
+_SCHEMA = arrow_schema(SOURCE.only(_COLUMNS))
 _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 _QUEUE = ("target_topic", "target_broker", "target_queue_id")
 

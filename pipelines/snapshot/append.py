@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import (
     OFFSETS,
@@ -29,7 +30,6 @@ from commitlake.connectors.lake.snapshot_tables import (
     version_of,
 )
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -145,7 +145,7 @@ def _append(
         rows = {progress.broker: rows_of(progress, known[progress.broker]) for progress in snapshots}
         new = {broker: of_store for broker, of_store in rows.items() if of_store}
         together = [row for of_store in new.values() for row in of_store]
-        added = pa.Table.from_pylist(together, to_arrow_schema(SNAPSHOT_TABLES[name]))
+        added = pa.Table.from_pylist(together, arrow_schema(SNAPSHOT_TABLES[name]))
         if not new or append_snapshots(lake, name, added, {broker: version_of(table, broker) for broker in new}):
             return {broker: None if of_store is None else _changes(of_store) for broker, of_store in rows.items()}
     shown = brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {count_text(len(brokers) - 1, 'other store')}"

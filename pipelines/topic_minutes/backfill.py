@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import commits_after, newest_commit
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
@@ -32,7 +33,6 @@ from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, divided
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING
 from commitlake.pipelines.topic_minutes.progress import APPLICATION_ID, BACKFILLED
@@ -41,7 +41,7 @@ from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 
 _MAX_FILES = 8  # number of data files of `messages` per task
-_MESSAGES = to_arrow_schema(MESSAGES)
+_MESSAGES = arrow_schema(MESSAGES)
 Ranges = Mapping[str, Array]
 """For each broker a 2 x n array with the starts and ends of ranges of physical offsets, sorted and disjoint."""
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.pipelines.quality.kernel import NO_QUEUE, NULL_BORN, NULL_STORE
 from commitlake.pipelines.quality.task_rows import Rows
 from commitlake.pipelines.topic_minutes import kernel
@@ -16,7 +16,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, Transa
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.topic_minutes import MAX_TAGS, MINUTE_SECONDS, TOPIC_MINUTES
 
-SCHEMA = to_arrow_schema(TOPIC_MINUTES)
+SCHEMA = arrow_schema(TOPIC_MINUTES)
 """Schema of `topic_minutes`."""
 COLUMNS = (
     "broker", "physical_offset", "size", "topic", "queue_id", "queue_offset", "tags", "kind", "born_timestamp",

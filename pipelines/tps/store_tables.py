@@ -17,8 +17,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.filters import narrow
 from commitlake.connectors.formats.engine.options import Mode, ReadOptions
@@ -38,13 +38,13 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS as MINUTES_COLUMNS
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, first_and_last_sql
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE, STORE_DATE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, after, epoch_ms, from_ms, last_usual_time
@@ -187,8 +187,8 @@ class StoreLogs:
             CommitLogError: if a log cannot be read.
         """
         names = MINUTES_COLUMNS if table is MINUTES else tuple(dict.fromkeys([*_MESSAGES_COLUMNS, *self._columns]))
-        columns = StructType([SOURCE[name] for name in names])
-        schema = to_arrow_schema(StructType([*columns, SOURCE[CORRUPT_RECORD]]))
+        columns = SOURCE.only(names)
+        schema = arrow_schema(Columns([*columns, SOURCE[CORRUPT_RECORD]]))
         tasks = _Tasks(lake, table.name, replace(self._request(schema), encoded=True, keeps_bad_ranges=True))
         groups = [[split] for split in self._splits]
         files: list[DataFile] = []
@@ -197,7 +197,7 @@ class StoreLogs:
             files += written
             damaged += bad
             advance(sum(split.size for split in groups[number]))
-        made = TOPIC_MINUTES if table is MINUTES else StructType([*columns, STORE_DATE])
+        made = TOPIC_MINUTES if table is MINUTES else Columns([*columns, STORE_DATE])
         append_files(lake.uri(table.name), made, files, 1)
         if table is MINUTES:  # a folder without a table of messages would be no lake
             open_or_create(lake.uri("messages"), MESSAGES)

@@ -23,6 +23,7 @@ from commitlake.schemas.tables.profile import (
     OPTIONAL_CHECKSUMS,
     WINDOW_SECONDS,
 )
+from commitlake.schemas.tables.spark import spark_schema
 
 DIFFERENCE = "difference"
 DIFFERENT_COLUMNS = "different_columns"
@@ -79,7 +80,7 @@ def to_profile(messages: DataFrame) -> DataFrame:
             F.max("store_timestamp").alias("max_store_timestamp"),
             *(_known_sum(name).alias(name) for name in OPTIONAL_CHECKSUMS),
         )
-        .to(AUDIT)
+        .to(spark_schema(AUDIT))
     )
 
 
@@ -121,7 +122,7 @@ def combine_profiles(profiles: DataFrame) -> DataFrame:
             *(_known_sum(name).alias(name) for name in OPTIONAL_CHECKSUMS if name in profiles.columns),
             *(F.lit(None).cast("long").alias(name) for name in OPTIONAL_CHECKSUMS if name not in profiles.columns),
         )
-        .to(AUDIT)
+        .to(spark_schema(AUDIT))
     )
 
 

@@ -6,22 +6,20 @@ The next run completes it and writes its row, with `recovered`.
 
 from __future__ import annotations
 
-from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType, TimestampType
+from commitlake.schemas.tables.columns import BOOLEAN, INT64, TEXT, TIME, Column, Columns
 
-ARCHIVE_RUNS = StructType(
+ARCHIVE_RUNS = Columns(
     [
-        StructField("sequence", LongType(), True, {"comment": "number of the archive commit in messages"}),
-        StructField(
-            "run_id", StringType(), True, {"comment": "random; distinguishes two attempts with the same number"}
-        ),
-        StructField("started_at", TimestampType(), True, {"comment": "UTC"}),
-        StructField("finished_at", TimestampType(), True, {"comment": "UTC"}),
-        StructField("stores", LongType(), True, {"comment": "stores with new log in this run"}),
-        StructField("messages", LongType(), True, {"comment": "rows added to messages"}),
-        StructField("bytes", LongType(), True, {"comment": "log bytes from the first to the last offset read"}),
-        StructField("quarantined", LongType(), True, {"comment": "rows added to quarantine"}),
-        StructField("gaps", LongType(), True, {"comment": "rows added to gaps"}),
-        StructField("recovered", BooleanType(), True, {"comment": "true if a later run finished this one"}),
-        StructField("parser_version", StringType(), True, {"comment": "version of CommitLake that read the log"}),
+        Column("sequence", INT64, "number of the archive commit in messages"),
+        Column("run_id", TEXT, "random; distinguishes two attempts with the same number"),
+        Column("started_at", TIME, "UTC"),
+        Column("finished_at", TIME, "UTC"),
+        Column("stores", INT64, "stores with new log in this run"),
+        Column("messages", INT64, "rows added to messages"),
+        Column("bytes", INT64, "log bytes from the first to the last offset read"),
+        Column("quarantined", INT64, "rows added to quarantine"),
+        Column("gaps", INT64, "rows added to gaps"),
+        Column("recovered", BOOLEAN, "true if a later run finished this one"),
+        Column("parser_version", TEXT, "version of CommitLake that read the log"),
     ]
 )

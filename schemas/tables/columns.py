@@ -1,10 +1,118 @@
-"""Construction of table columns with comments."""
+"""Columns of tables. Each table declares them once; the other forms are derived from them.
+
+Delta's and Spark's JSON  `Columns.json`
+Spark's schema            `schemas.tables.spark.spark_schema`
+Arrow's schema            `connectors.arrow_schemas.arrow_schema`
+"""
 
 from __future__ import annotations
 
-from pyspark.sql.types import DataType, StructField
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeAlias
 
 
-def column(name: str, data_type: DataType, comment: str) -> StructField:
-    """Return a nullable column with a comment."""
-    return StructField(name, data_type, nullable=True, metadata={"comment": comment})
+class Scalar(StrEnum):
+    """The types of single values, by their names in Delta's JSON."""
+
+    TEXT = "string"
+    BINARY = "binary"
+    BOOLEAN = "boolean"
+    INT32 = "integer"
+    INT64 = "long"
+    DOUBLE = "double"
+    DATE = "date"
+    TIME = "timestamp"
+    """A time in UTC, in microseconds."""
+
+
+TEXT, BINARY, BOOLEAN, DOUBLE = Scalar.TEXT, Scalar.BINARY, Scalar.BOOLEAN, Scalar.DOUBLE
+INT32, INT64, DATE, TIME = Scalar.INT32, Scalar.INT64, Scalar.DATE, Scalar.TIME
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """The type of lists, whose elements are never null."""
+
+    element: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class MapOf:
+    """The type of maps, whose values are never null."""
+
+    key: DataType
+    value: DataType
+
+
+class Column(NamedTuple):
+    """A column, which may be null."""
+
+    name: str
+    type: DataType
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Columns:
+    """The columns of a table, or the type of a column that has columns of its own."""
+
+    columns: tuple[Column, ...]
+
+    def __init__(self, columns: Iterable[Column]) -> None:
+        object.__setattr__(self, "columns", tuple(columns))
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    def __getitem__(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise KeyError(name)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, in their order."""
+        return [column.name for column in self.columns]
+
+    def only(self, names: Iterable[str]) -> Columns:
+        """Return some of the columns, in the order of `names`."""
+        return Columns(self[name] for name in names)
+
+    def without(self, *names: str) -> Columns:
+        """Return the other columns."""
+        return Columns(column for column in self.columns if column.name not in names)
+
+    def json(self) -> str:
+        """Return the schema as JSON, as Delta's log has it, and as Spark's `StructType.fromJson` reads it."""
+        return json.dumps(_json_of(self))
+
+
+DataType: TypeAlias = Scalar | ListOf | MapOf | Columns
+
+
+def _json_of(data_type: DataType) -> Any:
+    match data_type:
+        case Columns(columns):
+            return {"type": "struct", "fields": _fields_of(columns)}
+        case ListOf(element):
+            return {"type": "array", "elementType": _json_of(element), "containsNull": False}
+        case MapOf(key, value):
+            kinds = {"keyType": _json_of(key), "valueType": _json_of(value)}
+            return {"type": "map", **kinds, "valueContainsNull": False}
+    return str(data_type)
+
+
+def _fields_of(columns: Sequence[Column]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": column.name,
+            "type": _json_of(column.type),
+            "nullable": True,
+            "metadata": {"comment": column.comment} if column.comment else {},
+        }
+        for column in columns
+    ]

@@ -18,28 +18,26 @@ Key: (`broker`, `kind`, `group`, `topic`, `queue_id`, `as_of`). Append-only.
 
 from __future__ import annotations
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
+from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns
 
-from commitlake.schemas.tables.columns import column
-
-CONSUMER_OFFSETS = StructType(
+CONSUMER_OFFSETS = Columns(
     [
-        column("broker", StringType(), "the store's name"),
-        column("as_of", TimestampType(), "time of the offset: when the file was written, or the broker answered"),
-        column("kind", StringType(), "group, delay, timer or timer_time"),
-        column("group", StringType(), "the consumer group; null for other kinds"),
-        column("topic", StringType(), "the topic; null in the row of a whole snapshot"),
-        column("queue_id", IntegerType(), "queue of the topic"),
-        column("offset", LongType(), "next message of the queue; null once the broker has no offset any more"),
-        column("source", StringType(), "source of the offset: file or broker"),
-        column(
+        Column("broker", TEXT, "the store's name"),
+        Column("as_of", TIME, "time of the offset: when the file was written, or the broker answered"),
+        Column("kind", TEXT, "group, delay, timer or timer_time"),
+        Column("group", TEXT, "the consumer group; null for other kinds"),
+        Column("topic", TEXT, "the topic; null in the row of a whole snapshot"),
+        Column("queue_id", INT32, "queue of the topic"),
+        Column("offset", INT64, "next message of the queue; null once the broker has no offset any more"),
+        Column("source", TEXT, "source of the offset: file or broker"),
+        Column(
             "log_end",
-            LongType(),
+            INT64,
             "in the row of a whole snapshot: physical offset of the end of the broker's log; null if not known",
         ),
-        column(
+        Column(
             "log_start",
-            LongType(),
+            INT64,
             "in the row of a whole snapshot: physical offset of the start of the broker's log; null if not known",
         ),
     ]

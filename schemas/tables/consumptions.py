@@ -8,23 +8,21 @@ Key: (`broker`, `consume_offset`). Append-only. Times are UTC with millisecond p
 
 from __future__ import annotations
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
+from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns
 
-from commitlake.schemas.tables.columns import column
-
-CONSUMPTIONS = StructType(
+CONSUMPTIONS = Columns(
     [
-        column("broker", StringType(), "the store's name"),
-        column("consume_offset", LongType(), "offset of the record in the store's consume log, bytes"),
-        column("topic", StringType(), "topic of the message"),
-        column("queue_id", IntegerType(), "queue of the message"),
-        column("queue_offset", LongType(), "offset of the message in its queue"),
-        column("physical_offset", LongType(), "offset of the message's record in the journal, bytes"),
-        column("consumer_group", StringType(), "the application that consumed it"),
-        column("attempt", IntegerType(), "failed deliveries to the application before this one"),
-        column("outcome", StringType(), "success, failed (it is delivered again) or dead (it is a dead letter)"),
-        column("client_host", StringType(), "address of the application's client, as ip:port"),
-        column("event_timestamp", TimestampType(), "time at which the delivery ended, by the broker's clock"),
+        Column("broker", TEXT, "the store's name"),
+        Column("consume_offset", INT64, "offset of the record in the store's consume log, bytes"),
+        Column("topic", TEXT, "topic of the message"),
+        Column("queue_id", INT32, "queue of the message"),
+        Column("queue_offset", INT64, "offset of the message in its queue"),
+        Column("physical_offset", INT64, "offset of the message's record in the journal, bytes"),
+        Column("consumer_group", TEXT, "the application that consumed it"),
+        Column("attempt", INT32, "failed deliveries to the application before this one"),
+        Column("outcome", TEXT, "success, failed (it is delivered again) or dead (it is a dead letter)"),
+        Column("client_host", TEXT, "address of the application's client, as ip:port"),
+        Column("event_timestamp", TIME, "time at which the delivery ended, by the broker's clock"),
     ]
 )
 """The columns of `consumptions`."""

@@ -15,9 +15,7 @@ UTC with millisecond precision.
 
 from __future__ import annotations
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
-
-from commitlake.schemas.tables.columns import column
+from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns
 from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
 
 __all__ = ["EDGES", "LINK_DAYS", "AbsentReason", "EdgeKind", "StepOutcome"]
@@ -26,65 +24,65 @@ LINK_DAYS = 7
 """Days within which a copy must follow its predecessor if only the unique key links them, or follow its due time."""
 
 
-def _end(prefix: str, what: str) -> list[StructField]:
+def _end(prefix: str, what: str) -> list[Column]:
     return [
-        column(f"{prefix}_broker", StringType(), f"store that has {what}; null if not known, or if there is none"),
-        column(f"{prefix}_physical_offset", LongType(), f"physical offset of {what} in that store"),
-        column(f"{prefix}_topic", StringType(), f"topic in which {what} is stored"),
-        column(f"{prefix}_queue_id", IntegerType(), f"queue of {what}"),
-        column(f"{prefix}_queue_offset", LongType(), f"queue offset of {what}"),
-        column(f"{prefix}_timestamp", TimestampType(), f"store_timestamp of {what}"),
+        Column(f"{prefix}_broker", TEXT, f"store that has {what}; null if not known, or if there is none"),
+        Column(f"{prefix}_physical_offset", INT64, f"physical offset of {what} in that store"),
+        Column(f"{prefix}_topic", TEXT, f"topic in which {what} is stored"),
+        Column(f"{prefix}_queue_id", INT32, f"queue of {what}"),
+        Column(f"{prefix}_queue_offset", INT64, f"queue offset of {what}"),
+        Column(f"{prefix}_timestamp", TIME, f"store_timestamp of {what}"),
     ]
 
 
-EDGES = StructType(
+EDGES = Columns(
     [
-        column("node_hash", LongType(), "CRC-32 of node in UTF-8; files are sorted by it"),
-        column("node", StringType(), "unique key of the message, or BROKER@OFFSET of a record without one"),
-        column("side", StringType(), "ends of the step that have this node: both, from or to"),
-        column("kind", StringType(), "see EdgeKind: " + ", ".join(EdgeKind)),
+        Column("node_hash", INT64, "CRC-32 of node in UTF-8; files are sorted by it"),
+        Column("node", TEXT, "unique key of the message, or BROKER@OFFSET of a record without one"),
+        Column("side", TEXT, "ends of the step that have this node: both, from or to"),
+        Column("kind", TEXT, "see EdgeKind: " + ", ".join(EdgeKind)),
         *_end("from", "the earlier record"),
         *_end("to", "the later record"),
-        column("unique_key", StringType(), "unique key of the message, as in messages; null if it has none"),
-        column("absent_end", StringType(), "the missing end: from or to; null for a complete step"),
-        column("absent_reason", StringType(), "why, see AbsentReason: " + ", ".join(AbsentReason)),
-        column(
+        Column("unique_key", TEXT, "unique key of the message, as in messages; null if it has none"),
+        Column("absent_end", TEXT, "the missing end: from or to; null for a complete step"),
+        Column("absent_reason", TEXT, "why, see AbsentReason: " + ", ".join(AbsentReason)),
+        Column(
             "consumer_group",
-            StringType(),
+            TEXT,
             "consumer group of a retry, a dead letter or a consumption; JMQ: the application",
         ),
-        column("producer_group", StringType(), "producer's group, from a trace; JMQ: null"),
-        column("client_host", StringType(), "host of the producer or consumer in a trace or consume record"),
-        column(
+        Column("producer_group", TEXT, "producer's group, from a trace; JMQ: null"),
+        Column("client_host", TEXT, "host of the producer or consumer in a trace or consume record"),
+        Column(
             "attempt",
-            IntegerType(),
+            INT32,
             "failed consumptions before this one: 0 for the first delivery, 1 for the first retry",
         ),
-        column("outcome", StringType(), "outcome of the step, see Outcome; null if not known"),
-        column("request_id", StringType(), "request id of a consumption in a trace; null otherwise"),
-        column("cost_ms", LongType(), "time that the client took, ms"),
-        column(
+        Column("outcome", TEXT, "outcome of the step, see Outcome; null if not known"),
+        Column("request_id", TEXT, "request id of a consumption in a trace; null otherwise"),
+        Column("cost_ms", INT64, "time that the client took, ms"),
+        Column(
             "event_timestamp",
-            TimestampType(),
+            TIME,
             "time of the step: client's clock for a trace; broker's clock for a consume record or a retry store",
         ),
-        column(
+        Column(
             "due_timestamp",
-            TimestampType(),
+            TIME,
             "time at which a waiting record is due, by its level, its timer or the retry store",
         ),
-        column("replay_id", StringType(), "id of the replay that sent the message again"),
-        column(
+        Column("replay_id", TEXT, "id of the replay that sent the message again"),
+        Column(
             "evidence_broker",
-            StringType(),
+            TEXT,
             "store of the trace record, or of the consume record, that reports the step",
         ),
-        column(
+        Column(
             "evidence_physical_offset",
-            LongType(),
+            INT64,
             "physical offset of that record; for a consume record -1 - consume_offset, which is negative",
         ),
-        column("evidence_entry", IntegerType(), "number of the entry within that record, from 0"),
+        Column("evidence_entry", INT32, "number of the entry within that record, from 0"),
     ]
 )
 """The columns of `edges`."""

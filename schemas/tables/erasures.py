@@ -22,9 +22,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
-
-from commitlake.schemas.tables.columns import column
+from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns
 from commitlake.schemas.tables.messages import BODY_PLACE
 
 
@@ -42,37 +40,35 @@ class ErasureEvent(StrEnum):
 
 MESSAGE_EVENTS = (ErasureEvent.MESSAGE, ErasureEvent.COPY, ErasureEvent.AGAIN)
 """Events of a message; the others are those of an erasure."""
-ERASURES = StructType(
+ERASURES = Columns(
     [
-        column("number", LongType(), "number of the erasure, from 1"),
-        column(
+        Column("number", INT64, "number of the erasure, from 1"),
+        Column(
             "erasure_id",
-            StringType(),
+            TEXT,
             "random id of the erasure; an erased message has it in the property COMMITLAKE_ERASED",
         ),
-        column("event", StringType(), "begun, message, later, copy, again, erased or purged"),
-        column("at", TimestampType(), "time of the event, UTC, by the clock of the host that wrote the row"),
-        column("reason", StringType(), "reason given by the user; in rows begun"),
-        column("owner", StringType(), "host and process id of the run that wrote the row"),
-        column(
+        Column("event", TEXT, "begun, message, later, copy, again, erased or purged"),
+        Column("at", TIME, "time of the event, UTC, by the clock of the host that wrote the row"),
+        Column("reason", TEXT, "reason given by the user; in rows begun"),
+        Column("owner", TEXT, "host and process id of the run that wrote the row"),
+        Column(
             "detail",
-            StringType(),
+            TEXT,
             "JSON: retention and key of hashes in rows begun; hash in rows later; changes of sums in rows message, "
             "until the purge; counts by place in rows erased and purged",
         ),
-        column("broker", StringType(), "store of an erased message, as in messages"),
-        column("physical_offset", LongType(), "physical offset of an erased message"),
-        column("topic", StringType(), "topic of an erased message"),
-        column("queue_id", IntegerType(), "queue of an erased message"),
-        column("store_timestamp", TimestampType(), "store time of an erased message"),
-        column("body_ref", BODY_PLACE, "location of its body; null if the lake had none"),
-        column("body_crc", IntegerType(), "null; in rows of earlier versions, the CRC of the body, until the purge"),
-        column("row_before", LongType(), "hash of the row before the erasure, for row_checksum; null after the purge"),
-        column("row_after", LongType(), "hash of the row after the erasure"),
-        column(
-            "lake_before", LongType(), "hash of the row before the erasure, for lake_checksum; null after the purge"
-        ),
-        column("lake_after", LongType(), "hash of the row after the erasure"),
-        column("parser_version", StringType(), "version of CommitLake that wrote the row"),
+        Column("broker", TEXT, "store of an erased message, as in messages"),
+        Column("physical_offset", INT64, "physical offset of an erased message"),
+        Column("topic", TEXT, "topic of an erased message"),
+        Column("queue_id", INT32, "queue of an erased message"),
+        Column("store_timestamp", TIME, "store time of an erased message"),
+        Column("body_ref", BODY_PLACE, "location of its body; null if the lake had none"),
+        Column("body_crc", INT32, "null; in rows of earlier versions, the CRC of the body, until the purge"),
+        Column("row_before", INT64, "hash of the row before the erasure, for row_checksum; null after the purge"),
+        Column("row_after", INT64, "hash of the row after the erasure"),
+        Column("lake_before", INT64, "hash of the row before the erasure, for lake_checksum; null after the purge"),
+        Column("lake_after", INT64, "hash of the row after the erasure"),
+        Column("parser_version", TEXT, "version of CommitLake that wrote the row"),
     ]
 )

@@ -7,16 +7,14 @@ which `commitlake evidence verify` checks in the table or in a file with one doc
 
 from __future__ import annotations
 
-from pyspark.sql.types import LongType, StringType, StructType, TimestampType
+from commitlake.schemas.tables.columns import INT64, TEXT, TIME, Column, Columns
 
-from commitlake.schemas.tables.columns import column
-
-EVIDENCE = StructType(
+EVIDENCE = Columns(
     [
-        column("number", LongType(), "number of the document, from 1"),
-        column("at", TimestampType(), "time of the signature, UTC, by the clock of the signing host"),
-        column("kind", StringType(), "subject: archive, audit, erasure or purge"),
-        column("key_id", StringType(), "id of the signing key"),
-        column("document", StringType(), "the signed document"),
+        Column("number", INT64, "number of the document, from 1"),
+        Column("at", TIME, "time of the signature, UTC, by the clock of the signing host"),
+        Column("kind", TEXT, "subject: archive, audit, erasure or purge"),
+        Column("key_id", TEXT, "id of the signing key"),
+        Column("document", TEXT, "the signed document"),
     ]
 )

@@ -9,18 +9,16 @@ be other messages between the two offsets. `maintain --repair --store` deletes s
 
 from __future__ import annotations
 
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns
 
-GAPS = StructType(
+GAPS = Columns(
     [
-        StructField("broker", StringType(), True, {"comment": "the store's name"}),
-        StructField("segment", StringType(), True, {"comment": "file that should hold the first of the bytes"}),
-        StructField("start_offset", LongType(), True, {"comment": "physical offset of the first missing byte"}),
-        StructField("end_offset", LongType(), True, {"comment": "physical offset after the last missing byte"}),
-        StructField("found", StringType(), True, {"comment": "no such file, or when it disappeared"}),
-        StructField(
-            "parser_version", StringType(), True, {"comment": "version of CommitLake that looked for the file"}
-        ),
-        StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs; or 'repair'"}),
+        Column("broker", TEXT, "the store's name"),
+        Column("segment", TEXT, "file that should hold the first of the bytes"),
+        Column("start_offset", INT64, "physical offset of the first missing byte"),
+        Column("end_offset", INT64, "physical offset after the last missing byte"),
+        Column("found", TEXT, "no such file, or when it disappeared"),
+        Column("parser_version", TEXT, "version of CommitLake that looked for the file"),
+        Column("run_id", TEXT, "the archive run, as in archive_runs; or 'repair'"),
     ]
 )

@@ -7,16 +7,16 @@ UTF-8 (`crc32(key)` in Spark), so that a look-up by hash and key reads one page 
 
 from __future__ import annotations
 
-from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+from commitlake.schemas.tables.columns import INT64, TEXT, TIME, Column, Columns
 
-MESSAGE_KEYS = StructType(
+MESSAGE_KEYS = Columns(
     [
-        StructField("key_hash", LongType(), True, {"comment": "CRC-32 of the key in UTF-8; files are sorted by it"}),
-        StructField("key", StringType(), True, {"comment": "a business key, or the client's message id"}),
-        StructField("kind", StringType(), True, {"comment": "key (one of keys) or unique_key, as in messages"}),
-        StructField("broker", StringType(), True, {"comment": "as in messages"}),
-        StructField("physical_offset", LongType(), True, {"comment": "as in messages"}),
-        StructField("topic", StringType(), True, {"comment": "as in messages"}),
-        StructField("store_timestamp", TimestampType(), True, {"comment": "as in messages; its date is the partition"}),
+        Column("key_hash", INT64, "CRC-32 of the key in UTF-8; files are sorted by it"),
+        Column("key", TEXT, "a business key, or the client's message id"),
+        Column("kind", TEXT, "key (one of keys) or unique_key, as in messages"),
+        Column("broker", TEXT, "as in messages"),
+        Column("physical_offset", INT64, "as in messages"),
+        Column("topic", TEXT, "as in messages"),
+        Column("store_timestamp", TIME, "as in messages; its date is the partition"),
     ]
 )

@@ -10,111 +10,97 @@ same without the partition column and `body_ref`, but with the body and `_corrup
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DateType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-)
-
-from commitlake.schemas.tables.columns import column
+from commitlake.schemas.tables.columns import BINARY, DATE, INT32, INT64, TEXT, TIME, Column, Columns, ListOf, MapOf
 
 _METADATA = [
-    column("broker", StringType(), "the store's name; with physical_offset the primary key"),
-    column("physical_offset", LongType(), "position of the record in the log, bytes"),
-    column("size", IntegerType(), "size of the stored record, bytes"),
-    column(
+    Column("broker", TEXT, "the store's name; with physical_offset the primary key"),
+    Column("physical_offset", INT64, "position of the record in the log, bytes"),
+    Column("size", INT32, "size of the stored record, bytes"),
+    Column(
         "topic",
-        StringType(),
+        TEXT,
         "topic in which the record is stored: for a delayed or failed message an internal topic of the broker",
     ),
-    column("queue_id", IntegerType(), "queue of the topic"),
-    column("queue_offset", LongType(), "number of the message in its queue, from 0"),
-    column("msg_id", StringType(), "offset message id (store host, port, offset), as brokers print it; JMQ's own id"),
-    column(
-        "unique_key", StringType(), "client message id (UNIQ_KEY); does not change through delay, retry and dead letter"
-    ),
-    column("keys", ArrayType(StringType(), containsNull=False), "business keys; null if the producer set none"),
-    column("tags", StringType(), "the message's tag; JMQ: the business tag"),
-    column("kind", StringType(), "normal, delay, retry, dlq, half, op, trace, timer or system"),
-    column(
+    Column("queue_id", INT32, "queue of the topic"),
+    Column("queue_offset", INT64, "number of the message in its queue, from 0"),
+    Column("msg_id", TEXT, "offset message id (store host, port, offset), as brokers print it; JMQ's own id"),
+    Column("unique_key", TEXT, "client message id (UNIQ_KEY); does not change through delay, retry and dead letter"),
+    Column("keys", ListOf(TEXT), "business keys; null if the producer set none"),
+    Column("tags", TEXT, "the message's tag; JMQ: the business tag"),
+    Column("kind", TEXT, "normal, delay, retry, dlq, half, op, trace, timer or system"),
+    Column(
         "born_timestamp",
-        TimestampType(),
+        TIME,
         "time at which the producer sent the message, by its clock, UTC, millisecond precision",
     ),
-    column(
+    Column(
         "store_timestamp",
-        TimestampType(),
+        TIME,
         "time at which the broker stored the message, by its clock, UTC, millisecond precision",
     ),
-    column("born_host", StringType(), "producer's host, ip:port, IPv6 in brackets"),
-    column("store_host", StringType(), "broker's host, ip:port, IPv6 in brackets"),
-    column("sys_flag", IntegerType(), "bits: compression, transaction, hosts"),
-    column("flag", IntegerType(), "flag set by the application"),
-    column("reconsume_times", IntegerType(), "failed consumptions so far"),
-    column("priority", IntegerType(), "priority; null if the producer set none"),
-    column("prepared_transaction_offset", LongType(), "in a committed message: physical offset of its half message"),
-    column("body_size", IntegerType(), "size of the stored body, bytes"),
-    column("body_crc", IntegerType(), "CRC-32 of the stored body, without the top bit"),
-    column("body_codec", StringType(), "compression: none, zlib, lz4, zstd; unknown if the flag bits name no codec"),
-    column(
+    Column("born_host", TEXT, "producer's host, ip:port, IPv6 in brackets"),
+    Column("store_host", TEXT, "broker's host, ip:port, IPv6 in brackets"),
+    Column("sys_flag", INT32, "bits: compression, transaction, hosts"),
+    Column("flag", INT32, "flag set by the application"),
+    Column("reconsume_times", INT32, "failed consumptions so far"),
+    Column("priority", INT32, "priority; null if the producer set none"),
+    Column("prepared_transaction_offset", INT64, "in a committed message: physical offset of its half message"),
+    Column("body_size", INT32, "size of the stored body, bytes"),
+    Column("body_crc", INT32, "CRC-32 of the stored body, without the top bit"),
+    Column("body_codec", TEXT, "compression: none, zlib, lz4, zstd; unknown if the flag bits name no codec"),
+    Column(
         "properties",
-        MapType(StringType(), StringType(), valueContainsNull=False),
+        MapOf(TEXT, TEXT),
         "all properties; of a repeated key the last value",
     ),
-    column(
+    Column(
         "format",
-        StringType(),
+        TEXT,
         "format of the log: rocketmq or jmq; null in rows of earlier versions, whose msg_id shows it",
     ),
-    column(
+    Column(
         "origin_topic",
-        StringType(),
+        TEXT,
         "topic that the message was sent to, also if it is delayed, half, retried or dead; the stored topic "
         "if the record names no other; null in rows of earlier versions",
     ),
-    column(
+    Column(
         "producer_group",
-        StringType(),
+        TEXT,
         "the producer's group, which only messages of transactions contain; JMQ: its application; null if there is "
         "none, and in rows of earlier versions, which have it in properties",
     ),
 ]
-BODY_PLACE = StructType(
+BODY_PLACE = Columns(
     [
-        column("pack", StringType(), "name of the pack, relative to the lake's folder of bodies"),
-        column("frame_offset", LongType(), "position of the frame in the pack"),
-        column("frame_length", IntegerType(), "stored size of the frame, bytes"),
-        column("offset", IntegerType(), "position of the body in the frame's content"),
-        column("length", IntegerType(), "size of the body, bytes"),
+        Column("pack", TEXT, "name of the pack, relative to the lake's folder of bodies"),
+        Column("frame_offset", INT64, "position of the frame in the pack"),
+        Column("frame_length", INT32, "stored size of the frame, bytes"),
+        Column("offset", INT32, "position of the body in the frame's content"),
+        Column("length", INT32, "size of the body, bytes"),
     ]
 )
-BODY_REF = column(
+BODY_REF = Column(
     "body_ref", BODY_PLACE, "location of the body as the broker stored it; null if the lake does not have it"
 )
-STORE_DATE = column("store_date", DateType(), "UTC date of store_timestamp; the partition")
-BODY = column("body", BinaryType(), "the body, as stored, or decompressed by option")
-CORRUPT_RECORD = column(
+STORE_DATE = Column("store_date", DATE, "UTC date of store_timestamp; the partition")
+BODY = Column("body", BINARY, "the body, as stored, or decompressed by option")
+CORRUPT_RECORD = Column(
     "_corrupt_record",
-    StructType(
+    Columns(
         [
-            column("segment", StringType(), "file, as it was read"),
-            column("start", LongType(), "physical offset of the first bad byte"),
-            column("end", LongType(), "physical offset after the last bad byte"),
-            column("reason", StringType(), "see commitlake.schemas.layouts.rocketmq.scan.Fault"),
-            column("expected", StringType(), "value expected by the format"),
-            column("found", StringType(), "value found"),
-            column("first_bytes", BinaryType(), "up to 256 bytes from the start of the range"),
+            Column("segment", TEXT, "file, as it was read"),
+            Column("start", INT64, "physical offset of the first bad byte"),
+            Column("end", INT64, "physical offset after the last bad byte"),
+            Column("reason", TEXT, "see commitlake.schemas.layouts.rocketmq.scan.Fault"),
+            Column("expected", TEXT, "value expected by the format"),
+            Column("found", TEXT, "value found"),
+            Column("first_bytes", BINARY, "up to 256 bytes from the start of the range"),
         ]
     ),
     "null for an intact record; a row for a bad range has only this, broker and physical_offset",
 )
 
-MESSAGES = StructType([*_METADATA, BODY_REF, STORE_DATE])
-SOURCE = StructType([*_METADATA, BODY, CORRUPT_RECORD])
+MESSAGES = Columns([*_METADATA, BODY_REF, STORE_DATE])
+SOURCE = Columns([*_METADATA, BODY, CORRUPT_RECORD])
 PARTITION_COLUMNS = (STORE_DATE.name,)

@@ -18,17 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql.types import (
-    ArrayType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
-
-from commitlake.schemas.tables.columns import column
+from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns, ListOf
 
 WINDOW_SECONDS = 600
 """Length of a window; windows begin at multiples of it since 1970, UTC."""
@@ -101,15 +91,15 @@ New columns of `messages` get a separate checksum at the end, over the primary k
 """
 
 
-def _count(name: str, comment: str) -> StructField:
-    return column(name, LongType(), comment)
+def _count(name: str, comment: str) -> Column:
+    return Column(name, INT64, comment)
 
 
 _KEY = [
-    column("broker", StringType(), "the store's name"),
-    column("topic", StringType(), "as in messages"),
-    column("queue_id", IntegerType(), "as in messages"),
-    column("window_start", TimestampType(), "start of the window, UTC; null for messages without a store_timestamp"),
+    Column("broker", TEXT, "the store's name"),
+    Column("topic", TEXT, "as in messages"),
+    Column("queue_id", INT32, "as in messages"),
+    Column("window_start", TIME, "start of the window, UTC; null for messages without a store_timestamp"),
 ]
 _AMOUNTS = [
     _count("messages", "rows"),
@@ -118,18 +108,18 @@ _AMOUNTS = [
     _count("checksum", "checksum of all rows in any order; see the module's docstring"),
 ]
 _EXTREMES = [
-    column("first_queue_offset", LongType(), "smallest queue offset"),
-    column("last_queue_offset", LongType(), "largest queue offset"),
-    column("first_physical_offset", LongType(), "smallest physical offset"),
-    column("last_physical_offset", LongType(), "largest physical offset"),
-    column("min_store_timestamp", TimestampType(), "earliest store_timestamp, UTC"),
-    column("max_store_timestamp", TimestampType(), "latest store_timestamp, UTC"),
+    Column("first_queue_offset", INT64, "smallest queue offset"),
+    Column("last_queue_offset", INT64, "largest queue offset"),
+    Column("first_physical_offset", INT64, "smallest physical offset"),
+    Column("last_physical_offset", INT64, "largest physical offset"),
+    Column("min_store_timestamp", TIME, "earliest store_timestamp, UTC"),
+    Column("max_store_timestamp", TIME, "latest store_timestamp, UTC"),
 ]
 _MORE_EXTREMES = [
-    column("min_born_timestamp", TimestampType(), "earliest born_timestamp, UTC"),
-    column("max_born_timestamp", TimestampType(), "latest born_timestamp, UTC"),
-    column("min_size", LongType(), "size of the smallest record, bytes"),
-    column("max_size", LongType(), "size of the largest record, bytes"),
+    Column("min_born_timestamp", TIME, "earliest born_timestamp, UTC"),
+    Column("max_born_timestamp", TIME, "latest born_timestamp, UTC"),
+    Column("min_size", INT64, "size of the smallest record, bytes"),
+    Column("max_size", INT64, "size of the largest record, bytes"),
 ]
 _NULLS = [
     _count("null_msg_id", "rows without an offset message id"),
@@ -163,29 +153,27 @@ _QUEUE = [
     _count("restarts", "times that the queue offset does not increase from one row of the window to the next"),
 ]
 _CHECKSUMS = [_count(checksum.name, checksum.comment) for checksum in COLUMN_CHECKSUMS]
-RUN = StructType(
+RUN = Columns(
     [
-        column("first_physical_offset", LongType(), "physical offset of the first row"),
-        column("last_physical_offset", LongType(), "physical offset of the last row"),
-        column("first_queue_offset", LongType(), "queue offset of the first row"),
-        column(
-            "last_queue_offset", LongType(), "queue offset of the last row; for an inner batch that of its last message"
-        ),
+        Column("first_physical_offset", INT64, "physical offset of the first row"),
+        Column("last_physical_offset", INT64, "physical offset of the last row"),
+        Column("first_queue_offset", INT64, "queue offset of the first row"),
+        Column("last_queue_offset", INT64, "queue offset of the last row; for an inner batch that of its last message"),
     ]
 )
-RUNS = column(
+RUNS = Column(
     "queue_runs",
-    ArrayType(RUN, containsNull=False),
+    ListOf(RUN),
     "ranges of consecutive queue offsets, in the log's order; null if there are too many",
 )
 
-PROFILE = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_MORE_EXTREMES, *_NULLS, *_VIOLATIONS, *_QUEUE, RUNS, *_CHECKSUMS])
-RUN_ID = column("run_id", StringType(), "the archive run, as in archive_runs")
-PROFILES = StructType([*PROFILE, RUN_ID])
+PROFILE = Columns([*_KEY, *_AMOUNTS, *_EXTREMES, *_MORE_EXTREMES, *_NULLS, *_VIOLATIONS, *_QUEUE, RUNS, *_CHECKSUMS])
+RUN_ID = Column("run_id", TEXT, "the archive run, as in archive_runs")
+PROFILES = Columns([*PROFILE, RUN_ID])
 KEY_COLUMNS = tuple(field.name for field in _KEY)
 QUEUE_KEYS = ("broker", "topic", "queue_id")
 """The part of the key that identifies a queue."""
-AUDIT = StructType([*_KEY, *_AMOUNTS, *_EXTREMES, *_CHECKSUMS])
+AUDIT = Columns([*_KEY, *_AMOUNTS, *_EXTREMES, *_CHECKSUMS])
 FIGURES = tuple(name for name in AUDIT.names if name not in KEY_COLUMNS)
 """The columns of `AUDIT` without its key."""
 OPTIONAL_CHECKSUMS = tuple(field.name for field in _CHECKSUMS)

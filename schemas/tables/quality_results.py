@@ -7,26 +7,23 @@ committed nothing and so has no row in `archive_runs`.
 
 from __future__ import annotations
 
-from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType, TimestampType
+from commitlake.schemas.tables.columns import BOOLEAN, INT64, TEXT, TIME, Column, Columns, ListOf
 
-QUALITY_RESULTS = StructType(
+QUALITY_RESULTS = Columns(
     [
-        StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
-        StructField("suite", StringType(), True, {"comment": "see commitlake.schemas.quality"}),
-        StructField("expectation", StringType(), True, {"comment": "name of the expectation in the suite"}),
-        StructField("severity", StringType(), True, {"comment": "critical (stops the commit), damage or warning"}),
-        StructField("success", BooleanType(), True, {"comment": "whether the expectation was met"}),
-        StructField("observed_value", StringType(), True, {"comment": "observed value as JSON; null if there is none"}),
-        StructField("judged_count", LongType(), True, {"comment": "rows of the profile that were checked"}),
-        StructField(
-            "unexpected_count", LongType(), True, {"comment": "rows of the profile that violate the expectation"}
-        ),
-        StructField(
+        Column("run_id", TEXT, "the archive run, as in archive_runs"),
+        Column("suite", TEXT, "see commitlake.schemas.quality"),
+        Column("expectation", TEXT, "name of the expectation in the suite"),
+        Column("severity", TEXT, "critical (stops the commit), damage or warning"),
+        Column("success", BOOLEAN, "whether the expectation was met"),
+        Column("observed_value", TEXT, "observed value as JSON; null if there is none"),
+        Column("judged_count", INT64, "rows of the profile that were checked"),
+        Column("unexpected_count", INT64, "rows of the profile that violate the expectation"),
+        Column(
             "examples",
-            ArrayType(StringType(), containsNull=False),
-            True,
-            {"comment": "the first of those rows, of damage one for each queue: their keys and values as JSON"},
+            ListOf(TEXT),
+            "the first of those rows, of damage one for each queue: their keys and values as JSON",
         ),
-        StructField("judged_at", TimestampType(), True, {"comment": "UTC"}),
+        Column("judged_at", TIME, "UTC"),
     ]
 )

@@ -6,19 +6,19 @@ rows are the only record of it.
 
 from __future__ import annotations
 
-from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+from commitlake.schemas.tables.columns import BINARY, INT64, TEXT, Column, Columns
 
-QUARANTINE = StructType(
+QUARANTINE = Columns(
     [
-        StructField("broker", StringType(), True, {"comment": "the store's name"}),
-        StructField("segment", StringType(), True, {"comment": "file, as it was read"}),
-        StructField("start_offset", LongType(), True, {"comment": "physical offset of the first bad byte"}),
-        StructField("end_offset", LongType(), True, {"comment": "physical offset after the last bad byte"}),
-        StructField("reason", StringType(), True, {"comment": "see commitlake.schemas.layouts.rocketmq.scan.Fault"}),
-        StructField("expected", StringType(), True, {"comment": "value expected by the format"}),
-        StructField("found", StringType(), True, {"comment": "value found"}),
-        StructField("first_bytes", BinaryType(), True, {"comment": "up to 256 bytes from the start of the range"}),
-        StructField("parser_version", StringType(), True, {"comment": "version of CommitLake that read it"}),
-        StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
+        Column("broker", TEXT, "the store's name"),
+        Column("segment", TEXT, "file, as it was read"),
+        Column("start_offset", INT64, "physical offset of the first bad byte"),
+        Column("end_offset", INT64, "physical offset after the last bad byte"),
+        Column("reason", TEXT, "see commitlake.schemas.layouts.rocketmq.scan.Fault"),
+        Column("expected", TEXT, "value expected by the format"),
+        Column("found", TEXT, "value found"),
+        Column("first_bytes", BINARY, "up to 256 bytes from the start of the range"),
+        Column("parser_version", TEXT, "version of CommitLake that read it"),
+        Column("run_id", TEXT, "the archive run, as in archive_runs"),
     ]
 )

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pyspark.sql.types import IntegerType, LongType, StringType, StructType, TimestampType
-
-from commitlake.schemas.tables.columns import column
+from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns
 
 
 class SendOutcome(StrEnum):
@@ -31,23 +29,23 @@ class SendOutcome(StrEnum):
     """The target's broker refuses it on every attempt."""
 
 
-REPLAY_MESSAGES = StructType(
+REPLAY_MESSAGES = Columns(
     [
-        column("replay_id", StringType(), "the replay"),
-        column("part", IntegerType(), "number of the part of the plan that the message is in, from 0"),
-        column("broker", StringType(), "the store that the message was archived from"),
-        column("physical_offset", LongType(), "physical offset of the message in that store"),
-        column("msg_id", StringType(), "its offset message id in that store"),
-        column("topic", StringType(), "topic in which it was stored there"),
-        column("queue_id", IntegerType(), "queue in which it was stored"),
-        column("queue_offset", LongType(), "its queue offset there"),
-        column("outcome", StringType(), "sent, found, no_body, not_changed or refused"),
-        column("target_topic", StringType(), "topic that it was sent to"),
-        column("target_broker", StringType(), "name of the broker that stored it"),
-        column("target_queue_id", IntegerType(), "queue of the target topic"),
-        column("target_offset", LongType(), "its queue offset there; null if it is not there"),
-        column("attempts", IntegerType(), "number of attempts; 0 if it was found or never sent"),
-        column("sent_at", TimestampType(), "time at which the outcome was known"),
-        column("error", StringType(), "reason why it was not sent; null if it was sent"),
+        Column("replay_id", TEXT, "the replay"),
+        Column("part", INT32, "number of the part of the plan that the message is in, from 0"),
+        Column("broker", TEXT, "the store that the message was archived from"),
+        Column("physical_offset", INT64, "physical offset of the message in that store"),
+        Column("msg_id", TEXT, "its offset message id in that store"),
+        Column("topic", TEXT, "topic in which it was stored there"),
+        Column("queue_id", INT32, "queue in which it was stored"),
+        Column("queue_offset", INT64, "its queue offset there"),
+        Column("outcome", TEXT, "sent, found, no_body, not_changed or refused"),
+        Column("target_topic", TEXT, "topic that it was sent to"),
+        Column("target_broker", TEXT, "name of the broker that stored it"),
+        Column("target_queue_id", INT32, "queue of the target topic"),
+        Column("target_offset", INT64, "its queue offset there; null if it is not there"),
+        Column("attempts", INT32, "number of attempts; 0 if it was found or never sent"),
+        Column("sent_at", TIME, "time at which the outcome was known"),
+        Column("error", TEXT, "reason why it was not sent; null if it was sent"),
     ]
 )

@@ -10,19 +10,7 @@ Key: (`replay_id`, `is_changed`, `broker`, `physical_offset`).
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    BooleanType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-    TimestampType,
-)
-
-from commitlake.schemas.tables.columns import column
+from commitlake.schemas.tables.columns import BINARY, BOOLEAN, INT32, INT64, TEXT, TIME, Column, Columns, ListOf, MapOf
 
 IDENTITY = (
     "broker", "physical_offset", "msg_id", "topic", "queue_id", "queue_offset", "store_timestamp", "born_timestamp",
@@ -31,46 +19,44 @@ IDENTITY = (
 """The columns that identify a message: no function may change them."""
 
 _MESSAGE = [
-    column("broker", StringType(), "the store's name; with physical_offset the message's key"),
-    column("physical_offset", LongType(), "position of the record in the log, bytes"),
-    column("msg_id", StringType(), "offset message id"),
-    column("topic", StringType(), "topic in which it was stored"),
-    column("queue_id", IntegerType(), "queue in which it was stored"),
-    column("queue_offset", LongType(), "its queue offset there"),
-    column(
+    Column("broker", TEXT, "the store's name; with physical_offset the message's key"),
+    Column("physical_offset", INT64, "position of the record in the log, bytes"),
+    Column("msg_id", TEXT, "offset message id"),
+    Column("topic", TEXT, "topic in which it was stored"),
+    Column("queue_id", INT32, "queue in which it was stored"),
+    Column("queue_offset", INT64, "its queue offset there"),
+    Column(
         "store_timestamp",
-        TimestampType(),
+        TIME,
         "time at which the broker stored the message, by its clock, UTC, millisecond precision",
     ),
-    column("born_timestamp", TimestampType(), "time at which the producer made the message, by its clock, UTC"),
-    column("size", IntegerType(), "size of the stored record, bytes"),
-    column("sys_flag", IntegerType(), "flag bits: compression of the body as it is sent"),
-    column("origin_topic", StringType(), "original topic of a retry or a dead letter"),
-    column("flag", IntegerType(), "flag set by the application"),
-    column("keys", ArrayType(StringType(), containsNull=False), "business keys; null if there are none"),
-    column("tags", StringType(), "the message's tag"),
-    column(
+    Column("born_timestamp", TIME, "time at which the producer made the message, by its clock, UTC"),
+    Column("size", INT32, "size of the stored record, bytes"),
+    Column("sys_flag", INT32, "flag bits: compression of the body as it is sent"),
+    Column("origin_topic", TEXT, "original topic of a retry or a dead letter"),
+    Column("flag", INT32, "flag set by the application"),
+    Column("keys", ListOf(TEXT), "business keys; null if there are none"),
+    Column("tags", TEXT, "the message's tag"),
+    Column(
         "properties",
-        MapType(StringType(), StringType(), valueContainsNull=False),
+        MapOf(TEXT, TEXT),
         "properties; in a changed message without keys and tags, which have columns of their own; otherwise as stored",
     ),
-    column(
+    Column(
         "body",
-        BinaryType(),
+        BINARY,
         "the body: before a change, decompressed, as the producer sent it; after the change, as it is sent",
     ),
 ]
 
-TRANSFORMED = StructType(_MESSAGE)
+TRANSFORMED = Columns(_MESSAGE)
 """Input and output columns of a function that changes messages."""
 
-REPLAY_ROWS = StructType(
+REPLAY_ROWS = Columns(
     [
-        column("replay_id", StringType(), "the replay"),
-        column(
-            "is_changed", BooleanType(), "true for the message as it is sent, false for the message before the change"
-        ),
-        column("error", StringType(), "reason why the message cannot be sent; null if it can"),
+        Column("replay_id", TEXT, "the replay"),
+        Column("is_changed", BOOLEAN, "true for the message as it is sent, false for the message before the change"),
+        Column("error", TEXT, "reason why the message cannot be sent; null if it can"),
         *_MESSAGE,
     ]
 )

@@ -24,9 +24,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pyspark.sql.types import DoubleType, LongType, StringType, StructType, TimestampType
-
-from commitlake.schemas.tables.columns import column
+from commitlake.schemas.tables.columns import DOUBLE, INT64, TEXT, TIME, Column, Columns
 
 
 class ReplayEvent(StrEnum):
@@ -50,19 +48,19 @@ ENDED = frozenset({ReplayEvent.FINISHED, ReplayEvent.UNDONE, ReplayEvent.WITHDRA
 """States of a replay that sends nothing any more."""
 
 
-REPLAYS = StructType(
+REPLAYS = Columns(
     [
-        column("replay_id", StringType(), "id of the replay, which each sent message has in the property REPLAY_ID"),
-        column("at", TimestampType(), "time of the event, UTC, by the clock of the host that wrote the row"),
-        column("event", StringType(), "planned, started, throttled, stopping, stopped, failed, finished, verified, "
+        Column("replay_id", TEXT, "id of the replay, which each sent message has in the property REPLAY_ID"),
+        Column("at", TIME, "time of the event, UTC, by the clock of the host that wrote the row"),
+        Column("event", TEXT, "planned, started, throttled, stopping, stopped, failed, finished, verified, "
                                       "undone, withdrawn, copies_dropped or rows_lost"),
-        column("owner", StringType(), "host, process id and start of the process that wrote the row"),
-        column("plan", StringType(), "JSON, in the row 'planned': messages, target, and the target's end offsets"),
-        column("rate", DoubleType(), "in a row 'throttled': messages per second; 0 for no limit"),
-        column("sent", LongType(), "number of messages sent so far; null if the event does not include it"),
-        column("failed", LongType(), "number of messages that could not be sent so far; null likewise"),
-        column("detail", StringType(), "text for people: the error, or the result"),
-        column("speed", DoubleType(), "in a row 'throttled': factor of the pace at which the messages were stored; 0 "
+        Column("owner", TEXT, "host, process id and start of the process that wrote the row"),
+        Column("plan", TEXT, "JSON, in the row 'planned': messages, target, and the target's end offsets"),
+        Column("rate", DOUBLE, "in a row 'throttled': messages per second; 0 for no limit"),
+        Column("sent", INT64, "number of messages sent so far; null if the event does not include it"),
+        Column("failed", INT64, "number of messages that could not be sent so far; null likewise"),
+        Column("detail", TEXT, "text for people: the error, or the result"),
+        Column("speed", DOUBLE, "in a row 'throttled': factor of the pace at which the messages were stored; 0 "
                                       "for no such limit"),
     ]
 )  # fmt: skip

@@ -16,15 +16,15 @@ Key: (`broker`, `kind`, `name`, `recorded_at`). Append-only.
 
 from __future__ import annotations
 
-from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+from commitlake.schemas.tables.columns import TEXT, TIME, Column, Columns
 
-STORE_CONFIG = StructType(
+STORE_CONFIG = Columns(
     [
-        StructField("broker", StringType(), True, {"comment": "the store's name"}),
-        StructField("recorded_at", TimestampType(), True, {"comment": "time at which the archive run read it, UTC"}),
-        StructField("kind", StringType(), True, {"comment": "topic, group or setting"}),
-        StructField("name", StringType(), True, {"comment": "name of the topic, group or setting"}),
-        StructField("value", StringType(), True, {"comment": "JSON; null once the topic or group is deleted"}),
-        StructField("run_id", StringType(), True, {"comment": "the archive run, as in archive_runs"}),
+        Column("broker", TEXT, "the store's name"),
+        Column("recorded_at", TIME, "time at which the archive run read it, UTC"),
+        Column("kind", TEXT, "topic, group or setting"),
+        Column("name", TEXT, "name of the topic, group or setting"),
+        Column("value", TEXT, "JSON; null once the topic or group is deleted"),
+        Column("run_id", TEXT, "the archive run, as in archive_runs"),
     ]
 )

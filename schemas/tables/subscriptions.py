@@ -10,37 +10,35 @@ Key: (`broker`, `source`, `group`, `topic`, `as_of`). Append-only.
 
 from __future__ import annotations
 
-from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructType, TimestampType
+from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns, ListOf
 
-from commitlake.schemas.tables.columns import column
-
-MEMBER = StructType(
+MEMBER = Columns(
     [
-        column("client_id", StringType(), "the client's id"),
-        column("address", StringType(), "ip:port as the broker sees it"),
-        column("language", StringType(), "language of the client: JAVA, CPP, GO, …"),
-        column("version", IntegerType(), "ordinal of the client's RocketMQ version"),
-        column("version_name", StringType(), "name of the client's version, as V5_5_0"),
+        Column("client_id", TEXT, "the client's id"),
+        Column("address", TEXT, "ip:port as the broker sees it"),
+        Column("language", TEXT, "language of the client: JAVA, CPP, GO, …"),
+        Column("version", INT32, "ordinal of the client's RocketMQ version"),
+        Column("version_name", TEXT, "name of the client's version, as V5_5_0"),
     ]
 )
 
-SUBSCRIPTIONS = StructType(
+SUBSCRIPTIONS = Columns(
     [
-        column("broker", StringType(), "the store's name"),
-        column("as_of", TimestampType(), "time at which the broker answered, or the file was written"),
-        column("source", StringType(), "source: broker or file"),
-        column("group", StringType(), "the consumer group; null in the row of a whole snapshot"),
-        column("topic", StringType(), "topic that the group subscribes to"),
-        column("expression_type", StringType(), "TAG or SQL92; null once the group has no subscription any more"),
-        column(
+        Column("broker", TEXT, "the store's name"),
+        Column("as_of", TIME, "time at which the broker answered, or the file was written"),
+        Column("source", TEXT, "source: broker or file"),
+        Column("group", TEXT, "the consumer group; null in the row of a whole snapshot"),
+        Column("topic", TEXT, "topic that the group subscribes to"),
+        Column("expression_type", TEXT, "TAG or SQL92; null once the group has no subscription any more"),
+        Column(
             "expression",
-            StringType(),
+            TEXT,
             "*, tags separated by ||, or SQL92; null once the group has no subscription any more",
         ),
-        column("subscribed_at", LongType(), "version of the subscription: ms since 1970"),
-        column("consume_type", StringType(), "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)"),
-        column("message_model", StringType(), "CLUSTERING or BROADCASTING"),
-        column("consume_from_where", StringType(), "where a group without an offset starts"),
-        column("members", ArrayType(MEMBER, containsNull=False), "connected clients; null if not known"),
+        Column("subscribed_at", INT64, "version of the subscription: ms since 1970"),
+        Column("consume_type", TEXT, "CONSUME_PASSIVELY (push) or CONSUME_ACTIVELY (pull)"),
+        Column("message_model", TEXT, "CLUSTERING or BROADCASTING"),
+        Column("consume_from_where", TEXT, "where a group without an offset starts"),
+        Column("members", ListOf(MEMBER), "connected clients; null if not known"),
     ]
 )

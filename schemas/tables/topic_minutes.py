@@ -19,18 +19,7 @@ and others. The rank error of a quantile of merged sketches is at most 0.7 % wit
 
 from __future__ import annotations
 
-from pyspark.sql.types import (
-    BinaryType,
-    BooleanType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
-
-from commitlake.schemas.tables.columns import column
+from commitlake.schemas.tables.columns import BINARY, BOOLEAN, INT32, INT64, TEXT, TIME, Column, Columns
 
 MINUTE_SECONDS = 60
 """Length of a minute in seconds; minutes begin at multiples of it since 1970, UTC."""
@@ -40,42 +29,42 @@ SKETCH_K = 400
 """Size parameter of the sketches."""
 
 
-def _long(name: str, comment: str) -> StructField:
-    return column(name, LongType(), comment)
+def _long(name: str, comment: str) -> Column:
+    return Column(name, INT64, comment)
 
 
-TOPIC_MINUTES = StructType(
+TOPIC_MINUTES = Columns(
     [
-        column("broker", StringType(), "the store's name"),
-        column("topic", StringType(), "as in messages"),
-        column("queue_id", IntegerType(), "as in messages"),
-        column("tag", StringType(), "tags of messages; null for messages without one, and if other_tags is true"),
-        column("other_tags", BooleanType(), f"true if the row counts all tags beyond the {MAX_TAGS} most frequent"),
-        column("kind", StringType(), "as in messages"),
-        column("minute", TimestampType(), "start of the minute, UTC; null for messages without a store_timestamp"),
+        Column("broker", TEXT, "the store's name"),
+        Column("topic", TEXT, "as in messages"),
+        Column("queue_id", INT32, "as in messages"),
+        Column("tag", TEXT, "tags of messages; null for messages without one, and if other_tags is true"),
+        Column("other_tags", BOOLEAN, f"true if the row counts all tags beyond the {MAX_TAGS} most frequent"),
+        Column("kind", TEXT, "as in messages"),
+        Column("minute", TIME, "start of the minute, UTC; null for messages without a store_timestamp"),
         _long("first_physical_offset", "smallest physical offset of the counted rows"),
         _long("last_physical_offset", "largest physical offset of the counted rows"),
         _long("messages", "number of rows of messages"),
         _long("bytes", "sum of size"),
         _long("body_bytes", "sum of body_size"),
-        column("busiest_second", TimestampType(), "the second with the most messages, UTC; of several the first"),
+        Column("busiest_second", TIME, "the second with the most messages, UTC; of several the first"),
         _long("busiest_second_messages", "messages in that second"),
         _long("max_size", "size of the largest record, bytes"),
-        column("size_sketch", BinaryType(), "sketch of size"),
+        Column("size_sketch", BINARY, "sketch of size"),
         _long("latency_messages", "number of messages with a latency"),
         _long("latency_ms", "sum of their latencies"),
         _long("max_latency_ms", "the longest latency; null if there is none"),
-        column("latency_sketch", BinaryType(), "sketch of the latencies in milliseconds; null if there are none"),
+        Column("latency_sketch", BINARY, "sketch of the latencies in milliseconds; null if there are none"),
         _long("wait_messages", "number of copies that were stored later on purpose"),
         _long("wait_ms", "sum of their times from born to stored"),
         _long("max_wait_ms", "the longest of these times; null if there is none"),
-        column("wait_sketch", BinaryType(), "sketch of these times in milliseconds; null if there are none"),
+        Column("wait_sketch", BINARY, "sketch of these times in milliseconds; null if there are none"),
         _long("clock_skew_messages", "messages with a store time before their born time, by the two clocks"),
         _long("max_clock_skew_ms", "the largest such difference; null if there is none"),
         _long("reconsumed", "messages with reconsume_times above 0"),
         _long("rechecked", "half messages that the broker stored again when it asked the producer for the outcome"),
         _long("committed", "messages of committed transactions"),
-        column("run_id", StringType(), "the archive run, as in archive_runs; backfill-… for rows added later"),
+        Column("run_id", TEXT, "the archive run, as in archive_runs; backfill-… for rows added later"),
     ]
 )
 """The columns of `topic_minutes`."""

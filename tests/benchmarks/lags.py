@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.benchmarks.commands import run_commitlake
@@ -73,7 +73,7 @@ def make_lake(lake: Lake, groups: int, messages: int) -> None:
 
 
 def _write_messages(lake: Lake, topics: int, messages: int) -> None:
-    schema = to_arrow_schema(MESSAGES)
+    schema = arrow_schema(MESSAGES)
     a_day = messages // DAYS
     names = pa.array([f"topic-{number:03d}" for number in range(topics)])
     for day in range(DAYS):
@@ -123,7 +123,7 @@ def _snapshot(
     as_of: datetime.datetime, groups: np.ndarray, offsets: np.ndarray, topics: int, log_start: int
 ) -> pa.Table:
     """Return the rows of a snapshot: one of its own, and one for each queue of a group that has moved."""
-    schema = to_arrow_schema(CONSUMER_OFFSETS)
+    schema = arrow_schema(CONSUMER_OFFSETS)
     rows = offsets.size
     mark = {"broker": "broker-a", "as_of": as_of, "kind": "group", "source": "file", "log_end": 0}
     mark["log_start"] = log_start

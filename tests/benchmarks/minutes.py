@@ -24,12 +24,12 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import append_files, commit_run, open_for_append
 from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.topic_minutes.files import write_minutes_file
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA as MINUTES_SCHEMA
 from commitlake.pipelines.topic_minutes.sketches import sketch_groups
@@ -53,7 +53,7 @@ _END = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 _LAST_DAY = _END - datetime.timedelta(days=1)
 _HALF_PART = 50
 """One in this many messages is a half message."""
-_MESSAGE_COLUMNS = pa.schema([field for field in to_arrow_schema(MESSAGES) if field.name != STORE_DATE.name])
+_MESSAGE_COLUMNS = pa.schema([field for field in arrow_schema(MESSAGES) if field.name != STORE_DATE.name])
 _PROPERTIES = {"UNIQ_KEY": "C0A80001000118B4AAC2", "KEYS": "order-4711", "CLUSTER": "DefaultCluster", "WAIT": "true"}
 _YEAR = ("--from", "2025-01-01", "--to", "2026-01-01")
 _DAY = ("--from", "2025-12-31", "--to", "2026-01-01")
@@ -115,7 +115,7 @@ def make_lake(lake: Lake, messages: int) -> None:
     weeks = [_minutes_file(lake, start, min(WEEK, YEAR - start)) for start in range(0, YEAR, WEEK)]
     append_files(lake.uri("topic_minutes"), TOPIC_MINUTES, weeks, 1)
     run = {"sequence": 1, "run_id": RUN_ID, "started_at": _END, "finished_at": _END, "stores": 1, "messages": messages}
-    rows = pa.Table.from_pylist([run], to_arrow_schema(ARCHIVE_RUNS))
+    rows = pa.Table.from_pylist([run], arrow_schema(ARCHIVE_RUNS))
     append_files(
         lake.uri("archive_runs"), ARCHIVE_RUNS, [write_plain_file(rows, lake.uri("archive_runs"), "run.parquet")], 1
     )

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
@@ -27,8 +27,8 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 from tests.benchmarks.runs import Run
 
@@ -36,7 +36,7 @@ BROKER = "bench"
 _SPLIT_BYTES = 256 << 20
 _COPY_BYTES = 64 << 20
 _READ_BYTES = 4 << 20
-ALL_BUT_BODY = StructType([field for field in SOURCE if field.name not in (BODY.name, CORRUPT_RECORD.name)])
+ALL_BUT_BODY = SOURCE.without(BODY.name, CORRUPT_RECORD.name)
 
 
 class Reading:
@@ -109,14 +109,14 @@ def find_splits(store: Path | str) -> list[Split]:
     return plan_splits(found, take_snapshot([found]).ranges[BROKER], _SPLIT_BYTES)
 
 
-def read_batches(split: Split, columns: StructType, *, encoded: bool = False) -> Iterator[pa.RecordBatch]:
+def read_batches(split: Split, columns: Columns, *, encoded: bool = False) -> Iterator[pa.RecordBatch]:
     """Yield a split's rows, as a task reads them."""
-    yield from read_split(split, Request(to_arrow_schema(columns), encoded=encoded))
+    yield from read_split(split, Request(arrow_schema(columns), encoded=encoded))
 
 
 def read_bodies(split: Split) -> Iterator[memoryview]:
     """Yield the stored bodies of a split, concatenated, one window at a time."""
-    for batch in read_batches(split, StructType([BODY])):
+    for batch in read_batches(split, Columns([BODY])):
         bodies = batch.column(0)
         sizes = np.frombuffer(bodies.buffers()[1], np.int32)
         yield memoryview(bodies.buffers()[2])[int(sizes[bodies.offset]) : int(sizes[bodies.offset + len(bodies)])]

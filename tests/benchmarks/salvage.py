@@ -20,20 +20,19 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
 from tests.benchmarks.salvage_brokers import Served, serve
 from tests.support.corpus import make_corpora
 
-_SCHEMA = StructType([SOURCE["physical_offset"], SOURCE["size"], CORRUPT_RECORD])
+_SCHEMA = SOURCE.only(["physical_offset", "size", CORRUPT_RECORD.name])
 _PARTITION = 32 << 20
 
 
@@ -115,7 +114,7 @@ def _fault(chance: random.Random, there: bytes) -> bytes:
 def records_of(store: Path) -> Found:
     """Return the records of a store's log."""
     (found,) = find_stores(str(store), "a")
-    request = Request(to_arrow_schema(_SCHEMA), Mode.PERMISSIVE)
+    request = Request(arrow_schema(_SCHEMA), Mode.PERMISSIVE)
     rows = [
         batch
         for split in plan_splits(found, take_snapshot([found]).ranges["a"], _PARTITION)

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.message_row import row_of
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message, serialize_message
 from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.tables.messages import SOURCE
@@ -99,7 +99,7 @@ def test_plain_reader_agrees_with_rocketmqs_decoder(golden: Slice) -> None:
 
 @each_slice
 def test_compiled_reader_agrees_with_rocketmqs_decoder(golden: Slice, tmp_path: Path) -> None:
-    schema = to_arrow_schema(SOURCE)
+    schema = arrow_schema(SOURCE)
     rows = [
         row
         for batch in read_split(golden.split(tmp_path / "segment"), Request(schema, max_batch_bytes=4096))
@@ -152,7 +152,7 @@ def test_serialized_messages_equal_the_brokers_bytes(golden: Slice) -> None:
 def test_a_damaged_record_loses_only_itself(golden: Slice, tmp_path: Path) -> None:
     chance = random.Random(golden.name)
     split = golden.split(tmp_path / "segment")
-    schema = to_arrow_schema(SOURCE)
+    schema = arrow_schema(SOURCE)
     offsets = [row["physical_offset"] for row in golden.decoded]
     for number in chance.sample(range(len(offsets)), 20):
         data = bytearray(golden.data)

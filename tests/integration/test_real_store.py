@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.options import BodyForm, Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.dump import command as dump
 from commitlake.schemas.layouts.rocketmq import indexfile
 from commitlake.schemas.layouts.rocketmq.consumequeue import tags_code
@@ -58,7 +57,7 @@ def compiled_rows(store: Path, mode: Mode = Mode.FAILFAST, body: BodyForm | None
     """Return the rows of the compiled reader, with times as ms and maps as dictionaries."""
     (found,) = find_stores(str(store), "b")
     names = [*COLUMNS, *(["body"] if body else []), *(["_corrupt_record"] if mode is Mode.PERMISSIVE else [])]
-    schema = to_arrow_schema(StructType([SOURCE[name] for name in names]))
+    schema = arrow_schema(SOURCE.only(names))
     request = Request(schema, mode, body=body or BodyForm.STORED)
     rows: list[Row] = []
     for split in plan_splits(found, take_snapshot([found]).ranges["b"], 1 << 20):

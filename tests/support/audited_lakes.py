@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.quality.facts import RunFacts
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 Damage = Callable[[Path], object]
 ROWS = 120
 """Number of messages of each run of `write_lake`, each in a separate window."""
-_MESSAGES = to_arrow_schema(MESSAGES)
+_MESSAGES = arrow_schema(MESSAGES)
 
 
 def write_lake(root: Path, counted: Sequence[bool] = (True, True)) -> Path:

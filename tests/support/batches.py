@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.logs import open_segment, write_store
@@ -22,9 +21,9 @@ from tests.support.logs import open_segment, write_store
 SIZE = 8192
 
 
-def arrow_schema(*columns: str) -> pa.Schema:
+def source_schema(*columns: str) -> pa.Schema:
     """Return the given columns of the source, by default all."""
-    return to_arrow_schema(StructType([SOURCE[name] for name in columns] or SOURCE.fields))
+    return arrow_schema(SOURCE.only(columns) if columns else SOURCE)
 
 
 def splits_of(root: Path, data: bytes) -> list[Split]:
@@ -37,7 +36,7 @@ def rows_of(
     splits: Sequence[Split], mode: Mode = Mode.PERMISSIVE, *columns: str, **request: object
 ) -> list[dict[str, object]]:
     """Return all rows of a read."""
-    wanted = Request(arrow_schema(*columns), mode, **request)  # type: ignore[arg-type]
+    wanted = Request(source_schema(*columns), mode, **request)  # type: ignore[arg-type]
     return [row for split in splits for batch in read_split(split, wanted) for row in batch.to_pylist()]
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.tables.messages import MESSAGES
 
 START = datetime.datetime(2026, 11, 20, 20, tzinfo=datetime.UTC)
-SCHEMA: pa.Schema = to_arrow_schema(MESSAGES)
+SCHEMA: pa.Schema = arrow_schema(MESSAGES)
 TOPICS = ("orders", "payments", "shipments", "orders-eu", "%RETRY%billing", "Bestellungen-ä")
 BROKERS = ("broker-a", "broker-b")
 

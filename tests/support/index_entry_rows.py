@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.index_entries.entry_options import (
     IndexContent,
     parse_index_options,
@@ -14,7 +15,6 @@ from commitlake.connectors.formats.index_entries.index_parts import plan_index_f
 from commitlake.connectors.formats.index_entries.index_rows import read_index_parts
 from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
 from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.index_entries import INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS, QUEUE_ENTRIES
 
 Rows = list[dict[str, Any]]
@@ -32,7 +32,7 @@ def _given(root: Path | str, options: dict[str, object]) -> dict[str, str]:
 def read_queue_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `consumequeue` for these options."""
     options = parse_queue_options(_given(root, given))
-    schema, filters = to_arrow_schema(QUEUE_ENTRIES), options.narrowing.filters
+    schema, filters = arrow_schema(QUEUE_ENTRIES), options.narrowing.filters
     return [
         row
         for parts in plan_queues(options, options.narrowing)
@@ -44,7 +44,7 @@ def read_queue_rows(root: Path | str, **given: object) -> Rows:
 def read_index_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `indexfile` for these options."""
     options = parse_index_options(_given(root, given))
-    schema, narrowing = to_arrow_schema(_TABLES[options.content]), options.read.narrowing
+    schema, narrowing = arrow_schema(_TABLES[options.content]), options.read.narrowing
     return [
         row
         for parts in plan_index_files(options, narrowing)

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import write_deltalake
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.topics import kind_of
@@ -104,9 +104,9 @@ def make_lake(
     write_deltalake(lake.uri("messages"), table_of(records, MESSAGES), partition_by=["store_date"])
     if edges is not None:
         rows = sorted(edges, key=lambda row: int(row["node_hash"]))
-        write_deltalake(lake.uri("edges"), pa.Table.from_pylist(rows, to_arrow_schema(EDGES)))
+        write_deltalake(lake.uri("edges"), pa.Table.from_pylist(rows, arrow_schema(EDGES)))
     if offsets:
-        schema = to_arrow_schema(CONSUMER_OFFSETS)
+        schema = arrow_schema(CONSUMER_OFFSETS)
         write_deltalake(lake.uri("consumer_offsets"), pa.Table.from_pylist(list(offsets), schema))
     return lake
 

@@ -8,16 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import DamagedLogError
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 from commitlake.schemas.tables.messages import SOURCE
 
-SCHEMA = to_arrow_schema(SOURCE)
+SCHEMA = arrow_schema(SOURCE)
 SOFT = {str(fault) for fault in (Fault.TOPIC_ENCODING, Fault.PROPERTIES_ENCODING, Fault.TIMESTAMP)}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SUMS, WindowParts
 from commitlake.pipelines.quality.profile import profile_rows
@@ -19,7 +19,7 @@ from commitlake.schemas.tables.profile import WINDOW_SECONDS
 
 Row = dict[str, Any]
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
-_SCHEMA = to_arrow_schema(MESSAGES)
+_SCHEMA = arrow_schema(MESSAGES)
 SCHEMA = pa.schema([_SCHEMA.field(name) for name in COLUMNS])
 
 

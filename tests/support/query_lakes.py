@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.topics import kind_of
+from commitlake.schemas.tables.columns import Columns
 
 ROOT = Path(__file__).parents[2]
 UTC = datetime.UTC
@@ -70,12 +70,12 @@ def body_ref(number: int) -> Row:
     return {"pack": pack, "frame_offset": number << 33, "frame_length": 400, "offset": number, "length": 100}
 
 
-def table_of(rows: Sequence[Row], schema: StructType) -> pa.Table:
+def table_of(rows: Sequence[Row], schema: Columns) -> pa.Table:
     """Return rows as Spark would write them."""
     return pa.Table.from_pylist(
         [
             {name: list(v.items()) if isinstance(v, dict) and name == "properties" else v for name, v in row.items()}
             for row in rows
         ],
-        schema=to_arrow_schema(schema),
+        schema=arrow_schema(schema),
     )

@@ -11,12 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, ProducerOptions, Puller
 from commitlake.connectors.rocketmq.log_extent import log_extent
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.replay.command import main as replay
 from commitlake.pipelines.replay.parts import COLUMNS
 from commitlake.pipelines.replay.sending import TargetClient
@@ -24,7 +23,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.topic_reading import make_topic
 
-SCHEMA = to_arrow_schema(StructType([MESSAGES[name] for name in COLUMNS]))
+SCHEMA = arrow_schema(MESSAGES.only(COLUMNS))
 AT = datetime.datetime(2026, 11, 17, 14, 0, 0, 123_000, datetime.UTC)
 _numbers = itertools.count()
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -95,7 +95,7 @@ def _add_stretch(growing: GrowingLake, name: str, minute: int, rows: list[dict[s
     offset = min(row["physical_offset"] for row in rows if row["store_timestamp"] >= moment)
     schema = {"gaps": GAPS, "quarantine": QUARANTINE}[name]
     row = {"broker": "broker-a", "segment": "s", "start_offset": offset - 10, "end_offset": offset}
-    added = pa.Table.from_pylist([row], schema=to_arrow_schema(schema))
+    added = pa.Table.from_pylist([row], schema=arrow_schema(schema))
     append_rows(growing.lake.uri(name), schema, added)
 
 

@@ -10,13 +10,13 @@ from commitlake.connectors.formats.engine.options import BodyForm
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
-from tests.support.batches import arrow_schema
+from tests.support.batches import source_schema
 from tests.support.comparing import COLUMNS
 
 
 def stored_rows(root: Path, broker: str, body: str) -> list[dict[str, Any]]:
     """Return all rows of a store in order, with their bodies."""
     (store,) = find_stores(str(root), broker)
-    request = Request(arrow_schema(*COLUMNS, "body"), body=BodyForm(body))
+    request = Request(source_schema(*COLUMNS, "body"), body=BodyForm(body))
     splits = plan_splits(store, take_snapshot([store]).ranges[broker], 1 << 20)
     return [row for split in splits for batch in read_split(split, request) for row in batch.to_pylist()]

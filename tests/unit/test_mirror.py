@@ -120,7 +120,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.format",
     ),
     "tests/unit/connectors/rocketmq/source/test_source_options.py": ("connectors.rocketmq.spark_options",),
-    "tests/unit/connectors/sources/test_indexfile.py": ("schemas.tables.index_entries",),
     "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.formats.engine.continuity",),
     "tests/unit/jobs/metrics/test_traffic_families.py": ("pipelines.archive_health.traffic",),
     "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),
@@ -189,6 +188,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/replay/test_changes.py": (
         "pipelines.replay.changes",
         "pipelines.replay.changing",
+        "pipelines.replay.transforming",
     ),
     "tests/unit/jobs/replay/test_source.py": ("pipelines.replay.copied",),
     "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),

@@ -17,6 +17,7 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import BODY_PLACE
+from commitlake.schemas.tables.spark import spark_schema
 
 _Batches = Iterator[pa.RecordBatch]
 
@@ -81,7 +82,7 @@ def by_pack(messages: DataFrame) -> DataFrame:
 
 
 def _check_columns(schema: StructType, *, as_stored: bool) -> None:
-    expected: dict[str, DataType] = {"body_ref": BODY_PLACE, "body_crc": IntegerType()}
+    expected: dict[str, DataType] = {"body_ref": spark_schema(BODY_PLACE), "body_crc": IntegerType()}
     if not as_stored:
         expected["body_codec"] = StringType()
     for name in ("body",) if as_stored else ("body", "body_error"):

@@ -28,10 +28,9 @@ class QueuePartition(InputPartition):
 
 def schema_of(options: SourceOptions) -> StructType:
     """Return the columns that the options select, in the table's order."""
-    chosen = choose_columns(SOURCE, options.columns, options.mode, CORRUPT_RECORD.name)
-    if options.columns is None and options.body is BodyForm.NONE:
-        return StructType([field for field in chosen if field.name != BODY.name])
-    return chosen
+    has_body = options.columns is not None or options.body is not BodyForm.NONE
+    table = SOURCE if has_body else SOURCE.without(BODY.name)
+    return choose_columns(table, options.columns, options.mode, CORRUPT_RECORD.name)
 
 
 def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:

@@ -10,6 +10,7 @@ from operator import attrgetter
 
 import pyarrow as pa
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
@@ -19,7 +20,6 @@ from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.queue_reading import queue_text
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.from_broker.planning import BrokerPlan, BrokerWork
 from commitlake.pipelines.archive.outcome import TasksResult
 from commitlake.schemas.counts import count_text
@@ -151,7 +151,7 @@ def _gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
 def _gap_rows(gaps: Sequence[Mapping[str, object]], work: BrokerWork, lake: Lake) -> Iterator[ManifestRow]:
     if not gaps:
         return
-    rows = pa.Table.from_pylist(gaps, to_arrow_schema(GAPS))
+    rows = pa.Table.from_pylist(gaps, arrow_schema(GAPS))
     file = write_plain_file(rows, lake.uri("gaps"), f"part-pulled-{work.commit.run_id}.zstd.parquet", s3=lake.s3)
     yield ManifestRow.of_file(file, "gaps")
     counts = {str(gap["broker"]): RefusalCounts(missing_ranges=1) for gap in gaps}

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
@@ -24,7 +25,6 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.runtime.runner import Runner, Task
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.audit.erased import Erased
 from commitlake.pipelines.audit.local import body_tasks, run_counts, store_tasks
 from commitlake.pipelines.audit.local.key_rows import different_keys
@@ -38,7 +38,7 @@ from commitlake.pipelines.masking.archiving import masks_of_lake
 from commitlake.pipelines.message_keys.check import keys_of_messages, keys_of_table
 from commitlake.schemas.tables.messages import MESSAGES
 
-_MESSAGES: pa.Schema = to_arrow_schema(MESSAGES)
+_MESSAGES: pa.Schema = arrow_schema(MESSAGES)
 _SPLIT_BYTES = 32 << 20
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.filters import narrow
 from commitlake.connectors.formats.engine.options import Mode, ReadOptions
@@ -16,7 +16,6 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.lake.erasures import ErasedPlaces
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.waiting_rows import join_rows
 from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
@@ -24,7 +23,7 @@ from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.schemas.tables.messages import BODY, BODY_REF, CORRUPT_RECORD, MESSAGES, SOURCE
 
-_COLUMNS = StructType([field for field in SOURCE if field.name != BODY.name])
+_COLUMNS = SOURCE.without(BODY.name)
 _PART_ROWS = 1 << 16
 _MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
 
@@ -62,14 +61,14 @@ def as_erased(rows: pa.Table, erased: ErasedPlaces) -> pa.Table:
     """Return rows of a store as `messages` has them after erasures."""
     if not erased:
         return rows
-    place = pa.nulls(rows.num_rows, to_arrow_schema(MESSAGES).field(BODY_REF.name).type)
+    place = pa.nulls(rows.num_rows, arrow_schema(MESSAGES).field(BODY_REF.name).type)
     return erase_rows(rows.append_column(BODY_REF.name, place), erased)[0].drop_columns([BODY_REF.name])
 
 
 def _read(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:
     with_bodies = masks is not None and masks.reads_bodies
     columns = SOURCE if with_bodies else _COLUMNS
-    request = Request(to_arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
+    request = Request(arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
     waiting: list[pa.Table] = []
     for batch in read_split(split, request):
         if batch.column("size").null_count:  # bad ranges have batches of their own

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.pipelines.archive.waiting_rows import join_rows
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.tables.profile import (
@@ -26,7 +26,7 @@ from commitlake.schemas.tables.profile import (
     ColumnChecksum,
 )
 
-SCHEMA: pa.Schema = to_arrow_schema(AUDIT)
+SCHEMA: pa.Schema = arrow_schema(AUDIT)
 DIFFERENCE, EXPECTED_ROW, FOUND_ROW = "difference", "expected_row", "found_row"
 _KEYS = list(KEY_COLUMNS)
 _NAMES = ("broker", "topic")

@@ -13,6 +13,7 @@ from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.spark import spark_schema
 from tests.support.hbase_tables import append, by_place, delta_rows, message_rows, rare_rows
 
 AUDITED = "broker,physical_offset,topic,queue_id,queue_offset,size,body_crc,store_timestamp"
@@ -36,7 +37,7 @@ def _read(spark: SparkSession, options: HBaseOptions, **more: str) -> DataFrame:
 def test_the_projection_is_read_back_row_by_row(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     follow(None, uri, options)
     found = _read(spark, options)
-    assert found.schema == MESSAGES
+    assert found.schema == spark_schema(MESSAGES)
     assert by_place(found.toArrow().to_pylist()) == delta_rows(uri)
 
 

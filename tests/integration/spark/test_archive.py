@@ -44,6 +44,7 @@ from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.quarantine import QUARANTINE
+from commitlake.schemas.tables.spark import spark_schema
 from tests.support.comparing import plain_rows, spark_rows, with_entries
 from tests.support.logs import closed_segment, messages, new_message, open_segment, records, write_store
 
@@ -124,14 +125,14 @@ def test_every_record_is_a_row_of_the_declared_table(small: Archive) -> None:
     result = small.run()
     assert (result.sequence, result.messages, result.quarantined, result.bytes) == (1, 30, 0, end_of(FIRST))
     table = small.table()
-    assert table.dtypes == [(field.name, field.dataType.simpleString()) for field in MESSAGES]
-    assert table.schema["topic"].metadata["comment"] == MESSAGES["topic"].metadata["comment"]
+    assert table.dtypes == [(field.name, field.dataType.simpleString()) for field in spark_schema(MESSAGES)]
+    assert table.schema["topic"].metadata["comment"] == MESSAGES["topic"].comment
     assert small.messages() == plain_rows(small.store)
     detail = DeltaTable(f"{small.lake}/messages")
     assert detail.metadata().partition_columns == ["store_date"]
     assert {row["store_date"].isoformat() for row in table.select("store_date").collect()} == {"2023-11-14"}
     (finished,) = small.table("archive_runs").collect()
-    assert small.table("archive_runs").schema.fieldNames() == ARCHIVE_RUNS.fieldNames()
+    assert small.table("archive_runs").schema.fieldNames() == ARCHIVE_RUNS.names
     assert (finished["sequence"], finished["messages"], finished["quarantined"], finished["stores"]) == (1, 30, 0, 1)
     assert finished["started_at"] <= finished["finished_at"]
     assert not finished["recovered"]
@@ -253,7 +254,7 @@ def test_damage_is_quarantined_and_everything_else_is_archived(
     assert "verdict: archived, with damage or loss: 2 ranges or records could not be read correctly" in err
     assert small.table().count() == 21
     quarantine = small.table("quarantine")
-    assert quarantine.schema.fieldNames() == QUARANTINE.fieldNames()
+    assert quarantine.schema.fieldNames() == QUARANTINE.names
     bad, marked = quarantine.orderBy("start_offset").collect()
     size = len(records([new_message(0)])[0])
     assert (bad["broker"], bad["reason"], bad["start_offset"]) == ("broker-a", "body_crc", 3 * size)
@@ -274,7 +275,7 @@ def test_a_store_whose_oldest_segments_were_deleted_has_a_gap(small: Archive) ->
     result = small.run()
     assert (result.messages, result.quarantined, result.gaps) == (34, 0, 1)
     gaps = small.table("gaps")
-    assert gaps.schema.fieldNames() == GAPS.fieldNames()
+    assert gaps.schema.fieldNames() == GAPS.names
     (gap,) = gaps.collect()
     assert (gap["broker"], gap["start_offset"], gap["end_offset"]) == ("broker-a", end_of(FIRST), 2 * SIZE)
     assert gap["found"] == "no such file"

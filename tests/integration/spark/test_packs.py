@@ -21,6 +21,7 @@ from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.packs.writer import write_pack
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_REF
+from commitlake.schemas.tables.spark import spark_field
 from tests.support.packs import TOKEN, append
 
 DAY = datetime.date(2026, 11, 20)
@@ -34,7 +35,7 @@ COLUMNS = StructType(
         StructField("n", LongType()),
         StructField("properties", MapType(StringType(), StringType())),  # a column that passes through
         StructField("body_crc", IntegerType()),
-        BODY_REF,
+        spark_field(BODY_REF),
     ]
 )
 Row = tuple[Any, ...]

@@ -24,6 +24,7 @@ from commitlake.pipelines.quality.profile import profile_rows
 from commitlake.pipelines.transforms.profile import combine_profiles, compare_profiles, to_profile
 from commitlake.schemas.tables.messages import BODY_PLACE
 from commitlake.schemas.tables.profile import AUDIT, FIGURES, KEY_COLUMNS, OPTIONAL_CHECKSUMS
+from commitlake.schemas.tables.spark import spark_schema
 from tests.servers.recording import RecordedStore
 from tests.support.profiles import NOON, SCHEMA, Row, message, messages, profile_of
 
@@ -121,7 +122,7 @@ def test_any_rows_give_the_same_profile_in_spark_and_in_a_task(spark: SparkSessi
     rows = hostile_rows(seed, 2000)
     parts = [profile_of(rows[:700]), profile_of(rows[700:701]), profile_of(rows[701:])]
     found = to_profile(frame_of(spark, rows))
-    assert names_and_types(found) == names_and_types(AUDIT)
+    assert names_and_types(found) == names_and_types(spark_schema(AUDIT))
     expected = audit_rows(merge_profiles(parts))
     assert audit_rows(found.toArrow()) == expected
     assert len(expected) > 50
@@ -132,7 +133,7 @@ def test_combined_profiles_of_several_runs_equal_the_profile_of_all_messages(spa
     rows = hostile_rows(7, 900)
     parts = [to_profile(frame_of(spark, part)) for part in (rows[:300], rows[300:])]
     combined = combine_profiles(parts[0].unionByName(parts[1]))
-    assert names_and_types(combined) == names_and_types(AUDIT)
+    assert names_and_types(combined) == names_and_types(spark_schema(AUDIT))
     assert audit_rows(combined.toArrow()) == audit_rows(profile_of(rows))
 
 

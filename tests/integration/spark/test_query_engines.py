@@ -12,6 +12,7 @@ from pyspark.sql import Row, SparkSession
 
 from commitlake.jobs.query import command as query
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from commitlake.schemas.tables.spark import spark_schema
 
 UTC = datetime.UTC
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -37,7 +38,7 @@ def message(number: int) -> Row:
     """Return the row with a number: rows are an hour apart, in three partitions, and have some null columns."""
     stored = NOON + datetime.timedelta(hours=number, milliseconds=number)
     text = ODD_TEXTS[number % len(ODD_TEXTS)]
-    values = dict.fromkeys(MESSAGES.fieldNames()) | {
+    values = dict.fromkeys(MESSAGES.names) | {
         "broker": f"broker-{number % 2}",
         "physical_offset": 1000 * number,
         "topic": f"topic-{number % 3}",
@@ -60,7 +61,7 @@ def message(number: int) -> Row:
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with the table `messages` as an archive run writes it."""
     root = tmp_path_factory.mktemp("lake")
-    rows = spark.createDataFrame([message(number) for number in range(COUNT)], MESSAGES)
+    rows = spark.createDataFrame([message(number) for number in range(COUNT)], spark_schema(MESSAGES))
     rows.write.format("delta").partitionBy(*PARTITION_COLUMNS).save(str(root / "messages"))
     return root
 

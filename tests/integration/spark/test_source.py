@@ -20,6 +20,7 @@ from commitlake.connectors.sources.commitlog import PUSHDOWN_SETTING
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.tables.messages import SOURCE
+from commitlake.schemas.tables.spark import spark_field, spark_schema
 from tests.support.comparing import Row, intact, plain_rows, spark_rows
 from tests.support.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
 
@@ -95,7 +96,7 @@ def test_an_intact_store_reads_the_same_in_every_mode(spark: SparkSession, store
 
 def test_the_schema_is_that_of_the_table(spark: SparkSession, store: Path) -> None:
     for field in read(spark, store, mode="PERMISSIVE", body="stored").schema:
-        assert (field.dataType, field.nullable) == (SOURCE[field.name].dataType, True)
+        assert (field.dataType, field.nullable) == (spark_field(SOURCE[field.name]).dataType, True)
 
 
 @pytest.mark.parametrize("size", [400, 5000, 1 << 20])
@@ -196,7 +197,7 @@ def test_a_broker_can_be_named(spark: SparkSession, brokers: Path) -> None:
 
 
 def test_a_schema_chooses_and_orders_columns(spark: SparkSession, store: Path) -> None:
-    schema = StructType([SOURCE["tags"], SOURCE["physical_offset"]])
+    schema = spark_schema(SOURCE.only(["tags", "physical_offset"]))
     frame = spark.read.format("commitlog").schema(schema).load(str(store))
     assert frame.columns == ["tags", "physical_offset"]
     expected = {(row["tags"], row["physical_offset"]) for row in plain_rows(store)}

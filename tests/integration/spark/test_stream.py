@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.sources.stream_ranges import RANGES, to_snapshot
 from commitlake.schemas.layouts.segments import segment_name
+from commitlake.schemas.tables.spark import spark_schema
 from tests.support.comparing import COLUMNS, Row, intact, plain_rows, spark_rows
 from tests.support.logs import START_MS, messages, new_message, open_segment, records, write_store
 
@@ -331,7 +332,7 @@ def test_a_batch_can_read_the_ranges_of_a_stream(
     found: list[Row] = []
 
     def take(batch: DataFrame, number: int) -> None:
-        assert batch.schema.simpleString() == RANGES.simpleString()
+        assert batch.schema.simpleString() == spark_schema(RANGES).simpleString()
         snapshot = to_snapshot(batch).to_json()
         found.extend(spark_rows(spark.read.format("commitlog").option("snapshot", snapshot).load(str(store))))
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import commitlake
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.formats.engine.filters import narrow
@@ -22,7 +23,6 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.dlq import command as dlq
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.query import command as query
@@ -125,7 +125,7 @@ def of_source(growing: GrowingLake, _: object) -> Found:
     """The column `body` of a Spark source, named without the option `body`."""
     options = ReadOptions(path=str(growing.store), mode=Mode.PERMISSIVE)
     stores = find_stores(str(growing.store))
-    schema = to_arrow_schema(SOURCE)
+    schema = arrow_schema(SOURCE)
     splits = plan_snapshot(stores, take_snapshot(stores), options, narrow(options)).splits
     for split in splits:
         for batch in read_split(split, Request.of(options, narrow(options).filters, schema)):

@@ -10,6 +10,7 @@ from deltalake import Schema
 
 from commitlake.connectors.catalog.tables import catalog_columns, sql_type
 from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.spark import spark_schema
 
 
 def test_a_column_has_its_type_in_three_forms_its_comment_and_its_place() -> None:
@@ -47,5 +48,7 @@ def test_types_have_the_names_of_sql(kind: Any, text: str) -> None:
 
 def test_every_column_of_messages_has_a_comment_and_the_type_that_spark_shows() -> None:
     columns = catalog_columns(json.loads(Schema.from_json(MESSAGES.json()).to_json()), ["store_date"])
-    assert [column["type_text"] for column in columns] == [field.dataType.simpleString() for field in MESSAGES.fields]
+    assert [column["type_text"] for column in columns] == [
+        field.dataType.simpleString() for field in spark_schema(MESSAGES)
+    ]
     assert all(column["comment"] for column in columns)

@@ -8,6 +8,7 @@ import pytest
 from commitlake.connectors.runtime import spark_versions
 from commitlake.connectors.runtime.spark_versions import SparkVersionError, spark_version, to_arrow_schema
 from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.spark import spark_schema
 
 
 @pytest.mark.parametrize("version", ["4.1.4", "4.2.0"])
@@ -24,4 +25,4 @@ def test_another_version_is_an_error_that_names_the_tested_ones(monkeypatch: pyt
 
 
 def test_times_are_in_utc() -> None:
-    assert to_arrow_schema(MESSAGES).field("store_timestamp").type == pa.timestamp("us", "UTC")
+    assert to_arrow_schema(spark_schema(MESSAGES)).field("store_timestamp").type == pa.timestamp("us", "UTC")

@@ -13,7 +13,9 @@ from commitlake.connectors.sources.indexfile import (
     PushdownIndexFileDataSource,
     PushdownIndexFileReader,
 )
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.index_entries import INDEX_ENTRIES, INDEX_HEADERS, INDEX_SLOTS
+from commitlake.schemas.tables.spark import spark_schema
 from tests.support.indexed_stores import write_indexed_store
 
 
@@ -25,9 +27,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("content", "table"), [("entries", INDEX_ENTRIES), ("slots", INDEX_SLOTS), ("headers", INDEX_HEADERS)]
 )
-def test_the_option_content_selects_the_columns(store: Path, content: str, table: type) -> None:
+def test_the_option_content_selects_the_columns(store: Path, content: str, table: Columns) -> None:
     source = IndexFileDataSource({"path": str(store), "content": content, "mode": "PERMISSIVE"})
-    assert source.schema() == table
+    assert source.schema() == spark_schema(table)
 
 
 def test_partitions_are_read_after_pickling(store: Path) -> None:

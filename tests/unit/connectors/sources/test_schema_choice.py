@@ -8,10 +8,9 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
+from commitlake.schemas.tables.columns import INT32, TEXT, Column, Columns
 
-_TABLE = StructType(
-    [StructField("topic", StringType()), StructField("size", IntegerType()), StructField("_bad", StringType())]
-)
+_TABLE = Columns([Column("topic", TEXT), Column("size", INT32), Column("_bad", TEXT)])
 
 
 def test_the_default_columns_include_bad_ranges_only_in_permissive_mode() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError
 from commitlake.connectors.formats.engine.errors import DataLossError, StoreError
@@ -19,7 +19,6 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.stream import TASK_BYTES, grouped
 from commitlake.connectors.sources.stream_offsets import Positions, from_checkpoint, to_checkpoint
 from commitlake.connectors.sources.stream_planner import StreamPlanner
@@ -52,8 +51,7 @@ def options(root: Path, **given: object) -> ReadOptions:
 
 def read(root: Path, splits: list[Split], **given: object) -> list[tuple[Any, ...]]:
     chosen = options(root, **given)
-    columns = [SOURCE[name] for name in COLUMNS]
-    schema = to_arrow_schema(StructType([*columns, SOURCE["_corrupt_record"]]))
+    schema = arrow_schema(SOURCE.only([*COLUMNS, "_corrupt_record"]))
     request = Request.of(chosen, narrow_stream(chosen).filters, schema)
     return [
         tuple(row[name] for name in COLUMNS)

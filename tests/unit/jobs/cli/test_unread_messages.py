@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.engine.errors import UnreadMessagesError
 from commitlake.connectors.formats.engine.options import ReadOptions
@@ -24,6 +23,7 @@ from commitlake.jobs.verify.command import main as verify
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.messages import SOURCE
+from commitlake.schemas.tables.spark import spark_schema
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 
 DLEDGER = "dledger-n0/data"
@@ -123,7 +123,7 @@ def test_source_fails_unless_it_is_permissive(store: Path) -> None:
     def partitions(mode: str) -> int:
         return len(
             CommitLogReader(
-                ReadOptions.parse({"path": str(store), "mode": mode}), StructType([SOURCE["topic"]])
+                ReadOptions.parse({"path": str(store), "mode": mode}), spark_schema(SOURCE.only(["topic"]))
             ).partitions()
         )
 

@@ -12,13 +12,13 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.broker_lite.stores.jmq import JournalStore
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body import COLUMNS, fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.archive import command as archive_command
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
@@ -341,7 +341,7 @@ def test_keys_in_texts_of_other_tables_are_erased(growing: GrowingLake, capsys: 
         (growing.lake.uri("replays"), REPLAYS, [replay]),
         (growing.lake.uri("quarantine"), QUARANTINE, [damaged, other]),
     ):
-        append_rows(uri, schema, pa.Table.from_pylist(rows, schema=to_arrow_schema(schema)))
+        append_rows(uri, schema, pa.Table.from_pylist(rows, schema=arrow_schema(schema)))
     printed = erase_key(capsys, growing)
     assert "quarantine: 1 row" in printed
     assert "replays: 1 row" in printed
@@ -360,7 +360,7 @@ def test_copies_of_a_replay_lose_their_contents(growing: GrowingLake, capsys: py
          "properties": [("phone", MARK)], "body": MARK.encode()}
         for offset in places
     ]  # fmt: skip
-    schema = to_arrow_schema(REPLAY_ROWS)
+    schema = arrow_schema(REPLAY_ROWS)
     append_rows(growing.lake.uri("replay_rows"), REPLAY_ROWS, pa.Table.from_pylist(rows, schema=schema))
     assert "replay_rows: 1 row" in erase_key(capsys, growing)
     erased, other = sorted(rows_of(growing.lake.uri("replay_rows")), key=lambda row: row["physical_offset"])

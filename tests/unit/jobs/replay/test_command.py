@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.query.command import main as query
 from commitlake.jobs.replay import watch
 from commitlake.jobs.replay.command import main
@@ -340,7 +340,7 @@ def test_a_changed_ledger_is_refused_with_the_replays_id(
     name = world.replay_id()
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     row = {"replay_id": name, "at": datetime.datetime.now(datetime.UTC), "event": "throttled"} | change
-    append_rows(world.lake.uri("replays"), REPLAYS, pa.Table.from_pylist([row], to_arrow_schema(REPLAYS)))
+    append_rows(world.lake.uri("replays"), REPLAYS, pa.Table.from_pylist([row], arrow_schema(REPLAYS)))
     capsys.readouterr()
     assert world.act("resume", name) == 2
     assert expected in capsys.readouterr().err

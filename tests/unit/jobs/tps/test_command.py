@@ -17,9 +17,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.tps import minute_counts, minute_rows, rates
@@ -253,7 +253,7 @@ def test_a_gap_is_not_zero(growing: GrowingLake, ask: Ask, tmp_path: Path) -> No
     rows = rows_of(other.lake.uri("messages"))
     offset = min(row["physical_offset"] for row in rows if row["store_timestamp"] >= half_past)
     gap = {"broker": "broker-a", "segment": "s", "start_offset": offset - 10, "end_offset": offset}
-    append_rows(other.lake.uri("gaps"), GAPS, pa.Table.from_pylist([gap], schema=to_arrow_schema(GAPS)))
+    append_rows(other.lake.uri("gaps"), GAPS, pa.Table.from_pylist([gap], schema=arrow_schema(GAPS)))
     _, rows, printed = ask("--window", "5m", "--topic", "orders", lake=other.lake.root)
     states = {row["window_start"]: (row["messages"], row["archived"]) for row in rows}
     assert states[at(25)] == (None, "none")

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.follower import ArchiveRun
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, read_past_runs
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.pipelines.quality.result_rows import to_table
@@ -105,7 +105,7 @@ def test_only_the_newest_files_are_read(growing: GrowingLake) -> None:
 def vars_of(run: ArchiveRun) -> pa.Table:
     """Return a row of `archive_runs`."""
     names = ARCHIVE_RUNS.names
-    return pa.Table.from_pylist([{name: getattr(run, name) for name in names}], schema=to_arrow_schema(ARCHIVE_RUNS))
+    return pa.Table.from_pylist([{name: getattr(run, name) for name in names}], schema=arrow_schema(ARCHIVE_RUNS))
 
 
 def test_a_lake_without_a_finished_run_has_none(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive.refused_ranges import SHOWN, read_refused
+from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.quarantine import QUARANTINE
 from tests.support.lakes import GrowingLake, shop_messages
@@ -38,9 +38,9 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     return growing
 
 
-def table_of(rows: Sequence[Mapping[str, object]], schema: StructType) -> pa.Table:
+def table_of(rows: Sequence[Mapping[str, object]], schema: Columns) -> pa.Table:
     """Return the rows of a table; columns that are not given are null."""
-    return pa.Table.from_pylist(list(rows), schema=to_arrow_schema(schema))
+    return pa.Table.from_pylist(list(rows), schema=arrow_schema(schema))
 
 
 def test_rows_are_counted_by_reason_the_most_frequent_first(growing: GrowingLake) -> None:

@@ -13,10 +13,10 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.archive_health.missing import DELETED, Missing, missing_by_reason, unmet_expectations
 from commitlake.pipelines.archive_health.state import ArchiveState, Ranges, StoreState, read_archive_state
 from commitlake.pipelines.tps.coverage import read_coverage
@@ -56,7 +56,7 @@ def test_ranges_that_are_missing_are_counted_by_store(growing: GrowingLake) -> N
         (growing.lake.uri("quarantine"), QUARANTINE, bad),
         (growing.lake.uri("gaps"), GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
     ):
-        append_rows(uri, schema, pa.Table.from_pylist(rows, to_arrow_schema(schema)))
+        append_rows(uri, schema, pa.Table.from_pylist(rows, arrow_schema(schema)))
     (store,) = read_archive_state(growing.lake).stores
     assert (store.quarantined, store.gaps) == (Ranges(3, 15), Ranges(1, 300))
     assert not store.is_whole
@@ -64,7 +64,7 @@ def test_ranges_that_are_missing_are_counted_by_store(growing: GrowingLake) -> N
 
 def test_minutes_outside_the_calendar_and_without_a_broker_are_not_counted(growing: GrowingLake) -> None:
     expected, whole = read_archive_state(growing.lake), read_coverage(growing.lake).whole
-    schema = to_arrow_schema(TOPIC_MINUTES)
+    schema = arrow_schema(TOPIC_MINUTES)
     for minute in (2**62, -(2**63), None):  # microseconds, as only another program writes them
         row: dict[str, Any] = {field.name: [None] * 2 for field in schema}
         row["broker"] = ["broker-a", None]
@@ -98,7 +98,7 @@ def test_missing_ranges_are_grouped_by_reason(growing: GrowingLake) -> None:
         (growing.lake.uri("quarantine"), QUARANTINE, bad),
         (growing.lake.uri("gaps"), GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
     ):
-        append_rows(uri, schema, pa.Table.from_pylist(rows, to_arrow_schema(schema)))
+        append_rows(uri, schema, pa.Table.from_pylist(rows, arrow_schema(schema)))
     assert missing_by_reason(growing.lake) == [
         Missing("broker-a", DELETED, 1, 300, 100),
         Missing("broker-a", "body_crc", 2, 10, 10),
@@ -129,6 +129,6 @@ def test_unmet_expectations_of_the_last_run_are_reported(growing: GrowingLake) -
     append_rows(
         growing.lake.uri("quality_results"),
         QUALITY_RESULTS,
-        pa.Table.from_pylist(rows, to_arrow_schema(QUALITY_RESULTS)),
+        pa.Table.from_pylist(rows, arrow_schema(QUALITY_RESULTS)),
     )
     assert [row["expectation"] for row in unmet_expectations(growing.lake)] == ["c", "no_dead_letters"]

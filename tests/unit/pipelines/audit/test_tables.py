@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import RunCounts
 from commitlake.connectors.lake.committer import commit_run
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.work import find_work
@@ -109,7 +109,7 @@ def test_missing_rows_and_checksums_of_a_run_are_reported(growing: GrowingLake) 
     work = find_work(str(growing.store), None, growing.lake)
     rows = pa.Table.from_pylist(
         [{"broker": "broker-a", "messages": 1, "row_checksum": 7, "lake_checksum": 8, "run_id": "r"}] * 3,
-        schema=to_arrow_schema(PROFILES),
+        schema=arrow_schema(PROFILES),
     )
     file = write_plain_file(rows, growing.lake.uri("profiles"), "part-r.zstd.parquet")
     counts = RunCounts("2026-11-20T00:00:00+00:00", 0, 0, 0)

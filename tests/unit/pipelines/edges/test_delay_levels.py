@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.edges.delay_levels import DelayLevels
 from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
@@ -26,7 +26,7 @@ BROKER = "broker-a"
 def write_levels(lake: Lake, broker: str, levels: str) -> None:
     now = datetime.datetime.now(datetime.UTC)
     row = dict(zip(STORE_CONFIG.names, [broker, now, "setting", "delay_levels_ms", levels, "1"], strict=True))
-    rows = pa.Table.from_pylist([row], schema=to_arrow_schema(STORE_CONFIG))
+    rows = pa.Table.from_pylist([row], schema=arrow_schema(STORE_CONFIG))
     write_deltalake(lake.uri("store_config"), rows, mode="append")
 
 

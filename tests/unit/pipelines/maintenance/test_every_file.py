@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
@@ -103,7 +103,7 @@ def _write_history(growing: GrowingLake, number: int) -> None:
     append_evidence(lake, Ed25519PrivateKey.generate(), "audit", {}, "1")
     for table in REPLAYED:
         row: dict[str, object] = {"replay_id": f"r{number}", **({"event": "finished"} if table == "replays" else {})}
-        append_rows(lake.uri(table), SCHEMAS[table], pa.Table.from_pylist([row], to_arrow_schema(SCHEMAS[table])))
+        append_rows(lake.uri(table), SCHEMAS[table], pa.Table.from_pylist([row], arrow_schema(SCHEMAS[table])))
 
 
 def stores_of(growing: GrowingLake) -> str:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.erase.command import main as erase
 from commitlake.pipelines.maintenance.first_entry import SCHEMAS
 from commitlake.pipelines.maintenance.kept_repair import KEPT_TABLES
@@ -51,7 +51,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         if not Path(uri).exists():
             row: dict[str, object] = {**dict.fromkeys(schema.names), **KEYS.get(table, {})}
             for _ in range(2):
-                append_rows(uri, schema, pa.Table.from_pylist([row], to_arrow_schema(schema)))
+                append_rows(uri, schema, pa.Table.from_pylist([row], arrow_schema(schema)))
     assert {path.parent.name for path in Path(growing.lake.root).glob("*/_delta_log")} == set(LAKE_TABLES)
     return growing
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.expiry import OldCopies, drop_copies, find_old_copies
@@ -142,5 +142,5 @@ def test_a_replay_with_a_recent_outcome_is_resumable(lake: Lake) -> None:
     ledger = Ledger(lake, "left")
     ledger.claim()
     row = {"replay_id": "left", "part": 0, "broker": "broker-a", "physical_offset": 0, "sent_at": LATER}
-    ledger.add(pa.Table.from_pylist([row], to_arrow_schema(REPLAY_MESSAGES)))
+    ledger.add(pa.Table.from_pylist([row], arrow_schema(REPLAY_MESSAGES)))
     assert find(lake, drops_resumable=True).resumable == ("left",)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
@@ -22,7 +23,6 @@ from commitlake.connectors.lake.snapshot_tables import (
     snapshot_brokers,
     version_of,
 )
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.pipelines.snapshot import append
 from commitlake.pipelines.snapshot.append import append_all, append_progress, grouped
 from commitlake.pipelines.snapshot.progress import (
@@ -146,7 +146,7 @@ def test_rows_without_a_broker_add_no_store(lake: Lake) -> None:
 def test_impossible_offsets_are_not_read_as_offsets_of_a_group(lake: Lake, changed: dict[str, Any]) -> None:
     append_progress(lake, snapshot(0, {queue("orders", 0): 5}))
     row = next(row for row in rows(lake) if row["topic"]) | {"topic": "other"} | changed  # by another program
-    schema = to_arrow_schema(CONSUMER_OFFSETS)
+    schema = arrow_schema(CONSUMER_OFFSETS)
     append_rows(lake.uri("consumer_offsets"), CONSUMER_OFFSETS, pa.Table.from_pylist([row], schema))
     opened = open_snapshots(lake, OFFSETS)
     assert opened is not None

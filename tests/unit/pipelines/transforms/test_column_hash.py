@@ -9,14 +9,17 @@ from pyspark.sql import functions as F
 from commitlake.pipelines.transforms.column_hash import column_hash
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
+from commitlake.schemas.tables.spark import spark_field, spark_schema
 
 ROW, LAKE, FORMAT, *_ = COLUMN_CHECKSUMS
 
 
 def empty_message(spark: SparkSession, **changes: str) -> DataFrame:
     """Return a row of nulls, but for the changes."""
-    row = spark.createDataFrame([(None,) * len(MESSAGES)], MESSAGES)
-    return row.withColumns({name: F.lit(value).cast(MESSAGES[name].dataType) for name, value in changes.items()})
+    row = spark.createDataFrame([(None,) * len(MESSAGES.names)], spark_schema(MESSAGES))
+    return row.withColumns(
+        {name: F.lit(value).cast(spark_field(MESSAGES[name]).dataType) for name, value in changes.items()}
+    )
 
 
 def test_a_hash_depends_only_on_its_columns(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.pipelines.transforms.message_keys import compare_keys, to_message_keys, to_totals
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+from commitlake.schemas.tables.spark import spark_schema
 
 _NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 _MESSAGES = (
@@ -21,7 +22,7 @@ _MESSAGES = (
 def keys(spark: SparkSession, *rows: tuple[str, str, int]) -> DataFrame:
     """Return a table of keys, with key, kind and physical offset."""
     values = [(zlib.crc32(key.encode()), key, kind, "a", offset, "orders", _NOON) for key, kind, offset in rows]
-    return spark.createDataFrame(values, MESSAGE_KEYS)
+    return spark.createDataFrame(values, spark_schema(MESSAGE_KEYS))
 
 
 def test_each_key_of_a_message_is_one_row(spark: SparkSession) -> None:

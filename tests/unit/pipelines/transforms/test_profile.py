@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from commitlake.pipelines.transforms.profile import combine_profiles, compare_profiles, count_windows, to_profile
 from commitlake.schemas.tables.profile import AUDIT, OPTIONAL_CHECKSUMS
+from commitlake.schemas.tables.spark import spark_schema
 
 _NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 _COLUMNS = (
@@ -29,7 +30,7 @@ def messages(spark: SparkSession, *seconds: int, size: int | None = 200) -> Data
 
 def test_messages_are_counted_by_windows_of_ten_minutes(spark: SparkSession) -> None:
     profile = to_profile(messages(spark, 0, 599, 600))
-    assert [field.simpleString() for field in profile.schema] == [field.simpleString() for field in AUDIT]
+    assert [field.simpleString() for field in profile.schema] == [field.simpleString() for field in spark_schema(AUDIT)]
     expected = spark.createDataFrame(
         [(_NOON, 2, 400, 100, 0, 1), (_NOON + datetime.timedelta(minutes=10), 1, 200, 50, 2, 2)],
         "window_start timestamp, messages long, bytes long, body_bytes long, first_queue_offset long, "

@@ -25,7 +25,7 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.tables.messages import SOURCE
-from tests.support.batches import SIZE, arrow_schema, log_of, rows_of, splits_of
+from tests.support.batches import SIZE, log_of, rows_of, source_schema, splits_of
 from tests.support.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
 
 
@@ -38,7 +38,7 @@ def patched(sent: Sequence[NewMessage], old: bytes, new: bytes) -> bytes:
 
 
 def test_columns_are_in_the_requested_order(tmp_path: Path) -> None:
-    schema = arrow_schema("tags", "physical_offset", "body")
+    schema = source_schema("tags", "physical_offset", "body")
     batches = [
         batch for split in splits_of(tmp_path, log_of(messages(3))) for batch in read_split(split, Request(schema))
     ]
@@ -47,7 +47,7 @@ def test_columns_are_in_the_requested_order(tmp_path: Path) -> None:
 
 def test_few_rows_do_not_keep_the_buffers_of_thousands(tmp_path: Path) -> None:
     (split,) = splits_of(tmp_path, log_of(messages(30)))
-    for schema in (arrow_schema(), arrow_schema("physical_offset", "queue_offset")):
+    for schema in (source_schema(), source_schema("physical_offset", "queue_offset")):
         tracemalloc.start()
         batches = [batch for _ in range(30) for batch in read_split(split, Request(schema))]
         held, _ = tracemalloc.get_traced_memory()  # numpy's arrays
@@ -69,7 +69,7 @@ def test_a_kept_decoder_reads_the_same_from_the_next_split(
         log_of(messages(5, seed=3)),
     ]
     splits = [split for number, log in enumerate(logs) for split in splits_of(tmp_path / str(number), log)]
-    request, last = Request(arrow_schema(), Mode.PERMISSIVE, encoded=True), LastDecoder()
+    request, last = Request(source_schema(), Mode.PERMISSIVE, encoded=True), LastDecoder()
     kept = [row for split in splits for batch in read_split(split, request, None, last) for row in batch.to_pylist()]
     assert kept == [row for split in splits for batch in read_split(split, request) for row in batch.to_pylist()]
     assert len({row["topic"] for row in kept}) == 5
@@ -294,7 +294,7 @@ def test_decompression_bombs_take_no_more_memory_than_a_batch(
 
 def memory_of(split: Split, form: BodyForm, limit: int) -> tuple[list[tuple[int, int]], int]:
     """Read with at most `limit` bytes of bodies in a batch; return queue and body size by row, and peak memory."""
-    wanted = Request(arrow_schema("queue_id", "body", "_corrupt_record"), Mode.PERMISSIVE, body=form)
+    wanted = Request(source_schema("queue_id", "body", "_corrupt_record"), Mode.PERMISSIVE, body=form)
     rows: list[tuple[int, int]] = []
     before, arrow = pa.total_allocated_bytes(), 0
     tracemalloc.start()
@@ -316,7 +316,7 @@ def test_a_body_larger_than_the_limit_is_a_separate_batch(tmp_path: Path, monkey
         new_message(n, body=zlib.compress(bytes(size)), sys_flag=compression_bits(BodyCodec.ZLIB))
         for n, size in enumerate([400, 5000, 600, 400, 1])
     ]
-    wanted = Request(arrow_schema("body"), Mode.FAILFAST, body=BodyForm.DECOMPRESSED)
+    wanted = Request(source_schema("body"), Mode.FAILFAST, body=BodyForm.DECOMPRESSED)
     batches = read_split(splits_of(tmp_path, log_of(sent))[0], wanted)
     assert [[len(one.as_py()) for one in batch.column("body")] for batch in batches] == [[400], [5000], [600, 400], [1]]
 

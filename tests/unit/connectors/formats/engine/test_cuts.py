@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine import cuts, plan
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.cuts import find_cuts, find_last_cut
@@ -22,7 +22,6 @@ from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import SOURCE
@@ -32,10 +31,9 @@ from tests.support.logs import closed_segment, damage, messages, open_segment, r
 SIZE = 1 << 20
 PARTITION = 64 << 10
 LOOK_BACK = 8 << 10
-COLUMNS = {field.name: field for field in SOURCE}
-REQUEST = Request(to_arrow_schema(StructType([COLUMNS["physical_offset"]])))
+REQUEST = Request(arrow_schema(SOURCE.only(["physical_offset"])))
 MARKED = Request(
-    to_arrow_schema(StructType([COLUMNS["physical_offset"], COLUMNS["_corrupt_record"]])),
+    arrow_schema(SOURCE.only(["physical_offset", "_corrupt_record"])),
     Mode.PERMISSIVE,
 )
 

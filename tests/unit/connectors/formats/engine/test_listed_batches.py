@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import DamagedLogError, IndexMismatchError
 from commitlake.connectors.formats.engine.filters import narrow
@@ -16,7 +16,6 @@ from commitlake.connectors.formats.engine.options import Mode, ReadOptions
 from commitlake.connectors.formats.engine.read_plan import plan_read
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import ListedSplit
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.indexed_stores import RARE, STORED_MS, plan_of, read_by_scan, read_splits, unique_key
@@ -28,8 +27,7 @@ pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 def rows(root: Path, *columns: str, **options: object) -> list[dict[str, object]]:
     """Return the rows of a read, without Spark."""
     parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
-    fields = [SOURCE[name] for name in columns] or SOURCE.fields
-    schema: pa.Schema = to_arrow_schema(StructType(fields))
+    schema: pa.Schema = arrow_schema(SOURCE.only(columns) if columns else SOURCE)
     narrowing = narrow(parsed)
     request = Request(schema, parsed.mode, narrowing.filters, max_batch_bytes=parsed.max_batch_bytes)
     return [

@@ -7,18 +7,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.plan import StoreRange, plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.jobs.cli.warm import warm
 from commitlake.schemas.tables.messages import SOURCE
 
-SCHEMA = to_arrow_schema(StructType([SOURCE["physical_offset"], SOURCE["size"], SOURCE["keys"]]))
+SCHEMA = arrow_schema(SOURCE.only(["physical_offset", "size", "keys"]))
 WRITER = """
 import random, sys
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import DamagedLogError, StoreError
 from commitlake.connectors.formats.engine.files import OpenSegment
@@ -26,14 +26,13 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.engine.walk import BadRange, End, walk
 from commitlake.connectors.formats.engine.windows import OpenWindow, Windows
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.logs import closed_segment, messages, new_message, records, write_store
 
 SIZE = 4 << 20
 COUNT = 17_500
-SCHEMA = to_arrow_schema(StructType([field for field in SOURCE if field.name == "keys"]))
+SCHEMA = arrow_schema(SOURCE.only(["keys"]))
 pytestmark = pytest.mark.skipif(not IS_SUPPORTED, reason="segments are mapped on 64-bit Linux only")
 
 

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.commitlog import in_dialect, serialize_message
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
-from tests.support.batches import arrow_schema
+from tests.support.batches import source_schema
 from tests.support.message_stores import BROKER, message
 from tests.support.small_stores import STORED_MS
 
@@ -30,7 +30,7 @@ def record(number: int, physical_offset: int, **changes: Any) -> bytes:
 
 
 def rows(*answers: bytes) -> list[dict[str, object]]:
-    records = PulledRecords("broker-a", Request(arrow_schema("physical_offset", "queue_offset", "tags")))
+    records = PulledRecords("broker-a", Request(source_schema("physical_offset", "queue_offset", "tags")))
     return [row for batch in records.batches(answers) for row in batch.to_pylist()]
 
 
@@ -69,6 +69,6 @@ def test_lengths_that_do_not_add_up_are_an_error() -> None:
 def test_inner_batches_are_counted_by_message() -> None:
     properties = (("INNER_BASE", "10"), ("INNER_NUM", "5"))
     batch = record(10, 5, sys_flag=INNER_BATCH, properties=properties)
-    records = PulledRecords("broker-a", Request(arrow_schema("queue_offset")))
+    records = PulledRecords("broker-a", Request(source_schema("queue_offset")))
     assert sum(found.num_rows for found in records.batches([batch, record(15, 300)])) == 2
     assert (records.messages, records.has_inner_batches) == (6, True)

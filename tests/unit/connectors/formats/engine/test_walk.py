@@ -21,7 +21,7 @@ from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
-from tests.support.batches import arrow_schema, log_of, rows_of, splits_of
+from tests.support.batches import log_of, rows_of, source_schema, splits_of
 from tests.support.logs import messages, new_message, open_segment
 
 NOTHING = np.empty((COMMITLOG_PART_COUNT, 0), np.int64)
@@ -81,7 +81,7 @@ def test_the_error_for_a_record_too_large_for_any_batch_names_it(
     decode = Decoder.decode
     monkeypatch.setattr(Decoder, "decode", lambda *arguments: decode(*arguments).first_rows(0))
     with pytest.raises(NoProgressError, match=r"physical offset 0\): expected room for the columns of one record"):
-        list(read_split(split, Request(arrow_schema(), Mode.PERMISSIVE)))
+        list(read_split(split, Request(source_schema(), Mode.PERMISSIVE)))
 
 
 def test_no_row_is_lost_when_filtered_records_are_decoded_again(tmp_path: Path) -> None:

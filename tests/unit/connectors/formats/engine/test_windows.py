@@ -5,20 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pyspark.sql.types import StructType
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.engine.windows import Windows
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.logs import new_message, open_segment, records, write_store
 
 MIB = 1 << 20
-SCHEMA = to_arrow_schema(StructType([field for field in SOURCE if field.name == "size"]))
+SCHEMA = arrow_schema(SOURCE.only(["size"]))
 
 
 def sizes_of(root: Path, max_batch_bytes: int) -> list[int]:

@@ -301,12 +301,12 @@ def test_parts_of_a_growing_file_that_are_missing_in_a_copy_are_an_error(
 def test_what_is_shipped_after_planning_is_not_read(
     store: Path, ship: Callable[[Path], str], read_queues: Read
 ) -> None:
+    from commitlake.connectors.arrow_schemas import arrow_schema
     from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.options import Mode
     from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
     from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
-    from commitlake.connectors.runtime.spark_versions import to_arrow_schema
     from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
 
     options = parse_queue_options({"path": ship(store), "topics": RARE, "queueIds": "0"})
@@ -316,19 +316,19 @@ def test_what_is_shipped_after_planning_is_not_read(
     write(first_file(store, RARE), 20 * len(before), entry)
     ship(store)
     partitions._open.cache_clear()  # as in a worker, which reads the newer manifest
-    schema = to_arrow_schema(QUEUE_ENTRIES)
+    schema = arrow_schema(QUEUE_ENTRIES)
     (batch,) = read_queue_parts(parts, schema, Filters(), Mode.FAILFAST)
     assert batch.to_pylist() == before
     assert len(read_queues(options.path, topics=RARE, queueIds="0")) == len(before) + 1
 
 
 def test_queue_that_was_cut_after_planning_is_an_error(store: Path, ship: Callable[[Path], str]) -> None:
+    from commitlake.connectors.arrow_schemas import arrow_schema
     from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.options import Mode
     from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
     from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
-    from commitlake.connectors.runtime.spark_versions import to_arrow_schema
     from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
 
     options = parse_queue_options({"path": ship(store), "topics": RARE, "queueIds": "0"})
@@ -338,4 +338,4 @@ def test_queue_that_was_cut_after_planning_is_an_error(store: Path, ship: Callab
     ship(store)
     partitions._open.cache_clear()  # as in a worker, which reads the newer manifest
     with pytest.raises(StoreError, match=f"{RARE}/0/0+: expected {parts[-1].end} bytes, found 20: the copy was"):
-        list(read_queue_parts(parts, to_arrow_schema(QUEUE_ENTRIES), Filters(), Mode.PERMISSIVE))
+        list(read_queue_parts(parts, arrow_schema(QUEUE_ENTRIES), Filters(), Mode.PERMISSIVE))

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.connectors.formats.jmq import consume_files
 from commitlake.connectors.formats.jmq.consume_files import read_consume_files
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.jmq.consumption import (
     FOLDER,
     MAGIC,
@@ -232,7 +232,7 @@ def test_a_link_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_rows_have_the_columns_of_the_table() -> None:
-    assert to_arrow_schema(CONSUMPTIONS).equals(CONSUMPTION_ROWS)
+    assert arrow_schema(CONSUMPTIONS).equals(CONSUMPTION_ROWS)
 
 
 def test_a_store_without_a_consume_log_has_no_rows(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
-from tests.support.batches import arrow_schema, rows_of
+from tests.support.batches import rows_of, source_schema
 from tests.support.journals import new_message, open_file, write_journal
 
 MARK = b"p"
@@ -59,4 +59,4 @@ def test_failfast_names_the_record_whose_properties_are_not_utf8(tmp_path: Path)
     with pytest.raises(
         DamagedLogError, match=r"properties_encoding: expected properties in UTF-8, found byte 0xff at 2"
     ):
-        list(read_split(splits[0], Request(arrow_schema(), Mode.FAILFAST)))
+        list(read_split(splits[0], Request(source_schema(), Mode.FAILFAST)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.batches import read_split
 from commitlake.connectors.formats.engine.errors import IndexMismatchError, StoreError
 from commitlake.connectors.formats.engine.filters import narrow
@@ -19,7 +20,6 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import FormatChoice, all_formats
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry, serialize_entry
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.indexed_stores import STEP_MS, STORED_MS, without_seeks
@@ -27,7 +27,7 @@ from tests.support.journal_plans import COUNT, FILE_BYTES, RARE
 from tests.support.journals import new_message, open_file, write_journal
 from tests.support.logs import messages, open_segment, write_store
 
-SCHEMA = to_arrow_schema(SOURCE)
+SCHEMA = arrow_schema(SOURCE)
 Row = dict[str, object]
 
 

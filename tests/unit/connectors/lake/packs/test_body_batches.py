@@ -17,10 +17,11 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
+from commitlake.schemas.tables.spark import spark_field
 from tests.support.packs import NAME, TOKEN, MemoryStore, packed
 
 OTHER = pack_name(None, "broker-b", 0, 1 << 27, TOKEN)
-COLUMNS = StructType([StructField("n", LongType()), BODY_REF, StructField("body_crc", IntegerType())])
+COLUMNS = StructType([StructField("n", LongType()), spark_field(BODY_REF), StructField("body_crc", IntegerType())])
 SCHEMA = to_arrow_schema(COLUMNS)
 BODIES = [b"one", b"", b"three", b"four"]
 Row = dict[str, Any]

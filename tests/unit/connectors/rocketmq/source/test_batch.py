@@ -17,13 +17,13 @@ from commitlake.connectors.rocketmq.source.batch import read_ranges, schema_of
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
-from tests.support.batches import arrow_schema
+from tests.support.batches import source_schema
 from tests.support.live_brokers import LiveBroker, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, offsets, options, partitions, put, rows
 from tests.support.peer import reply
 from tests.support.stored_rows import stored_rows
 
-COLUMNS = arrow_schema().names
+COLUMNS = source_schema().names
 PULL = RequestCode.PULL_MESSAGE
 
 
@@ -66,7 +66,7 @@ def test_partitions_divide_queues_and_give_each_message_once(cluster: LiveCluste
 def test_batches_are_bounded(cluster: LiveCluster, broker: LiveBroker) -> None:
     put(broker, 200, body=bytes(1000))
     chosen = options(cluster, maxBatchBytes=10_000, columns="queue_offset,queue_id")
-    schema = arrow_schema(*schema_of(chosen).names)
+    schema = source_schema(*schema_of(chosen).names)
     sizes = [batch.num_rows for part in partitions(chosen) for batch in read_ranges(chosen, schema, part)]
     assert sum(sizes) == 200
     assert max(sizes) <= 32 + 8

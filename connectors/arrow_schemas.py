@@ -1,0 +1,35 @@
+"""Tables' columns as Arrow's schemas."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from commitlake.schemas.tables.columns import Columns, DataType, ListOf, MapOf, Scalar
+
+_SCALARS = {
+    Scalar.TEXT: pa.string(),
+    Scalar.BINARY: pa.binary(),
+    Scalar.BOOLEAN: pa.bool_(),
+    Scalar.INT32: pa.int32(),
+    Scalar.INT64: pa.int64(),
+    Scalar.DOUBLE: pa.float64(),
+    Scalar.DATE: pa.date32(),
+    Scalar.TIME: pa.timestamp("us", "UTC"),
+}
+
+
+def arrow_schema(columns: Columns) -> pa.Schema:
+    """Return columns as Arrow's schema, without their comments, and with the names and types that Spark gives them."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """Return a column's type for Arrow."""
+    match data_type:
+        case Columns():
+            return pa.struct(list(arrow_schema(data_type)))
+        case ListOf(element):
+            return pa.list_(pa.field("element", arrow_type(element), nullable=False))
+        case MapOf(key, value):
+            return pa.map_(arrow_type(key), pa.field("value", arrow_type(value), nullable=False))
+    return _SCALARS[data_type]

@@ -1,0 +1,58 @@
+"""`archive --backfill`: add the rows that a table of the lake lacks, computed from the lake's messages."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from commitlake.connectors.lake.follower import finish_runs
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.archive.run import VERSION
+from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.cli.progress import runner_progress
+from commitlake.jobs.cli.runner import make_runner
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.pipelines.archive.following import edge_notes
+from commitlake.pipelines.edges.follow import catch_up_edges
+from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode
+
+
+def backfill(arguments: argparse.Namespace) -> ExitCode:
+    """Add the missing rows of a table, and print how many there were."""
+    lake = lake_of(arguments)
+    lake.table("messages")
+    lake.check_writable()
+    finish_runs(lake, "", VERSION)
+    runner = make_runner(arguments, "archive", lake.s3)
+    return (
+        _backfill_edges(arguments, lake, runner) if arguments.backfill == "edges" else _count(arguments, lake, runner)
+    )
+
+
+def _count(arguments: argparse.Namespace, lake: Lake, runner: Runner) -> ExitCode:
+    started = time.monotonic()
+    with runner_progress(runner, f"counting messages of {lake.root}", 0, quiet=arguments.quiet):
+        done = backfill_minutes(lake, runner)
+    if not arguments.quiet:
+        seconds = time.monotonic() - started
+        counted = (
+            f"{count_text(done.messages, 'message')} counted, {count_text(done.rows, 'row')} added"
+            if done.messages
+            else "lacks nothing"
+        )
+        print_line(f"topic_minutes: {counted} ({seconds:.1f} s)")
+    return ExitCode.OK
+
+
+def _backfill_edges(arguments: argparse.Namespace, lake: Lake, runner: Runner) -> ExitCode:
+    with runner_progress(runner, f"linking messages of {lake.root}", 0, quiet=arguments.quiet):
+        done = catch_up_edges(lake, runner)
+    if not arguments.quiet:
+        added = f"{count_text(done.rows, 'row')} written" if done.rows else "lacks nothing"
+        print_line(f"edges: {added} ({done.seconds:.1f} s)")
+        for note in edge_notes(done):
+            print_line(f"  {note}")
+    return ExitCode.OK

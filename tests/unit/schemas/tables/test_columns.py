@@ -1,0 +1,48 @@
+"""Columns of tables, and their form for Spark and Delta."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from commitlake.schemas.tables.columns import DATE, INT64, TEXT, TIME, Column, Columns, ListOf, MapOf
+from commitlake.schemas.tables.spark import spark_field, spark_schema
+
+TABLE = Columns(
+    [
+        Column("topic", TEXT, "the topic"),
+        Column("keys", ListOf(TEXT)),
+        Column("place", Columns([Column("offset", INT64, "bytes"), Column("at", TIME)])),
+        Column("properties", MapOf(TEXT, TEXT)),
+        Column("day", DATE),
+    ]
+)
+
+
+def test_columns_are_chosen_by_name() -> None:
+    assert TABLE.names == ["topic", "keys", "place", "properties", "day"]
+    assert TABLE.only(["day", "topic"]).names == ["day", "topic"]
+    assert TABLE.without("place", "properties").names == ["topic", "keys", "day"]
+    assert TABLE["topic"] == Column("topic", TEXT, "the topic")
+
+
+def test_an_unknown_column_is_an_error() -> None:
+    with pytest.raises(KeyError, match="tpic"):
+        TABLE.only(["tpic"])
+
+
+def test_spark_has_the_same_types_and_comments() -> None:
+    found = spark_schema(TABLE)
+    assert found.simpleString() == (
+        "struct<topic:string,keys:array<string>,place:struct<offset:bigint,at:timestamp>,"
+        "properties:map<string,string>,day:date>"
+    )
+    assert found["topic"].metadata == {"comment": "the topic"}
+    assert found["keys"].metadata == {}
+    assert all(field.nullable for field in found)
+    assert found["topic"] == spark_field(TABLE["topic"])
+
+
+def test_the_json_is_that_of_spark() -> None:
+    assert json.loads(TABLE.json()) == json.loads(spark_schema(TABLE).json())
