@@ -5,21 +5,16 @@ from __future__ import annotations
 import argparse
 
 from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
-from commitlake.connectors.runtime.deferred_packages import defer_pyspark
-from commitlake.connectors.runtime.light_modules import use_light_modules
 from commitlake.jobs.cli.process import is_own_process
 
 
 def spare_packages(arguments: argparse.Namespace) -> None:
     """Leave out what would only cost time, if this process is a command's own and does not use Spark.
 
-    That is pandas, most of pyspark, and what Arrow and numba do only for other users. A job without an option for Spark
-    sets the default `spark=False`.
+    That is pandas. A job without an option for Spark sets the default `spark=False`.
     """
     if is_own_process() and _is_without_spark(arguments):
         leave_out_pandas()
-        defer_pyspark()
-        use_light_modules()
 
 
 def _is_without_spark(arguments: argparse.Namespace) -> bool:

@@ -18,7 +18,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.rows_output import write
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_key, parse_mask
 from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, differences, finish
-from commitlake.pipelines.replay.changing import apply_transform, write_changed
+from commitlake.pipelines.replay.changing import write_changed
 from commitlake.pipelines.replay.planned import PlannedMessages
 from commitlake.schemas.counts import count_text
 
@@ -56,6 +56,8 @@ def show_changes(arguments: argparse.Namespace, lake: Lake, messages: PlannedMes
     after = before
     spark = _session(lake, changes)
     if spark is not None and changes.transform is not None:
+        from commitlake.pipelines.replay.transforming import apply_transform
+
         after = apply_transform(changes.transform, spark.createDataFrame(before)).toArrow().cast(before.schema)
     found = [
         {"msg_id": message_id, "field": field, "before": _text(was), "after": _text(becomes)}

@@ -6,11 +6,8 @@ The judged tables are also made in that process, so that this process does not n
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from commitlake.connectors.runtime.deferred_packages import defer_pyspark
-from commitlake.connectors.runtime.light_modules import use_light_modules
 from commitlake.connectors.runtime.side_process import SideProcess
 
 if TYPE_CHECKING:
@@ -79,18 +76,10 @@ _judging: Judging | None = None
 
 
 def _load() -> None:
-    from commitlake.pipelines.quality.last_configuration import (  # noqa: PLC0415 (not in the parent)
-        remember_configuration,
-    )
-    from commitlake.pipelines.quality.loading import load_quietly, spared_packages  # noqa: PLC0415 (likewise)
+    from commitlake.pipelines.quality.loading import load_quietly, spared_packages  # noqa: PLC0415 (not in the parent)
 
-    use_light_modules()
     with spared_packages():
         load_quietly()
-    with suppress(Exception):  # judging reports why it could not be loaded
-        remember_configuration()
-    # Imported only now: this package imports a part of pyspark, and great_expectations would load the rest.
-    defer_pyspark()
     import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
     import commitlake.pipelines.quality.wire  # noqa: F401, PLC0415 (likewise)
 

@@ -11,6 +11,7 @@
     parts         rows and bodies of a part
     changes       changes messages by a function and by masks (of pipelines.masking)
     changing      writes changed messages to replay_rows; changed_rows reads them
+    transforming  runs such a function on Spark
     mapping       assigns rows to queues of the target
     stamping      properties of a message that is sent again
     batches, kernel   encodes rows as batches

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.bodies import decompress
@@ -22,13 +21,14 @@ from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, 
 from commitlake.pipelines.masking.errors import MaskError
 from commitlake.pipelines.masking.masks import Mask, Message, apply_masks
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
-from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.parts import StoredBodies
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec
 from commitlake.schemas.tables.replay_rows import IDENTITY, TRANSFORMED
-from commitlake.schemas.tables.spark import spark_schema
 
-Transform = Callable[[DataFrame], DataFrame]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Transform: TypeAlias = "Callable[[DataFrame], DataFrame]"
 SCHEMA = arrow_schema(TRANSFORMED)
 _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 
@@ -86,22 +86,6 @@ def _without_own(entries: pa.MapArray) -> pa.MapArray:
     starts = np.searchsorted(owners, np.arange(len(lengths) + 1))
     kept = pa.array(is_kept)
     return pa.MapArray.from_arrays(pa.array(starts, pa.int32()), names.filter(kept), values.filter(kept))
-
-
-def check_transformed(schema: StructType) -> None:
-    """Check that the result of a function can be sent.
-
-    Raises:
-        ReplayError: if columns are missing, unknown or of another type.
-    """
-    wanted = {field.name: field.dataType.simpleString() for field in spark_schema(TRANSFORMED)}
-    found = {field.name: field.dataType.simpleString() for field in schema}
-    for name, kind in wanted.items():
-        if found.get(name) != kind:
-            raise ReplayError(f"--transform: column {name}: expected {kind}, found {found.get(name, 'no such column')}")
-    unknown = sorted(set(found) - set(wanted))
-    if unknown:
-        raise ReplayError(f"--transform: the function returned unknown columns: {', '.join(unknown)}. Drop them")
 
 
 def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]]:

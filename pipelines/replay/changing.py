@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.data_files import DataFile
@@ -14,14 +14,16 @@ from commitlake.connectors.lake.delta import seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.spark_reader import arrow_batches, table_name
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.replay.changed_rows import SCHEMA
-from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, check_transformed, finish
+from commitlake.pipelines.replay.changes import Changes, as_produced, finish
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.planned import PlannedMessages
 from commitlake.schemas.tables.replay_rows import IDENTITY, REPLAY_ROWS, TRANSFORMED
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _TRANSFORMED = pa.schema([SCHEMA.field(name) for name in TRANSFORMED.names])
 
@@ -44,9 +46,11 @@ def write_changed(lake: Lake, messages: PlannedMessages, changes: Changes, spark
         return
     if spark is None:
         raise ValueError("a function over a DataFrame needs a Spark session")
+    from commitlake.pipelines.replay.transforming import transformed_rows  # noqa: PLC0415 (loads Spark)
+
     _commit(lake, replay_id, "originals", _original_files(lake, messages))
     try:
-        rows = _transformed(spark, lake, replay_id, changes.transform)
+        rows = transformed_rows(spark, lake, replay_id, changes.transform)
         _commit(lake, replay_id, "transformed", _transformed_files(lake, replay_id, rows, changes))
         _check_identity(lake, replay_id)
     except BaseException:
@@ -129,34 +133,10 @@ def _file(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | Non
     return write_plain_file(table, lake.uri("replay_rows"), name, s3=lake.s3)
 
 
-def _transformed(spark: SparkSession, lake: Lake, replay_id: str, transform: Transform) -> DataFrame:
-    """Apply a function to all messages of a replay."""
-    table = spark.sql(f"SELECT * FROM {table_name(lake.uri('replay_rows'))} WHERE NOT is_changed")
-    rows = table.where(table.replay_id == replay_id).select(TRANSFORMED.names)
-    return apply_transform(transform, rows)
-
-
-def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
-    """Apply a function to messages.
-
-    Raises:
-        ReplayError: if it fails, or does not return messages.
-    """
-    try:
-        changed = transform(rows)
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # a user's function may raise anything; sys.exit would end the command with code 0
-        raise ReplayError(f"--transform: the function failed: {type(error).__name__}: {error}") from error
-    if not isinstance(changed, DataFrame):
-        raise ReplayError(f"--transform: expected a DataFrame from the function, found {type(changed).__name__}")
-    check_transformed(changed.schema)
-    return changed.select(TRANSFORMED.names)
-
-
-def _transformed_files(lake: Lake, replay_id: str, rows: DataFrame, changes: Changes) -> Iterator[DataFile]:
-    for batch in arrow_batches(rows):
+def _transformed_files(
+    lake: Lake, replay_id: str, rows: Iterable[pa.RecordBatch], changes: Changes
+) -> Iterator[DataFile]:
+    for batch in rows:
         done, why = finish(pa.Table.from_batches([batch]).cast(_TRANSFORMED), changes)
         yield _file(lake, replay_id, done, why, is_changed=True)
 
