@@ -49,7 +49,6 @@ from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.connectors.lake.log_seals import newest_seal, newest_version, sealed_sum, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.versions import table_files
-from commitlake.connectors.object_store.access import write_object
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.maintenance.first_entry import first_entry
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
@@ -132,6 +131,8 @@ class AsideFolder:
             if self.lake.s3 is None:
                 self._copy_local(path)
                 return
+            from commitlake.connectors.object_store.access import write_object  # noqa: PLC0415 (loads boto3)
+
             with (
                 self.files.open_input_stream(path, compression=None) as source,
                 write_object(self.lake.s3, f"{self.lake.root}/{self.place}/{path}") as output,

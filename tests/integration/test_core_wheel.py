@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.archive import command as archive
 from tests.support.logs import messages, open_segment, write_store
 from tests.support.wheel_environments import build_wheel, clean_variables, make_environment
 
@@ -47,10 +46,11 @@ def test_help_and_version_need_no_extra(commitlake: Command) -> None:
 
 
 @pytest.fixture(scope="module")
-def lake(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with these messages, which an installation with all extras has archived."""
+def lake(commitlake: Command, store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A lake with these messages."""
     lake = tmp_path_factory.mktemp("lakes") / "lake"
-    assert archive.main(["--store", str(store), "--lake", str(lake), "--local", "--no-quality"]) == 0
+    done = commitlake("archive", "--store", store, "--lake", lake, "--local", "--no-quality")
+    assert done.returncode == 0, done.stderr
     return lake
 
 
@@ -75,6 +75,12 @@ def test_the_core_reads_stores_and_lakes(
     assert shown in done.stdout
 
 
+def test_the_core_audits_and_maintains_a_lake(commitlake: Command, lake: Path) -> None:
+    for arguments in (["audit", "--lake", lake, "--local"], ["maintain", "--lake", lake], ["dlq", "--lake", lake]):
+        done = commitlake(*arguments)
+        assert done.returncode == 0, done.stderr
+
+
 def test_the_core_verifies_a_store(commitlake: Command, store: Path) -> None:
     done = commitlake("verify", "--store", store, "--local")
     assert done.returncode == 3, done.stderr  # the store has no queues
@@ -94,8 +100,6 @@ def test_doctor_names_the_packages_that_are_missing(commitlake: Command, store: 
     [
         (["archive", "--store", "{store}", "--lake", "{lake}"], "spark"),
         (["archive", "--store", "{store}", "--lake", "{lake}", "--local"], "quality"),
-        (["archive", "--store", "{store}", "--lake", "{lake}", "--local", "--no-quality"], "spark"),
-        (["lag", "--store", "{store}"], "spark"),
         (["dump", "hdfs://127.0.0.1:9/store"], "hdfs"),
         (["ship", "--store", "{store}", "--to", "hdfs://127.0.0.1:9/store", "--once"], "hdfs"),
         (["verify", "--store", "{store}", "--local", "--metrics-file", "metrics.prom"], "metrics"),
