@@ -37,7 +37,7 @@ from commitlake.jobs.replay.choice import MessageChoice, choose_messages
 from commitlake.jobs.replay.source import MessageSource, open_source
 from commitlake.jobs.replay.target import target_client
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
-from commitlake.jobs.replay.verify import verify_sent
+from commitlake.jobs.replay.verify import verify, verify_sent
 from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.changes import Changes
 from commitlake.pipelines.replay.changing import write_copied
@@ -234,7 +234,7 @@ def _written(
 
 
 def resume(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
-    """Continue a replay that has stopped, or whose process has ended."""
+    """Continue a replay that has stopped, or whose process has ended, perhaps while it read the target back."""
     state = read_state(lake, arguments.replay_id)
     plan = state.plan
     if state.event is ReplayEvent.UNDONE:
@@ -243,6 +243,8 @@ def resume(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
         )
     if state.event is ReplayEvent.WITHDRAWN:
         raise JobError(f"the replay {plan.replay_id} was withdrawn: {state.detail}")
+    if state.event is ReplayEvent.FINISHED and not state.is_verified and arguments.verify is not False:
+        return verify(arguments, lake)
     if state.event is ReplayEvent.FINISHED:
         raise JobError(f"the replay {plan.replay_id} is finished: all of its messages have an outcome")
     if state.has_lost_rows and state.event is ReplayEvent.PLANNED:

@@ -68,6 +68,7 @@ class ReplayState:
         last_at: time of the newest event of any kind.
         copies_dropped_at: time at which its rows of `replay_rows` were dropped; None if they were not.
         has_lost_rows: True if a repair of the lake has lost rows about it.
+        is_verified: True if the target was read back since that event.
     """
 
     plan: ReplayPlan
@@ -81,6 +82,7 @@ class ReplayState:
     last_at: datetime.datetime
     copies_dropped_at: datetime.datetime | None = None
     has_lost_rows: bool = False
+    is_verified: bool = False
 
 
 _NOT_STATES = (
@@ -215,6 +217,7 @@ def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
         last_at=rows[-1]["at"],
         copies_dropped_at=next((row["at"] for row in rows if row["event"] == ReplayEvent.COPIES_DROPPED), None),
         has_lost_rows=any(row["event"] == ReplayEvent.ROWS_LOST for row in rows),
+        is_verified=any(row["event"] == ReplayEvent.VERIFIED for row in rows[rows.index(telling[-1]) :]),
     )
 
 

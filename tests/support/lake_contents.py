@@ -18,7 +18,7 @@ from commitlake.schemas.tables.edges import EDGES
 
 def content(lake: Path) -> dict[str, pa.Table]:
     """Return the rows of all existing tables in a fixed order, without values that differ from run to run."""
-    paths = Lake(str(lake))
+    opened = Lake(str(lake))
     tables = {}
     for name, keys, dropped in (
         ("messages", ["broker", "physical_offset"], ["body_ref"]),
@@ -26,9 +26,10 @@ def content(lake: Path) -> dict[str, pa.Table]:
         ("message_keys", ["key_hash", "key", "kind", "physical_offset"], []),
         ("edges", [field.name for field in EDGES], []),
     ):
-        if not DeltaTable.is_deltatable(getattr(paths, name)):
+        table = opened.find(name)
+        if table is None:
             continue
-        rows = DeltaTable(getattr(paths, name)).to_pyarrow_table()
+        rows = table.to_pyarrow_table()
         tables[name] = rows.sort_by([(key, "ascending") for key in keys]).drop_columns(dropped).combine_chunks()
     return tables
 

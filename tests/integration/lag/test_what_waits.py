@@ -204,7 +204,8 @@ def test_lag_of_groups_retries_and_dead_letters_is_counted(
 ) -> None:
     behind = one(rows, group=GROUP, topic=TOPIC)
     delivered = SENT + 1 + has_timers(version) + 2  # a delayed one, a timer, two that were committed
-    assert (behind["end"], *bounds(behind)) == (delivered, delivered - CONSUMED, delivered - CONSUMED)
+    # Nobody knows what the group has subscribed to: it may want none of the messages.
+    assert (behind["end"], *bounds(behind)) == (delivered, 0, delivered - CONSUMED)
     retries = one(rows, group=GROUP, topic=RETRY)
     assert (retries["kind"], *bounds(retries)) == ("retry", 2, 2)
     assert bounds(one(rows, group="Undertaker", topic=DEAD)) == (1, 1)

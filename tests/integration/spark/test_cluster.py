@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -148,7 +149,8 @@ def test_tasks_that_run_twice_by_speculation_archive_once(cluster: SparkCluster,
         finish(job)
     finally:
         if paused is not None:
-            os.kill(paused, signal.SIGCONT)
+            with suppress(ProcessLookupError):  # its driver may have ended it
+                os.kill(paused, signal.SIGCONT)
     (log,) = (place / "events").iterdir()
     events = [json.loads(line) for line in log.read_text().splitlines()]
     begun = [event["Task Info"] for event in events if event["Event"] == "SparkListenerTaskStart"]

@@ -21,7 +21,7 @@ from commitlake.connectors.lake.delta import seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.query.command import main as query
-from commitlake.jobs.replay import watch
+from commitlake.jobs.replay import verify, watch
 from commitlake.jobs.replay.command import main
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, read_state
@@ -231,6 +231,23 @@ def test_a_killed_replay_resumes_and_sends_no_message_twice(
     assert world.origins() == by_queue(chosen(world))
     assert {row["outcome"] for row in world.ledger()} == {"found"}
     assert len(world.ledger()) == 80
+    assert world.act("resume", world.replay_id()) == 2
+
+
+def test_a_replay_killed_while_it_reads_back_is_proven_when_it_resumes(
+    world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def kill(*_: object) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(verify, "verify_replay", kill)
+        assert world.replay("--topic", TOPIC) == 1
+    assert len(world.ledger()) == 80
+    assert world.act("resume", world.replay_id(), "--no-verify") == 2
+    assert world.act("resume", world.replay_id()) == 0
+    assert "80 messages read back from the target and compared with the lake: no differences" in capsys.readouterr().err
+    assert sum(map(len, world.received().values())) == 80
     assert world.act("resume", world.replay_id()) == 2
 
 
