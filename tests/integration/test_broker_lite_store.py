@@ -48,7 +48,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ShopTraffic:
         SHOP_OPTIONS,
         segment_size_bytes=64 << 10,
         max_message_size_bytes=32 << 10,
-        store_host=Host.of("127.0.0.1", free_ports(3) + 2),
+        store_host=Host.of("127.0.0.1", free_ports(4) + 2),
     )
     start_ms = int(time.time() * 1000) - 3 * DAY_MS
     return fill_shop_store(tmp_path / "shop", orders=150, start_ms=start_ms, options=options)

@@ -277,8 +277,8 @@ class RocketMQ(Server):
         self.options = options or self.options
         self.ip = ip or self.ip
         if self._broker_port is None:
-            # The broker also uses its port minus 2.
-            self._broker_port = free_ports(3, self.ip) + 2
+            # The broker also uses its port minus 2, and version 4.9.7 its port plus 1, whatever haListenPort says.
+            self._broker_port = free_ports(4, self.ip) + 2
         self._ha_port = self._ha_port or free_ports(1)
         memory = ["-Xms256m", "-Xmx1g", "-XX:MaxDirectMemorySize=1g"]
         self._broker = broker = self._launch("broker", "BrokerStartup", self._broker_conf(), [*memory, *DISK_LIMITS])
