@@ -19,7 +19,8 @@ _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _REQUEST_SECONDS = 10.0
 _WHAT_IS_PULLED = (
     "Pulls every message in a queue, including system topics: waiting delayed messages, and transaction messages. It "
-    "does not get messages of deleted topics, or of queues without read permission; the summary counts the latter."
+    "does not get messages of deleted topics, of queues without read permission, or, from brokers 4.9, the op records "
+    "of transactions; the summary counts the latter two."
 )
 _ONLY_PULLED = ("topic", "max-rate")
 _OF_FILES = ("broker_conf", "available_now")

@@ -116,7 +116,7 @@ def _notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
         count = sum(one.end - one.first for one in plan.held.closed)
         queues = [queue_text(one.queue) for one in plan.held.closed]
         yield (
-            f"{plan.broker}: {count_text(count, 'message is', 'messages are')} in queues without read permission: "
+            f"{plan.broker}: {count_text(count, 'message is', 'messages are')} in queues that cannot be pulled: "
             f"{_first(queues)}"
         )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.configs import TopicConfig
 from commitlake.schemas.remoting.routes import PERM_READ, MessageQueue
@@ -31,8 +32,8 @@ class HeldQueues:
 
     Attributes:
         readable: queues that can be pulled, in order.
-        closed: queues with messages that cannot be pulled: the topic is not readable, or the queue is beyond its read
-            queues.
+        closed: queues with messages that cannot be pulled: the topic is not readable, the queue is beyond its read
+            queues, or it is of the op topic of a broker 4.9, which does not list that topic and delivers nothing of it.
         topics: names of all topics that the broker has.
     """
 
@@ -61,7 +62,17 @@ def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> 
                     readable.append(one)
                 elif one.first < one.end:
                     closed.append(one)
+    if not topics and OP_TOPIC not in configs:
+        halves = [one.queue.queue_id for one in readable if one.queue.topic == HALF_TOPIC]
+        closed += _unlisted(admin, [MessageQueue(OP_TOPIC, broker_name, queue_id) for queue_id in halves])
     return HeldQueues(readable, closed, frozenset(configs))
+
+
+def _unlisted(admin: Admin, queues: Sequence[MessageQueue]) -> Iterator[HeldQueue]:
+    """Yield those of the queues that have messages; a broker answers -1 for the first offset of others."""
+    for queue in queues:
+        if end := admin.offsets.next(queue):
+            yield _held_queue(queue, admin.offsets.first(queue), end)
 
 
 def _is_readable(config: TopicConfig, queue_id: int) -> bool:

@@ -15,6 +15,7 @@ from commitlake.jobs.audit.command import main as audit
 from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.query.command import main as query
 from commitlake.jobs.tps.command import main as tps
+from commitlake.schemas.layouts.rocketmq.topics import OP_TOPIC
 from tests.servers.broker_lite import QUICK_DELAYS, SMALL_FILES, BrokerLite
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
 from tests.servers.rocketmq import RocketMQ
@@ -38,8 +39,10 @@ def check(servers: RocketMQ | BrokerLite, lake: Path, files: Path, *options: str
     assert archive(given) == 0
     pulled, stored = rows_of(lake), rows_of(files)
     end = max(pulled) + 1
+    is_old = isinstance(servers, RocketMQ) and servers.version == "4.9.7"
+    unlisted = {("op", OP_TOPIC)} if is_old else set()  # a broker 4.9.7 neither lists nor delivers that topic
     left_out = [row for offset, row in stored.items() if offset not in pulled and offset < end]
-    assert {(row["kind"], row["topic"]) for row in left_out} == set()
+    assert {(row["kind"], row["topic"]) for row in left_out} == unlisted
     assert all(pulled[offset] == stored[offset] for offset in pulled if offset in stored)
     assert [offset for offset in pulled if offset not in stored] == []
 
