@@ -14,21 +14,17 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.owned_folders import check_no_owner
-from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.places import bodies_of, lake_of
-from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, add_arguments, check
-from commitlake.jobs.dlq.choice import choose, explaining_where
-from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
-from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.lake.lake import Lake
 
 DESCRIPTION = (
     "Show the dead letters of consumer groups by cause: group, original topic, tag, attempts, the error that the "
@@ -67,6 +63,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _act(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+    from commitlake.jobs.dlq.export import export
     from commitlake.jobs.dlq.outcome import print_outcome
     from commitlake.jobs.dlq.redrive import redrive
     from commitlake.jobs.dlq.report import show
@@ -78,25 +75,3 @@ def _act(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `commitlake dlq`."""
     return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))
-
-
-def export(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
-    """Write the selected dead letters to a file, outside tables and stores."""
-    check_no_owner(arguments.out, "--out")
-    chosen = choose(arguments, lake, samples=None)
-    packs = chosen.packs
-    if arguments.body and packs is None:  # --no-shape reads no bodies to find causes
-        packs = open_store(bodies_of(arguments, lake))
-    with explaining_where(arguments, lake):
-        count = export_letters(
-            chosen.table,
-            chosen.narrowed(),
-            packs,
-            Path(arguments.out),
-            ExportFormat(arguments.format),
-            with_bodies=arguments.body,
-            is_raw=arguments.raw,
-        )
-    if not arguments.quiet:
-        print_line(f"{count_text(count, 'dead letter')} written to {arguments.out}")
-    return chosen.exit_code

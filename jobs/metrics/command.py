@@ -12,14 +12,9 @@ the file has the known metrics).
 from __future__ import annotations
 
 import argparse
-import logging
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
@@ -27,46 +22,8 @@ from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.output_files import check_text_file
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import add_lag_arguments
-from commitlake.jobs.metrics.gauges import up
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
-
-_LOG = logging.getLogger(__name__)
-
-
-class MetricsCollector(Collector):
-    """A thread-safe collector that measures when Prometheus asks.
-
-    Args:
-        measure: Function that returns the metrics.
-        keep_seconds: Time for which an answer is reused.
-    """
-
-    def __init__(self, measure: Callable[[], Iterable[GaugeMetricFamily]], keep_seconds: float) -> None:
-        self._measure, self._keep_seconds = measure, keep_seconds
-        self._lock = threading.Lock()
-        self._families: Sequence[GaugeMetricFamily] = ()
-        self._measured_at = float("-inf")
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics; if they cannot be read, yield one metric that says so."""
-        with self._lock:
-            if time.monotonic() - self._measured_at >= self._keep_seconds:
-                self._families = self._ask()
-                self._measured_at = time.monotonic()
-            yield from self._families
-
-    def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Yield nothing, so that the registry need not measure to learn the names."""
-        yield from ()
-
-    def _ask(self) -> Sequence[GaugeMetricFamily]:
-        try:
-            return [*self._measure(), up(is_readable=True)]
-        except (CommitLakeError, OSError) as error:
-            _LOG.warning("the metrics cannot be read: %s", error)
-            return [up(is_readable=False)]
-
 
 DESCRIPTION = (
     "Export the lag of consumer groups to Prometheus, with the metric names and labels of rocketmq-exporter, so that "
@@ -117,6 +74,7 @@ def _write(arguments: argparse.Namespace) -> ExitCode:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from commitlake.connectors.whole_files import write_whole
+    from commitlake.jobs.metrics.collector import MetricsCollector
     from commitlake.jobs.metrics.measure import Measured
 
     path = Path(arguments.textfile)
@@ -138,6 +96,7 @@ def _serve(arguments: argparse.Namespace, host: str, port: int) -> ExitCode:
     from prometheus_client import CollectorRegistry
 
     from commitlake.jobs.cli.process import stop_softly
+    from commitlake.jobs.metrics.collector import MetricsCollector
     from commitlake.jobs.metrics.measure import Measured
     from commitlake.jobs.metrics.server import MetricsServer, serve
 

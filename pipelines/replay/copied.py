@@ -61,7 +61,7 @@ class Narrowed:
     def columns(self) -> Columns:
         """Columns that are read."""
         without = {CORRUPT_RECORD.name} | (set() if self.has_bodies else {BODY.name})
-        return Columns([field for field in SOURCE if field.name not in without])
+        return SOURCE.without(*without)
 
 
 def copy_store(

@@ -19,7 +19,8 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.jobs.metrics.command import MetricsCollector, main
+from commitlake.jobs.metrics.collector import MetricsCollector
+from commitlake.jobs.metrics.command import main
 from commitlake.jobs.metrics.lag_families import lag_families
 from commitlake.jobs.metrics.server import MAX_CONNECTIONS, MetricsServer, serve
 from commitlake.jobs.snapshot.command import main as snapshot

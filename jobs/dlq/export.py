@@ -1,0 +1,38 @@
+"""Export of dead letters to a file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.owned_folders import check_no_owner
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.jobs.cli.places import bodies_of
+from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.dlq.choice import choose, explaining_where
+from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode
+
+
+def export(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+    """Write the selected dead letters to a file, outside tables and stores."""
+    check_no_owner(arguments.out, "--out")
+    chosen = choose(arguments, lake, samples=None)
+    packs = chosen.packs
+    if arguments.body and packs is None:  # --no-shape reads no bodies to find causes
+        packs = open_store(bodies_of(arguments, lake))
+    with explaining_where(arguments, lake):
+        count = export_letters(
+            chosen.table,
+            chosen.narrowed(),
+            packs,
+            Path(arguments.out),
+            ExportFormat(arguments.format),
+            with_bodies=arguments.body,
+            is_raw=arguments.raw,
+        )
+    if not arguments.quiet:
+        print_line(f"{count_text(count, 'dead letter')} written to {arguments.out}")
+    return chosen.exit_code
