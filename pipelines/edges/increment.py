@@ -82,10 +82,9 @@ class Increments:
         entries = pa.concat_tables([new.entries, entries_of(again)])
         members = [new.members, waiting_members(again), self._read(needed_places(again)), self._plain(new, again)]
         steps = self._linked(members, entries, new.ops, definers, again)
-        # Only a unique key leads from a copy that a client made to its origin, which may be one of several records.
-        by_client = new.members.filter(pc.fill_null(new.members.column("by_client"), False)).column("unique_key")
         if has_earlier:
-            found = self._earlier(steps, by_client)
+            more_keys = pa.chunked_array([*_keys_of_clients(new), *_keys_of_later(steps)], pa.string())
+            found = self._earlier(steps, more_keys)
             if found.num_rows:
                 steps = self._linked([*members, found], entries, new.ops, definers, again)
         steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
@@ -161,6 +160,22 @@ class Increments:
             names = (f"{end}_broker", f"{end}_physical_offset")
             steps = steps.filter(pc.invert(is_in_places(steps, names, self._erased)))
         return steps
+
+
+def _keys_of_clients(new: RowContents) -> list[pa.Array]:
+    """Return the unique keys of copies that clients made: only the key leads to the origin, one of perhaps several."""
+    is_by_client = pc.fill_null(new.members.column("by_client"), False)
+    return list(new.members.filter(is_by_client).column("unique_key").chunks)
+
+
+def _keys_of_later(steps: pa.Table) -> list[pa.Array]:
+    """Return the unique keys of clients' actions that were linked to a record that was stored after them.
+
+    Clocks may differ. But an earlier run may also have linked the record on which the client acted, so that it is not
+    among the members: for example a half message that its broker has stored again since.
+    """
+    is_later = pc.greater(steps.column("from_timestamp"), steps.column("event_timestamp"))
+    return list(steps.filter(pc.fill_null(is_later, False)).column("from_key").chunks)
 
 
 def _were_open(steps: pa.Table, again: pa.Table) -> Array:

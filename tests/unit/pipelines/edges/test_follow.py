@@ -215,6 +215,18 @@ def test_a_trace_gives_the_decision_of_a_producer(family: Family, done: Done) ->
     assert family.steps() == [("ended", 0, None, None, "rolled_back"), ("finished", 0, 2, None, "rolled_back")]
 
 
+def test_a_decision_stays_with_its_half_message_when_that_has_been_stored_again_since(
+    family: Family, done: Done
+) -> None:
+    done(half("T1"), half("T1", 6, 1))
+    done(trace(decided("T1", "UNKNOW", 1)), given_up("T1", 12))
+    assert family.steps() == [
+        ("ended", 0, None, None, "unknown"),
+        ("given_up", 1, 3, None, None),
+        ("rechecked", 0, 1, None, None),
+    ]
+
+
 def test_a_trace_stored_before_its_message_is_linked_later(family: Family, done: Done) -> None:
     done(trace(begun("U1", "r1", seconds=1), ended("U1", "r1", seconds=1)))
     assert family.steps() == [("consumed", None, None, "not_yet", "success")]
