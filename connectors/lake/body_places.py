@@ -6,7 +6,7 @@ from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import local_folder
-from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 WAY_OUT = (
     "Move all packs to a place outside the lake, or to 'bodies' in it, then run archive once with --bodies NEW "

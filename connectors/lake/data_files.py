@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.arrow_output import arrow_output
 from commitlake.connectors.lake.statistics import file_statistics
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.uris import is_s3
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.uris import is_s3
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import make_folders
 
@@ -132,8 +132,8 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
 @contextmanager
 def _open_unbuffered(table_uri: str, path: str, s3: S3Options | None) -> Iterator[Any]:
     if is_s3(table_uri):
-        from commitlake.connectors.object_store.access import write_object
-        from commitlake.connectors.object_store.finding import s3_options
+        from commitlake.connectors.storage.access import write_object
+        from commitlake.connectors.storage.finding import s3_options
 
         with write_object(s3 or s3_options(), f"{table_uri}/{path}") as file:
             yield file

@@ -12,9 +12,9 @@ from commitlake.connectors.lake.kept_tables import LentTable, is_continued, take
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError, check_log, check_sizes, seal_log
 from commitlake.connectors.lake.log_files import LogFolder, LogListing
 from commitlake.connectors.lake.log_json import OUTSIDE
-from commitlake.connectors.object_store.errors import S3Error
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.uris import is_s3
+from commitlake.connectors.storage.errors import S3Error
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.uris import is_s3
 
 
 def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
@@ -117,7 +117,7 @@ def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | N
     """
     if not is_s3(uri):
         return None
-    from commitlake.connectors.object_store.access import delta_options
-    from commitlake.connectors.object_store.finding import s3_options
+    from commitlake.connectors.storage.access import delta_options
+    from commitlake.connectors.storage.finding import s3_options
 
     return delta_options(s3 or s3_options())

@@ -18,8 +18,8 @@ from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.lake.links import check_links
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.uris import has_scheme, is_s3, parse_s3_uri
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.uris import has_scheme, is_s3, parse_s3_uri
 from commitlake.schemas.store_files import create_file
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -315,13 +315,13 @@ def _check_folder(root: Path) -> None:
 
 
 def _access() -> ModuleType:
-    from commitlake.connectors.object_store import access
+    from commitlake.connectors.storage import access
 
     return access
 
 
 def _finding() -> ModuleType:
-    from commitlake.connectors.object_store import finding
+    from commitlake.connectors.storage import finding
 
     return finding
 

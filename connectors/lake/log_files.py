@@ -18,8 +18,8 @@ from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.newest_versions import read_newest, write_newest
 from commitlake.connectors.lake.paths import local_folder
 from commitlake.connectors.lake.versions import StorageOptions, table_files
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.uris import is_s3
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.uris import is_s3
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import make_folders
 
@@ -141,8 +141,8 @@ class LogFolder:
     def write(self, name: str, data: bytes, folder: str = LOG) -> None:
         """Write a file of the log, or replace it as a whole."""
         if self._folder is None:  # deltalake's own streams do not accept bytes from pyarrow
-            from commitlake.connectors.object_store.access import write_object
-            from commitlake.connectors.object_store.finding import s3_options
+            from commitlake.connectors.storage.access import write_object
+            from commitlake.connectors.storage.finding import s3_options
 
             with write_object(self._s3 or s3_options(), f"{self.table_uri}/{folder}/{name}") as output:
                 output.write(data)

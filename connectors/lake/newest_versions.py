@@ -17,8 +17,8 @@ from pathlib import Path
 
 from commitlake.connectors.lake.digests import with_digest, without_digest
 from commitlake.connectors.lake.versions import StorageOptions, table_files
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.uris import is_s3
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.uris import is_s3
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.layouts.numbers import INT64_MAX
 from commitlake.schemas.store_files import make_folders, read_file
@@ -57,8 +57,8 @@ def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> N
     root, name = _place(table_uri)
     data = with_digest(json.dumps({"table": name, "version": version}).encode())
     if is_s3(table_uri):
-        from commitlake.connectors.object_store.access import write_object
-        from commitlake.connectors.object_store.finding import s3_options
+        from commitlake.connectors.storage.access import write_object
+        from commitlake.connectors.storage.finding import s3_options
 
         with write_object(s3 or s3_options(), f"{root}/{NOTES}/{name}.json") as output:
             output.write(data)

@@ -16,9 +16,9 @@ from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.paths import LakeError, local_folder
-from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.uris import S3Uri, is_s3, parse_s3_uri
+from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.uris import S3Uri, is_s3, parse_s3_uri
 from commitlake.schemas import shipped
 from commitlake.schemas.layouts.segments import is_segment_name
 
@@ -122,8 +122,8 @@ def _has_segment(folder: Path) -> bool:
 
 
 def _owned_prefix(place: S3Uri) -> OwnedFolder | None:
-    from commitlake.connectors.object_store.access import first_names
-    from commitlake.connectors.object_store.finding import s3_options
+    from commitlake.connectors.storage.access import first_names
+    from commitlake.connectors.storage.finding import s3_options
 
     options: S3Options = s3_options()
 

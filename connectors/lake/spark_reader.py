@@ -12,9 +12,9 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
 from commitlake.connectors.runtime.spark_plan_check import why_refused
+from commitlake.connectors.storage.spark import spark_uri
 
 # Spark's messages end with a SQLSTATE; class 22 means errors in data, such as a division by zero.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)

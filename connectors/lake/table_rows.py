@@ -15,8 +15,8 @@ from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.log_check import WAY_OUT
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import PARTITION, AddedFile, table_files
-from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.plain_arrays import repeated, repeated_text
+from commitlake.connectors.storage.options import S3Options
 from commitlake.schemas.errors import ExitCode
 
 _BATCH_ROWS = 1 << 16

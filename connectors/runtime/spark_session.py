@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.spark import s3a_settings
 from commitlake.connectors.runtime.connect_session import is_connect, open_connect_session
 from commitlake.connectors.runtime.jars import delta_jars, s3_jars
 from commitlake.connectors.runtime.submit_arguments import REMOTE_VARIABLE, names_cluster
 from commitlake.connectors.runtime.worker_check import check_workers
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.spark import s3a_settings
 from commitlake.schemas.store_files import restricted_umask
 
 if TYPE_CHECKING:

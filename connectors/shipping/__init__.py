@@ -2,7 +2,7 @@
 
 target    interface of a target             folder    a local or mounted folder, which is itself a store
 errors    targets that cannot be written    s3        a prefix in an S3-compatible object store
-pace      limit of the bandwidth            checksums combination of CRC-32s
+checksums combination of CRC-32s
 cloud     a prefix in Azure's object store  gcs       a prefix in Google Cloud Storage
 hdfs      a folder in HDFS
 

@@ -17,13 +17,13 @@ from typing import Any
 import obstore
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 
-from commitlake.connectors.object_store.cloud_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, cloud_client
-from commitlake.connectors.object_store.cloud_errors import ERRORS, cloud_error
-from commitlake.connectors.object_store.cloud_uris import parse_cloud_uri
-from commitlake.connectors.object_store.errors import CloudUnavailableError
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
-from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.storage.cloud_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, cloud_client
+from commitlake.connectors.storage.cloud_errors import ERRORS, cloud_error
+from commitlake.connectors.storage.cloud_uris import parse_cloud_uri
+from commitlake.connectors.storage.errors import CloudUnavailableError
+from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, PARTS, Part, ShippedFile, part_name
 from commitlake.schemas.store_files import check_relative
 

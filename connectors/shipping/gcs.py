@@ -19,15 +19,15 @@ from typing import Any
 
 from google.api_core.exceptions import NotFound, PreconditionFailed
 
-from commitlake.connectors.object_store.cloud_uris import parse_cloud_uri
-from commitlake.connectors.object_store.errors import CloudUnavailableError
-from commitlake.connectors.object_store.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, gcs_bucket
-from commitlake.connectors.object_store.gcs_errors import ERRORS, gcs_error
-from commitlake.connectors.object_store.gcs_objects import read_range
 from commitlake.connectors.shipping.checksums import crc_of_parts
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
-from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.storage.cloud_uris import parse_cloud_uri
+from commitlake.connectors.storage.errors import CloudUnavailableError
+from commitlake.connectors.storage.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, gcs_bucket
+from commitlake.connectors.storage.gcs_errors import ERRORS, gcs_error
+from commitlake.connectors.storage.gcs_objects import read_range
+from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, PARTS, Part, ShippedFile, part_name
 from commitlake.schemas.store_files import check_relative
 

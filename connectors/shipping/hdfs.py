@@ -5,7 +5,7 @@ agent appends stays locked for a minute if the agent is killed. Each file is wri
 `shipped/temporary`, then closed, then renamed, so it appears only once its last byte has been written. A killed agent
 leaves temporary files, which the next one deletes.
 
-Manifests are folders of versions, see `object_store.hdfs_versions`. There is no lock, because its owner could be dead
+Manifests are folders of versions, see `storage.hdfs_versions`. There is no lock, because its owner could be dead
 or only slow. Instead, an agent lists the versions, and ends if the newest is not the one that it knows. It replaces a
 manifest by renaming its own temporary file to the next version, which the NameNode does for one agent only. Then it
 lists the versions again. So of two agents, only one continues:
@@ -35,13 +35,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from commitlake.connectors.object_store.errors import CloudError, CloudNameError, CloudUnavailableError
-from commitlake.connectors.object_store.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause
-from commitlake.connectors.object_store.hdfs_uris import is_possible, parse_hdfs_uri
-from commitlake.connectors.object_store.hdfs_versions import Version, find_versions, version_path
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
-from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.storage.errors import CloudError, CloudNameError, CloudUnavailableError
+from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause
+from commitlake.connectors.storage.hdfs_uris import is_possible, parse_hdfs_uri
+from commitlake.connectors.storage.hdfs_versions import Version, find_versions, version_path
+from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import FOLDER, MAX_MANIFEST_BYTES, PARTS, Part, ShippedFile, part_name
 from commitlake.schemas.store_files import check_relative
 

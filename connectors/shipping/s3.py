@@ -16,14 +16,14 @@ from typing import Any
 
 from botocore import exceptions
 
-from commitlake.connectors.object_store.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
-from commitlake.connectors.object_store.errors import S3UnavailableError
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.troubles import ERRORS, MISSING_OBJECT, error_code, trouble_of
-from commitlake.connectors.object_store.uris import parse_s3_uri
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
-from commitlake.connectors.shipping.pace import Pace, PacedBody
 from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.storage.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
+from commitlake.connectors.storage.errors import S3UnavailableError
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.pace import Pace, PacedBody
+from commitlake.connectors.storage.troubles import ERRORS, MISSING_OBJECT, error_code, trouble_of
+from commitlake.connectors.storage.uris import parse_s3_uri
 from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, PARTS, Part, ShippedFile, part_name
 from commitlake.schemas.store_files import check_relative
 

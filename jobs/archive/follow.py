@@ -29,10 +29,10 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.object_store.spark import spark_uri
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.runtime.spark_versions import HAS_READ_LIMITS
 from commitlake.connectors.sources.stream_ranges import to_snapshot
+from commitlake.connectors.storage.spark import spark_uri
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import stop_softly
 from commitlake.pipelines.archive.concurrent import archive_concurrently

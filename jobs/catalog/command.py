@@ -23,7 +23,7 @@ from commitlake.connectors.catalog.errors import CatalogError
 from commitlake.connectors.catalog.names import parse_name
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import catalog_server
-from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.s3_arguments import add_s3_arguments

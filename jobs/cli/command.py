@@ -372,8 +372,8 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
     places = [part for part in parts if part.startswith("s3://")]
     if not places:
         return
-    from commitlake.connectors.object_store.access import first_names
-    from commitlake.connectors.object_store.finding import s3_options
+    from commitlake.connectors.storage.access import first_names
+    from commitlake.connectors.storage.finding import s3_options
 
     options = s3_options(getattr(arguments, "s3_endpoint", None), getattr(arguments, "s3_region", None))
     if options.endpoint is not None:
@@ -386,21 +386,21 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
 
 def _check_clouds(places: Sequence[str], *, has_requests: bool) -> None:
     """Check the places that are not in S3, and whether they can be listed."""
-    from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
-    from commitlake.connectors.object_store.hdfs_uris import is_hdfs, parse_hdfs_uri
+    from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
+    from commitlake.connectors.storage.hdfs_uris import is_hdfs, parse_hdfs_uri
 
     for place in places:
         check_scheme(place)
         if is_cloud(place):
             fixed = str(parse_cloud_uri(_before_wildcards(place)))
             if has_requests:
-                from commitlake.connectors.object_store.cloud_filesystem import check_readable
+                from commitlake.connectors.storage.cloud_filesystem import check_readable
 
                 check_readable(fixed)
         elif is_hdfs(place):
             fixed = str(parse_hdfs_uri(_before_wildcards(place)))
             if has_requests:
-                from commitlake.connectors.object_store import hdfs_filesystem
+                from commitlake.connectors.storage import hdfs_filesystem
 
                 hdfs_filesystem.check_readable(fixed)
 
@@ -454,7 +454,7 @@ def explain_error(error: BaseException) -> ErrorText:
     error = raised_in_worker(error) or error
     if isinstance(error, CommitLakeError) and error.exit_code is not None:
         return ErrorText(str(error), error.hint if isinstance(error, JobError) else "", error.exit_code)
-    from commitlake.connectors.object_store.arrow_errors import s3_error_of
+    from commitlake.connectors.storage.arrow_errors import s3_error_of
     from commitlake.jobs.cli.permissions import HINT, denied_place
 
     if (of_s3 := s3_error_of(error)) is not None:

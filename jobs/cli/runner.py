@@ -13,7 +13,7 @@ from commitlake.jobs.cli.store_arguments import positive
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from commitlake.connectors.object_store.options import S3Options
+    from commitlake.connectors.storage.options import S3Options
 
 _LOCAL_RUNNERS = {"threads": ThreadRunner, "processes": ProcessRunner}
 

@@ -154,7 +154,7 @@ def stores(place: str) -> Iterator[DoctorFinding]:
     """
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.formats.registry import all_formats
-    from commitlake.connectors.object_store.arrow_errors import s3_error_of
+    from commitlake.connectors.storage.arrow_errors import s3_error_of
     from commitlake.jobs.cli.broker_name import broker_name
 
     formats = tuple(all_formats())

@@ -23,9 +23,9 @@ def object_store(place: str) -> DoctorFinding:
     Args:
         place: `s3://bucket/prefix`.
     """
-    from commitlake.connectors.object_store.access import first_names
-    from commitlake.connectors.object_store.errors import S3Error
-    from commitlake.connectors.object_store.finding import s3_options
+    from commitlake.connectors.storage.access import first_names
+    from commitlake.connectors.storage.errors import S3Error
+    from commitlake.connectors.storage.finding import s3_options
 
     try:
         options = s3_options()

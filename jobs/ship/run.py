@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.unread import UNREAD
 from commitlake.connectors.lake.owned_folders import check_no_owner
-from commitlake.connectors.object_store.cloud_uris import check_no_secret, is_cloud, is_google
-from commitlake.connectors.object_store.hdfs_uris import is_hdfs
-from commitlake.connectors.object_store.uris import has_scheme, is_s3
 from commitlake.connectors.shipping.errors import ShipUnavailableError
-from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.storage.cloud_uris import check_no_secret, is_cloud, is_google
+from commitlake.connectors.storage.hdfs_uris import is_hdfs
+from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.storage.uris import has_scheme, is_s3
 from commitlake.jobs.cli import run_metrics
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import warn
@@ -138,8 +138,8 @@ def _object_store(arguments: argparse.Namespace, place: str) -> S3Target | Cloud
         from commitlake.connectors.shipping.cloud import CloudTarget
 
         return CloudTarget(place, pace)
-    from commitlake.connectors.object_store.finding import s3_options
     from commitlake.connectors.shipping.s3 import S3Target
+    from commitlake.connectors.storage.finding import s3_options
 
     set_s3_environment(arguments)
     return S3Target(place, s3_options(), pace)

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError, local_folder
-from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.object_store.uris import is_s3
+from commitlake.connectors.storage.uris import is_s3
 
 
 def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestRow]) -> None:

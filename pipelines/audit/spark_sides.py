@@ -22,7 +22,7 @@ from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
 from commitlake.connectors.lake.packs.body_check import ERROR
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.spark_check import with_found_bodies
-from commitlake.connectors.object_store.spark import spark_uri
+from commitlake.connectors.storage.spark import spark_uri
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.pipelines.audit.local.store_tasks import as_erased
 from commitlake.pipelines.audit.sides import (

@@ -131,7 +131,7 @@ class AsideFolder:
             if self.lake.s3 is None:
                 self._copy_local(path)
                 return
-            from commitlake.connectors.object_store.access import write_object  # noqa: PLC0415 (loads boto3)
+            from commitlake.connectors.storage.access import write_object  # noqa: PLC0415 (loads boto3)
 
             with (
                 self.files.open_input_stream(path, compression=None) as source,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.connectors.object_store import cloud_clients
+from commitlake.connectors.storage import cloud_clients
 from tests.servers.azure import AzureServer
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.connectors.object_store import gcs_clients
+from commitlake.connectors.storage import gcs_clients
 from tests.servers.gcs import GcsServer
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.connectors.object_store import hdfs_clients
+from commitlake.connectors.storage import hdfs_clients
 from tests.servers.hdfs import HdfsCluster
 
 

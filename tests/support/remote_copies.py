@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from commitlake.connectors.object_store import cloud_filesystem
 from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.storage import cloud_filesystem
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from commitlake.connectors.shipping.errors import ShipConflictError
 from commitlake.connectors.shipping.folder import FolderTarget
-from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,

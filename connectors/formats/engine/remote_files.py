@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
+from commitlake.connectors.storage.range_files import RangeFile, ReadOnlyHandler
 
 
 class RemoteFile:

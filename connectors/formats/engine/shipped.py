@@ -25,8 +25,8 @@ import pyarrow.fs as pafs
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
-from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud
-from commitlake.connectors.object_store.hdfs_uris import is_hdfs
+from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud
+from commitlake.connectors.storage.hdfs_uris import is_hdfs
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,
@@ -116,11 +116,11 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
             filesystem, inner_path = resolve_filesystem(fixed)
             return filesystem, inner_path.rstrip("/") + path[len(fixed) :]
         if is_cloud(path):
-            from commitlake.connectors.object_store.cloud_filesystem import cloud_filesystem  # noqa: PLC0415 (an extra)
+            from commitlake.connectors.storage.cloud_filesystem import cloud_filesystem  # noqa: PLC0415 (an extra)
 
             return cloud_filesystem(path)
         if is_hdfs(path):
-            from commitlake.connectors.object_store.hdfs_filesystem import hdfs_filesystem  # noqa: PLC0415 (an extra)
+            from commitlake.connectors.storage.hdfs_filesystem import hdfs_filesystem  # noqa: PLC0415 (an extra)
 
             return hdfs_filesystem(path)
         check_scheme(path)

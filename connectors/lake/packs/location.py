@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,6 @@ def pack_location(root: str, endpoint: str | None = None, region: str | None = N
     if not is_s3(root):
         return PackLocation(root)
     parse_s3_uri(root)
-    from commitlake.connectors.object_store.finding import s3_options
+    from commitlake.connectors.storage.finding import s3_options
 
     return PackLocation(root, s3_options(endpoint, region))

@@ -19,11 +19,11 @@ from commitlake.connectors.lake.packs.errors import (
     PackStoreUnavailableError,
 )
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
-from commitlake.connectors.object_store.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.troubles import ERRORS, MISSING_OBJECT, error_code, trouble_of
-from commitlake.connectors.object_store.upload import S3Upload, open_upload
-from commitlake.connectors.object_store.uris import parse_s3_uri
+from commitlake.connectors.storage.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.troubles import ERRORS, MISSING_OBJECT, error_code, trouble_of
+from commitlake.connectors.storage.upload import S3Upload, open_upload
+from commitlake.connectors.storage.uris import parse_s3_uri
 
 _ANSWERS = 5  # attempts if an answer breaks off, which boto3 does not retry
 _MAX_DELETED_KEYS = 1000  # limit of one request

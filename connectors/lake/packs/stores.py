@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
-from commitlake.connectors.object_store.uris import has_scheme
+from commitlake.connectors.storage.uris import has_scheme
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import (
     UnsafeFileError,

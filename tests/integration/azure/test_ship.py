@@ -13,12 +13,12 @@ import obstore
 import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.object_store.cloud_clients import cloud_client, forget_clients
-from commitlake.connectors.object_store.cloud_uris import parse_cloud_uri
 from commitlake.connectors.shipping import cloud
 from commitlake.connectors.shipping.cloud import CloudTarget
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
-from commitlake.connectors.shipping.pace import Pace
+from commitlake.connectors.storage.cloud_clients import cloud_client, forget_clients
+from commitlake.connectors.storage.cloud_uris import parse_cloud_uri
+from commitlake.connectors.storage.pace import Pace
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent

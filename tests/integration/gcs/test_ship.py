@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.object_store.cloud_filesystem import cloud_filesystem
-from commitlake.connectors.object_store.cloud_uris import parse_cloud_uri
-from commitlake.connectors.object_store.errors import CloudUnavailableError
-from commitlake.connectors.object_store.gcs_clients import forget_client, gcs_bucket
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
 from commitlake.connectors.shipping.gcs import GcsTarget
-from commitlake.connectors.shipping.pace import Pace
+from commitlake.connectors.storage.cloud_filesystem import cloud_filesystem
+from commitlake.connectors.storage.cloud_uris import parse_cloud_uri
+from commitlake.connectors.storage.errors import CloudUnavailableError
+from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket
+from commitlake.connectors.storage.pace import Pace
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent

@@ -17,13 +17,13 @@ import pytest
 from commitlake.connectors.formats.engine.files import open_remote
 from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.object_store.errors import CloudUnavailableError
-from commitlake.connectors.object_store.hdfs_clients import HdfsClient, forget_clients
-from commitlake.connectors.object_store.hdfs_uris import parse_hdfs_uri
-from commitlake.connectors.object_store.hdfs_versions import list_versions, version_path
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
 from commitlake.connectors.shipping.hdfs import TEMPORARY, HdfsTarget
-from commitlake.connectors.shipping.pace import Pace
+from commitlake.connectors.storage.errors import CloudUnavailableError
+from commitlake.connectors.storage.hdfs_clients import HdfsClient, forget_clients
+from commitlake.connectors.storage.hdfs_uris import parse_hdfs_uri
+from commitlake.connectors.storage.hdfs_versions import list_versions, version_path
+from commitlake.connectors.storage.pace import Pace
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent

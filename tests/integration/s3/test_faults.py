@@ -14,9 +14,9 @@ import pytest
 from commitlake.connectors.lake.packs import s3_store
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.s3_store import S3PackStore
-from commitlake.connectors.object_store import clients
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.upload import PART_BYTES, open_upload
+from commitlake.connectors.storage import clients
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.upload import PART_BYTES, open_upload
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.process import free_ports
 from tests.servers.s3 import S3Server

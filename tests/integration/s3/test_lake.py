@@ -17,8 +17,8 @@ from deltalake import DeltaTable, Schema
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.object_store import clients
-from commitlake.connectors.object_store.errors import S3Error
+from commitlake.connectors.storage import clients
+from commitlake.connectors.storage.errors import S3Error
 from commitlake.jobs.query import command as query
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 from tests.servers.fault_proxy import Fault, FaultProxy
@@ -34,7 +34,7 @@ ARCHIVED = """
 import json, re, sys
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
-from commitlake.connectors.object_store.spark import spark_uri
+from commitlake.connectors.storage.spark import spark_uri
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.cli.runner import open_session
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.object_store import clients
-from commitlake.connectors.object_store.finding import s3_options
-from commitlake.connectors.object_store.options import S3Options
 from commitlake.connectors.shipping import s3
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipUnavailableError
-from commitlake.connectors.shipping.pace import Pace
 from commitlake.connectors.shipping.s3 import MIN_COPIED_BYTES, S3Target
+from commitlake.connectors.storage import clients
+from commitlake.connectors.storage.finding import s3_options
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.pace import Pace
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.verify import command as verify

@@ -9,8 +9,8 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import check_no_owner, owned_folder
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.object_store import access
-from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage import access
+from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.jobs.restore import command as restore
 from commitlake.jobs.ship import command as ship
 from commitlake.schemas.errors import ExitCode

@@ -1,4 +1,4 @@
-"""Tests of the target in a folder, of the pace, and of combined checksums."""
+"""Tests of the target in a folder, and of combined checksums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from commitlake.connectors.shipping.checksums import combine_crcs
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
 from commitlake.connectors.shipping.folder import FolderTarget
-from commitlake.connectors.shipping.pace import Pace, PacedBody
+from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile
 from commitlake.schemas.store_files import UnsafeFileError
 from tests.support.ship_targets import folder_target
@@ -27,36 +27,6 @@ def test_combined_checksum_is_that_of_the_joined_ranges() -> None:
     for size in (0, 1, 2, 3, 7, 8, 255, 4096, 100_001):
         first, second = chance.randbytes(chance.randrange(100)), chance.randbytes(size)
         assert combine_crcs(zlib.crc32(first), zlib.crc32(second), size) == zlib.crc32(first + second)
-
-
-def test_pace_keeps_the_rate_and_never_sleeps_without_one() -> None:
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds
-
-    pace = Pace(1000, lambda: now[0], sleep)
-    for _ in range(50):
-        pace.take(100)
-    assert now[0] == pytest.approx(5.0, abs=0.3)
-    now[0] += 1000  # a pause allows no long burst
-    before = now[0]
-    for _ in range(50):
-        pace.take(100)
-    assert now[0] - before == pytest.approx(5.0, abs=0.3)
-    Pace(None, lambda: now[0], print).take(1 << 40)
-
-
-def test_body_is_paced_when_it_is_sent_and_not_when_it_is_signed() -> None:
-    taken: list[float] = []
-    body = PacedBody(b"x" * 100_000, Pace(1e6, lambda: 0.0, taken.append))
-    assert len(body) == 100_000
-    assert len(body.read(1 << 20)) == 100_000
-    assert taken == []
-    body.seek(0)
-    while body.read(16384):
-        pass
-    assert taken[-1] == pytest.approx(0.1, abs=0.001)
 
 
 def test_file_has_its_full_size_and_zeros_after_the_parts(tmp_path: Path) -> None:

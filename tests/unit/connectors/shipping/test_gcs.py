@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from commitlake.connectors.object_store.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, forget_client
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipUnavailableError
 from commitlake.connectors.shipping.gcs import GcsTarget
-from commitlake.connectors.shipping.pace import Pace
+from commitlake.connectors.storage.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, forget_client
+from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import LOG_MANIFEST
 
 COPY = "gs://logs/copy"

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.object_store import hdfs_clients
 from commitlake.connectors.shipping import hdfs
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
 from commitlake.connectors.shipping.hdfs import HdfsTarget
-from commitlake.connectors.shipping.pace import Pace
+from commitlake.connectors.storage import hdfs_clients
+from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile, part_name
 
 FOLDER = f"/copy/{LOG_MANIFEST}"

@@ -18,7 +18,7 @@ from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
-from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow as archive_follow

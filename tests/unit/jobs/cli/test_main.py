@@ -20,7 +20,7 @@ from commitlake.connectors.formats.engine.errors import DamagedLogError, OptionE
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.output_forms import add_format_argument

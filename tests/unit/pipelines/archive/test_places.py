@@ -13,7 +13,7 @@ from commitlake.connectors.lake.body_places import folder_around
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.storage.options import S3Options
 from commitlake.pipelines.archive.places import (
     IN_LAKE,
     bodies_root,

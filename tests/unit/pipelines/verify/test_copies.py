@@ -23,7 +23,7 @@ from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.shipping.folder import FolderTarget
-from commitlake.connectors.shipping.pace import Pace
+from commitlake.connectors.storage.pace import Pace
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore

@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
-from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
+from commitlake.connectors.storage.range_files import RangeFile, ReadOnlyHandler
 from tests.support.waiting import wait_until
 
 WAIT_SECONDS = 60

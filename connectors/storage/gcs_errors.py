@@ -15,8 +15,8 @@ from google.api_core import exceptions as api
 from google.auth import exceptions as auth
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 
-from commitlake.connectors.object_store.cloud_uris import CloudUri
-from commitlake.connectors.object_store.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.storage.cloud_uris import CloudUri
+from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
 
 _LATER = "Run it again later: nothing is lost, and nothing is done twice"
 _CREDENTIALS = (

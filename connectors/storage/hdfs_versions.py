@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from commitlake.connectors.object_store.hdfs_clients import HdfsClient
+from commitlake.connectors.storage.hdfs_clients import HdfsClient
 from commitlake.schemas.shipped import VERSION_DIGITS, is_version_name
 
 

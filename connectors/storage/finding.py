@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 import boto3
 from botocore.exceptions import BotoCoreError
 
-from commitlake.connectors.object_store.errors import S3Error
-from commitlake.connectors.object_store.options import DEFAULT_REGION, S3Options
-from commitlake.connectors.object_store.troubles import trouble_of
 from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.storage.errors import S3Error
+from commitlake.connectors.storage.options import DEFAULT_REGION, S3Options
+from commitlake.connectors.storage.troubles import trouble_of
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _STYLES = ("path", "virtual")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from commitlake.connectors.object_store.errors import CloudError
+from commitlake.connectors.storage.errors import CloudError
 
 AZURE = frozenset({"abfs", "abfss"})
 GOOGLE = frozenset({"gs"})

@@ -6,7 +6,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Protocol
 
-from commitlake.connectors.object_store.cloud_uris import CloudUri
+from commitlake.connectors.storage.cloud_uris import CloudUri
 
 
 class ReplacedError(Exception):

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from google.api_core.exceptions import NotFound, RequestRangeNotSatisfiable
 
-from commitlake.connectors.object_store.cloud_objects import FoundObject, ReplacedError
-from commitlake.connectors.object_store.cloud_uris import CloudUri
-from commitlake.connectors.object_store.errors import CloudUnavailableError
-from commitlake.connectors.object_store.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, gcs_bucket
-from commitlake.connectors.object_store.gcs_errors import ERRORS, gcs_error
+from commitlake.connectors.storage.cloud_objects import FoundObject, ReplacedError
+from commitlake.connectors.storage.cloud_uris import CloudUri
+from commitlake.connectors.storage.errors import CloudUnavailableError
+from commitlake.connectors.storage.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, gcs_bucket
+from commitlake.connectors.storage.gcs_errors import ERRORS, gcs_error
 
 _Result = TypeVar("_Result")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.object_store import access
-from commitlake.connectors.object_store.arrow_errors import s3_error_of
-from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage import access
+from commitlake.connectors.storage.arrow_errors import s3_error_of
+from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.jobs.cli.command import explain_error
 from commitlake.schemas.errors import ExitCode
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from urllib.parse import unquote, urlsplit
 
-from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 
 _ERROR = re.compile(
     r"When .{1,100}?(?: key '(?P<key>[^']*)')?(?: in)? bucket '(?P<bucket>[^']*)'.*?: AWS Error (?P<code>[A-Z_]+)",
@@ -35,7 +35,7 @@ def s3_error_of(error: BaseException) -> S3Error | None:
 
 def _place(url: str) -> str:
     """Return the folder or object that a request was for; with an endpoint, the bucket is a part of the path."""
-    from commitlake.connectors.object_store.finding import s3_options  # noqa: PLC0415 (boto3 takes long to import)
+    from commitlake.connectors.storage.finding import s3_options  # noqa: PLC0415 (boto3 takes long to import)
 
     parts = urlsplit(url)
     if s3_options().endpoint:
@@ -50,8 +50,8 @@ def _explained(place: str, what: str) -> S3Error:
         place: the object of the request, or its folder.
         what: the answer to that request, for a server that now gives another one.
     """
-    from commitlake.connectors.object_store.access import first_names  # noqa: PLC0415 (likewise)
-    from commitlake.connectors.object_store.finding import s3_options  # noqa: PLC0415
+    from commitlake.connectors.storage.access import first_names  # noqa: PLC0415 (likewise)
+    from commitlake.connectors.storage.finding import s3_options  # noqa: PLC0415
 
     try:
         first_names(s3_options(), place, "")

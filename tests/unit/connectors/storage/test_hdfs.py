@@ -15,12 +15,12 @@ import pyarrow.fs as pafs
 import pytest
 
 from commitlake.connectors.formats.engine.shipped import resolve_filesystem
-from commitlake.connectors.object_store import hdfs_clients
-from commitlake.connectors.object_store.errors import CloudError, CloudNameError, CloudUnavailableError
-from commitlake.connectors.object_store.hdfs_clients import HdfsClient, forget_clients
-from commitlake.connectors.object_store.hdfs_errors import hdfs_error
-from commitlake.connectors.object_store.hdfs_filesystem import _HdfsFile, hdfs_filesystem
-from commitlake.connectors.object_store.hdfs_uris import is_hdfs, parse_hdfs_uri
+from commitlake.connectors.storage import hdfs_clients
+from commitlake.connectors.storage.errors import CloudError, CloudNameError, CloudUnavailableError
+from commitlake.connectors.storage.hdfs_clients import HdfsClient, forget_clients
+from commitlake.connectors.storage.hdfs_errors import hdfs_error
+from commitlake.connectors.storage.hdfs_filesystem import _HdfsFile, hdfs_filesystem
+from commitlake.connectors.storage.hdfs_uris import is_hdfs, parse_hdfs_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from tests.support.waiting import let_pass
 
@@ -276,7 +276,7 @@ def test_requests_that_overlap_are_limited_too(monkeypatch: pytest.MonkeyPatch) 
 
 COUNT_THREADS = """
 import os
-from commitlake.connectors.object_store import hdfs_clients
+from commitlake.connectors.storage import hdfs_clients
 
 hdfs_clients._FEW_THREADS = "7"
 before = len(os.listdir("/proc/self/task"))

@@ -6,8 +6,8 @@ and no page of Spark can show them.
 
 from __future__ import annotations
 
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 # Looks in the same places as boto3: environment, system properties, web identity, profile, container, machine.

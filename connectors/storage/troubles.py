@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from botocore import exceptions
 
-from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 
 _CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (AWS_PROFILE), to a user of this server"
 _NETWORK = "Is the endpoint right (--s3-endpoint, AWS_ENDPOINT_URL_S3), and does the server run?"

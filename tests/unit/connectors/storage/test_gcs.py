@@ -21,12 +21,12 @@ from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from requests.adapters import HTTPAdapter
 
 from commitlake.connectors.formats.engine.time_bounds import _READERS
-from commitlake.connectors.object_store import gcs_clients
-from commitlake.connectors.object_store.cloud_filesystem import cloud_filesystem
-from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud, is_google, parse_cloud_uri
-from commitlake.connectors.object_store.errors import CloudError, CloudUnavailableError, ObjectStoreError
-from commitlake.connectors.object_store.gcs_clients import forget_client, gcs_bucket
-from commitlake.connectors.object_store.gcs_errors import gcs_error
+from commitlake.connectors.storage import gcs_clients
+from commitlake.connectors.storage.cloud_filesystem import cloud_filesystem
+from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud, is_google, parse_cloud_uri
+from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
+from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket
+from commitlake.connectors.storage.gcs_errors import gcs_error
 from commitlake.schemas.shipped import fetch_hint
 from tests.support.certificates import Certificates
 

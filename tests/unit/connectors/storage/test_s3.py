@@ -21,15 +21,15 @@ from commitlake.connectors.lake.packs.location import PackLocation, pack_locatio
 from commitlake.connectors.lake.packs.s3_store import S3PackStore
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.object_store import clients
-from commitlake.connectors.object_store.access import delta_options, first_names
-from commitlake.connectors.object_store.clients import s3_client
-from commitlake.connectors.object_store.errors import S3Error, S3UnavailableError
-from commitlake.connectors.object_store.finding import s3_options
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.spark import s3a_settings, spark_uri
-from commitlake.connectors.object_store.troubles import trouble_of
-from commitlake.connectors.object_store.uris import is_s3, parse_s3_uri
+from commitlake.connectors.storage import clients
+from commitlake.connectors.storage.access import delta_options, first_names
+from commitlake.connectors.storage.clients import s3_client
+from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.finding import s3_options
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.spark import s3a_settings, spark_uri
+from commitlake.connectors.storage.troubles import trouble_of
+from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 VARIABLES = (
     "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE",

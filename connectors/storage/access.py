@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import boto3
 from botocore import exceptions
 
-from commitlake.connectors.object_store.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
-from commitlake.connectors.object_store.options import S3Options
-from commitlake.connectors.object_store.troubles import ERRORS, NO_LISTING, trouble_of
-from commitlake.connectors.object_store.upload import S3Upload, open_upload
-from commitlake.connectors.object_store.uris import parse_s3_uri
+from commitlake.connectors.storage.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
+from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.troubles import ERRORS, NO_LISTING, trouble_of
+from commitlake.connectors.storage.upload import S3Upload, open_upload
+from commitlake.connectors.storage.uris import parse_s3_uri
 
 _FEW_NAMES = 3
 

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import hdfs_native
 
-from commitlake.connectors.object_store.errors import CloudUnavailableError
-from commitlake.connectors.object_store.hdfs_errors import hdfs_error
-from commitlake.connectors.object_store.hdfs_uris import HdfsUri
+from commitlake.connectors.storage.errors import CloudUnavailableError
+from commitlake.connectors.storage.hdfs_errors import hdfs_error
+from commitlake.connectors.storage.hdfs_uris import HdfsUri
 from commitlake.schemas.store_files import FILE_MODE, FOLDER_MODE
 
 if TYPE_CHECKING:

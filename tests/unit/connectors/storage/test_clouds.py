@@ -13,13 +13,13 @@ from obstore.store import MemoryStore
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.shipped import resolve_filesystem
-from commitlake.connectors.object_store import azure_objects, cloud_clients
-from commitlake.connectors.object_store import cloud_filesystem as cloud_module
-from commitlake.connectors.object_store.cloud_clients import cloud_client, forget_clients
-from commitlake.connectors.object_store.cloud_errors import cloud_error
-from commitlake.connectors.object_store.cloud_filesystem import cloud_filesystem
-from commitlake.connectors.object_store.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
-from commitlake.connectors.object_store.errors import CloudError, CloudUnavailableError, ObjectStoreError
+from commitlake.connectors.storage import azure_objects, cloud_clients
+from commitlake.connectors.storage import cloud_filesystem as cloud_module
+from commitlake.connectors.storage.cloud_clients import cloud_client, forget_clients
+from commitlake.connectors.storage.cloud_errors import cloud_error
+from commitlake.connectors.storage.cloud_filesystem import cloud_filesystem
+from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
+from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship

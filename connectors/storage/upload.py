@@ -23,7 +23,7 @@ from typing import Any
 
 from botocore import exceptions
 
-from commitlake.connectors.object_store.troubles import error_code
+from commitlake.connectors.storage.troubles import error_code
 
 PART_BYTES = 8 << 20  # servers accept parts of at least 5 MiB, and at most 10,000 of them: 80 GB
 _MARK = "commitlake-upload"

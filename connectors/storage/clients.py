@@ -12,7 +12,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-from commitlake.connectors.object_store.options import S3Options
+from commitlake.connectors.storage.options import S3Options
 
 MAX_ATTEMPTS = 8  # waits between them are random, up to 1, 2, 4, 8, 16, 20 and 20 s: enough for a server to restart
 FEW_ATTEMPTS = 2  # while a user waits, and a wrong endpoint is more likely than an overloaded server

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from commitlake.connectors.object_store.errors import S3Error
+from commitlake.connectors.storage.errors import S3Error
 
 _SCHEME = re.compile(r"s3[an]?://", re.IGNORECASE)
 _ANY_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")

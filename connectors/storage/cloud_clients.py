@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 from obstore.exceptions import BaseError
 from obstore.store import AzureStore
 
-from commitlake.connectors.object_store.cloud_errors import cloud_error
-from commitlake.connectors.object_store.cloud_uris import CloudUri
-from commitlake.connectors.object_store.errors import CloudError
 from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.storage.cloud_errors import cloud_error
+from commitlake.connectors.storage.cloud_uris import CloudUri
+from commitlake.connectors.storage.errors import CloudError
 
 if TYPE_CHECKING:
     from obstore.store import AzureConfig, BackoffConfig

@@ -17,10 +17,10 @@ from google.cloud.storage import Client
 from google.cloud.storage.retry import DEFAULT_RETRY
 from requests.adapters import HTTPAdapter
 
-from commitlake.connectors.object_store.cloud_uris import CloudUri
-from commitlake.connectors.object_store.errors import CloudError
-from commitlake.connectors.object_store.gcs_errors import ERRORS, gcs_error, is_token_server_away
 from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.storage.cloud_uris import CloudUri
+from commitlake.connectors.storage.errors import CloudError
+from commitlake.connectors.storage.gcs_errors import ERRORS, gcs_error, is_token_server_away
 
 
 def _is_retried(error: Exception) -> bool:

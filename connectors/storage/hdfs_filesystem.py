@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.fs as pafs
 
-from commitlake.connectors.object_store.errors import CloudUnavailableError
-from commitlake.connectors.object_store.hdfs_clients import FEW_ATTEMPTS, HdfsClient
-from commitlake.connectors.object_store.hdfs_uris import HdfsUri, parse_hdfs_uri
-from commitlake.connectors.object_store.hdfs_versions import list_versions, version_path
-from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
+from commitlake.connectors.storage.errors import CloudUnavailableError
+from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, HdfsClient
+from commitlake.connectors.storage.hdfs_uris import HdfsUri, parse_hdfs_uri
+from commitlake.connectors.storage.hdfs_versions import list_versions, version_path
+from commitlake.connectors.storage.range_files import RangeFile, ReadOnlyHandler
 from commitlake.schemas.times import from_ms
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from typing import Any
 
 import pyarrow.fs as pafs
 
-from commitlake.connectors.object_store.cloud_objects import FoundObject, ObjectReader, ReplacedError
-from commitlake.connectors.object_store.cloud_uris import GOOGLE, CloudUri, parse_cloud_uri
-from commitlake.connectors.object_store.errors import CloudUnavailableError
-from commitlake.connectors.object_store.range_files import RangeFile, ReadOnlyHandler
+from commitlake.connectors.storage.cloud_objects import FoundObject, ObjectReader, ReplacedError
+from commitlake.connectors.storage.cloud_uris import GOOGLE, CloudUri, parse_cloud_uri
+from commitlake.connectors.storage.errors import CloudUnavailableError
+from commitlake.connectors.storage.range_files import RangeFile, ReadOnlyHandler
 
 _MAX_LOOKS = 5
 """Attempts to begin to read an object that is being replaced."""
@@ -45,10 +45,10 @@ def check_readable(uri: str) -> None:
 def _reader_of(scheme: str) -> ObjectReader:
     """Return the reader of a scheme, which needs the package of an extra."""
     if scheme in GOOGLE:
-        from commitlake.connectors.object_store.gcs_objects import GcsReader  # noqa: PLC0415 (an extra)
+        from commitlake.connectors.storage.gcs_objects import GcsReader  # noqa: PLC0415 (an extra)
 
         return GcsReader()
-    from commitlake.connectors.object_store.azure_objects import AzureReader  # noqa: PLC0415 (an extra)
+    from commitlake.connectors.storage.azure_objects import AzureReader  # noqa: PLC0415 (an extra)
 
     return AzureReader()
 

@@ -10,8 +10,8 @@ import re
 
 from obstore import exceptions
 
-from commitlake.connectors.object_store.cloud_uris import CloudUri
-from commitlake.connectors.object_store.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.storage.cloud_uris import CloudUri
+from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
 
 _STATUS = re.compile(r"status code: ([0-9]{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")

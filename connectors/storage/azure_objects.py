@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import obstore
 from obstore.exceptions import PreconditionError
 
-from commitlake.connectors.object_store.cloud_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, cloud_client
-from commitlake.connectors.object_store.cloud_errors import ERRORS, cloud_error
-from commitlake.connectors.object_store.cloud_objects import FoundObject, ReplacedError
-from commitlake.connectors.object_store.cloud_uris import CloudUri
+from commitlake.connectors.storage.cloud_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, cloud_client
+from commitlake.connectors.storage.cloud_errors import ERRORS, cloud_error
+from commitlake.connectors.storage.cloud_objects import FoundObject, ReplacedError
+from commitlake.connectors.storage.cloud_uris import CloudUri
 
 _Result = TypeVar("_Result")
 

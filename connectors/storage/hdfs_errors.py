@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from commitlake.connectors.object_store.errors import CloudError, CloudNameError, CloudUnavailableError
-from commitlake.connectors.object_store.hdfs_uris import HdfsUri
 from commitlake.connectors.printable import printable_line
+from commitlake.connectors.storage.errors import CloudError, CloudNameError, CloudUnavailableError
+from commitlake.connectors.storage.hdfs_uris import HdfsUri
 
 _REMOTE = re.compile(r'RPCError\("(?P<name>[\w.$]{1,200})", "(?P<message>(?:[^"\\]|\\(?!n).)*)', re.DOTALL)
 _MAX_SHOWN = 300

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from commitlake.connectors.object_store.cloud_uris import check_no_secret, scheme_of
-from commitlake.connectors.object_store.errors import CloudError
+from commitlake.connectors.storage.cloud_uris import check_no_secret, scheme_of
+from commitlake.connectors.storage.errors import CloudError
 
 EXPECTED = "hdfs://host:port/folder or hdfs://nameservice/folder"
 _MAX_PORT = 65535
