@@ -9,14 +9,27 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+Value = TypeVar("Value")
 
 TaskCounter = Callable[[], tuple[int, int]]
 """Function that returns the numbers of finished and of known tasks; raises `CounterGoneError`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shared(Generic[Value]):
+    """A value that many tasks have in common, such as the list of a store's segments.
+
+    Spark gets it once for all tasks of a job that have the same object, and a worker loads it once. So memory and time
+    do not grow with the number of tasks times the size of the value. No task may change it.
+    """
+
+    value: Value
 
 
 class CounterGoneError(Exception):

@@ -10,11 +10,12 @@ Code that needs more of a session than its SQL is only in this package: `classic
 
 from __future__ import annotations
 
+import io
 import pickle
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,7 +25,7 @@ from commitlake.connectors.runtime.connect_session import ConnectSession, is_con
 from commitlake.connectors.runtime.gc_freeze import freeze_loaded
 from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.pool import run_in_pool
-from commitlake.connectors.runtime.runner import Result, Runner, Task, TaskCounter, divided
+from commitlake.connectors.runtime.runner import Result, Runner, Shared, Task, TaskCounter, divided
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ _SCHEMA = f"{_NUMBER} int, {_RESULT} binary"
 _MAX_JOBS = 8  # concurrent jobs; each uses a thread of this process
 _MAX_JOBS_OF_RUN = 16  # a job costs about 50 ms in addition to its tasks
 _MAX_JOB_TASKS = 512  # every worker receives all tasks of a job
+_MAX_LOADED = 4  # shared values that a worker keeps
 _TASKS_PER_CORE = 2  # total of all concurrent jobs: one runs, and one waits
 
 
@@ -84,9 +86,7 @@ class SparkRunner(Runner):
         self._control.add_tag(tag)
         numbers = self.session.range(0, len(job), 1, numPartitions=len(job))
         # Each worker loads the function of the job, but only its own task.
-        work = partial(
-            _run_in_worker, function, tuple(pickle.dumps(tasks[number], pickle.HIGHEST_PROTOCOL) for number in job)
-        )
+        work = partial(_run_in_worker, function, *pickle_tasks([tasks[number] for number in job]))
         with raise_worker_errors():
             rows = numbers.mapInArrow(work, _SCHEMA).collect()
         return [
@@ -144,19 +144,59 @@ def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
     return divided(range(tasks), -(-tasks // job_tasks))
 
 
+def pickle_tasks(tasks: Sequence[Any]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
+    """Pickle tasks, each on its own, and the values that they share, each once."""
+    places: dict[int, int] = {}
+    shared: list[Shared[Any]] = []
+
+    def place_of(value: object) -> int | None:
+        if not isinstance(value, Shared):
+            return None
+        if id(value) not in places:
+            places[id(value)] = len(shared)
+            shared.append(value)
+        return places[id(value)]
+
+    pickled = tuple(_pickle(task, place_of) for task in tasks)
+    return pickled, tuple(pickle.dumps(each.value, pickle.HIGHEST_PROTOCOL) for each in shared)
+
+
+def _pickle(task: object, place_of: Callable[[object], int | None]) -> bytes:
+    data = io.BytesIO()
+    pickler = pickle.Pickler(data, pickle.HIGHEST_PROTOCOL)
+    pickler.persistent_id = place_of  # type: ignore[method-assign]
+    pickler.dump(task)
+    return data.getvalue()
+
+
+def load_task(task: bytes, shared: Sequence[bytes]) -> Any:
+    """Load a task of `pickle_tasks`; a process loads values that its tasks share only once."""
+    unpickler = pickle.Unpickler(io.BytesIO(task))  # noqa: S301 (data of our own driver)
+    unpickler.persistent_load = lambda place: _load_shared(shared[place])  # type: ignore[method-assign]
+    return unpickler.load()
+
+
+@lru_cache(maxsize=_MAX_LOADED)
+def _load_shared(data: bytes) -> Shared[Any]:
+    return Shared(pickle.loads(data))  # noqa: S301 (data of our own driver)
+
+
 def _call(job: Callable[[], Result]) -> Result:
     return job()
 
 
 def _run_in_worker(
-    function: Callable[[Task], Result], tasks: Sequence[bytes], batches: Iterator[pa.RecordBatch]
+    function: Callable[[Task], Result],
+    tasks: Sequence[bytes],
+    shared: Sequence[bytes],
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     use_system_memory()
     schema = pa.schema([(_NUMBER, pa.int32()), (_RESULT, pa.binary())])
     for batch in batches:
         for number in batch.column(0).to_pylist():
             with carry_errors():
-                task: Task = pickle.loads(tasks[number])  # noqa: S301 (data of our own driver)
+                task: Task = load_task(tasks[number], shared)
                 data = pickle.dumps(function(task), pickle.HIGHEST_PROTOCOL)
             yield pa.RecordBatch.from_pylist([{_NUMBER: number, _RESULT: data}], schema)
     freeze_loaded()

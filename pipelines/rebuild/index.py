@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +50,8 @@ class IndexTask:
         number: number of the file, from 0.
         first: number of its first key, counted over the whole log.
         end: number after its last key.
-        parts: paths of all parts, in log order.
-        part_ends: number of keys before each part, and at the end the total.
+        parts: paths of the parts with these keys and the one before them, in log order.
+        part_ends: number of keys before each of these parts, and after the last one.
         work: folder for unfinished files.
         settings: the broker's settings.
     """
@@ -96,10 +97,14 @@ def plan_index(totals: Sequence[Totals], parts: Sequence[str], work: Path, setti
     files = max(1, -(-keys // room))
     if keys and keys % room == 0 and last_record > last_keyed:
         files += 1
-    return [
-        IndexTask(number, number * room, min(keys, (number + 1) * room), tuple(parts), tuple(ends), str(work), settings)
-        for number in range(files)
-    ]
+    tasks = []
+    for number in range(files):
+        first, end = number * room, min(keys, (number + 1) * room)
+        begin = max(0, bisect_right(ends, max(0, first - 1)) - 1)
+        stop = bisect_left(ends, end)
+        of_file, their_ends = tuple(parts[begin:stop]), tuple(ends[begin : stop + 1])
+        tasks.append(IndexTask(number, first, end, of_file, their_ends, str(work), settings))
+    return tasks
 
 
 def build_index(task: IndexTask) -> IndexBuilt:

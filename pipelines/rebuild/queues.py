@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.connectors.formats.queue_writing import NewQueue, QueueWriter
+from commitlake.connectors.runtime.runner import Shared
 from commitlake.connectors.whole_files import move_synced, write_synced
 from commitlake.pipelines.rebuild.parts import PartReader, Queue
 from commitlake.pipelines.rebuild.queue_folder import QueueFolder
@@ -39,7 +40,7 @@ class QueueTask:
 
     number: int
     queues: tuple[Queue, ...]
-    parts: tuple[str, ...]
+    parts: Shared[tuple[str, ...]]
     work: str
     out: str
     settings: Settings
@@ -83,7 +84,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
         if not check_folder(folder_of(out, queue, task.settings))
     }
     writers = {queue: _writer_of(task, queue, folder) for queue, folder in folders.items()}
-    for path in task.parts if writers else ():
+    for path in task.parts.value if writers else ():
         reader = PartReader(Path(path))
         for queue in writers.keys() & reader.table.queues.keys():
             block = reader.table.queues[queue]

@@ -18,7 +18,7 @@ from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.formats.small_files import CHECKPOINT
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.checkpoint import new_checkpoint
 from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect
@@ -186,8 +186,9 @@ def _build(
     settings, out, work = plan.settings, str(plan.out), str(plan.work)
     entries, unlikely = sum(counts.values()), unlikely_queues(counts)
     groups = group_queues(counts, min(_MAX_QUEUE_TASKS, 2 + entries // _ENTRIES_OF_A_TASK))
+    all_parts = Shared(tuple(parts))
     queue_tasks = [
-        QueueTask(number, queues, tuple(parts), work, out, settings, plan.start)
+        QueueTask(number, queues, all_parts, work, out, settings, plan.start)
         for number, queues in enumerate(groups)
         if queues
     ]

@@ -14,7 +14,7 @@ from commitlake.connectors.formats.engine.store_files import threads_for
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.small_files import CheckedLog
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.admission import Admitted, VerifyOptions, admit, check_is_readable
 from commitlake.pipelines.verify.batch_ends import BatchEnds
@@ -34,7 +34,7 @@ MAX_COPIES_AT_ONCE = 50
 """Number of copies that are verified together: the manifests of all of them are in memory."""
 _COPIES_ADMITTED_AT_ONCE = 4
 _QUEUES_AT_ONCE = 64
-Task = tuple[int, StoreView, Split | IndexPart]
+Task = tuple[int, Shared[StoreView], Split | IndexPart]
 Advance = Callable[[int], None]
 
 
@@ -127,8 +127,9 @@ def _verify_together(
     places: list[int] = []
     for number, store in enumerate(started):
         view = store.admitted.view
-        tasks += [(number, view, split) for split in store.splits]
-        tasks += [(number, view, part) for part in view.index]
+        shared = Shared(view)
+        tasks += [(number, shared, split) for split in store.splits]
+        tasks += [(number, shared, part) for part in view.index]
         places += [*range(len(store.splits)), *range(len(view.index))]
     for done, result in runner.run(_run, tasks):
         store = started[tasks[done][0]]
@@ -143,7 +144,7 @@ def _verify_together(
 
 def _run(task: Task) -> LogReport | Findings:
     _, view, what = task
-    return check_range(view, what) if isinstance(what, Split) else check_chains(view, what)
+    return check_range(view.value, what) if isinstance(what, Split) else check_chains(view.value, what)
 
 
 def _splits(admitted: Admitted, options: VerifyOptions) -> list[Split]:
