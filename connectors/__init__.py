@@ -4,7 +4,7 @@
     sources        Spark data sources over broker stores
     lake           Delta tables, the commit protocol, body packs
     hbase          tables, look-ups, and a Spark data source
-    storage        S3, Azure, Google, HDFS: clients, uploads, errors
+    storage        places for files: S3, Azure, Google, HDFS
     rocketmq       live brokers: producer, puller, administration
     runtime        Spark sessions, the JVM, jars, and functions over many tasks
 

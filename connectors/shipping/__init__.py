@@ -1,10 +1,7 @@
 """Targets of `commitlake ship`: a prefix in an object store, or a folder, to which a broker's store is copied.
 
 target    interface of a target             folder    a local or mounted folder, which is itself a store
-errors    targets that cannot be written    s3        a prefix in an S3-compatible object store
-checksums combination of CRC-32s
-cloud     a prefix in Azure's object store  gcs       a prefix in Google Cloud Storage
-hdfs      a folder in HDFS
+errors    targets that cannot be written    storage   a prefix in an object store, or a folder in HDFS
 
 An agent runs beside a broker: nothing here imports Spark, Arrow or numpy, and memory is bounded by the size of a part.
 """

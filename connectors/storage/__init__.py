@@ -1,20 +1,20 @@
-"""Object stores: S3, from Amazon or any server that speaks its protocol; for stores also Azure's, Google's and HDFS.
+"""Places for files: object stores of Amazon (or any server that speaks its protocol), Azure and Google, and HDFS.
 
-uris         parsing of s3://bucket/prefix                  clients     boto3's clients, one per process
-options      endpoint and region, for workers               access      the same server for Arrow and Delta
-finding      which server, from options and environment     spark       the same server for Spark
-upload       an object that is written                      troubles    explanation of boto3's errors
-errors       a wrong URI or endpoint
+storage      the interface of a place       opening      choice of the adapter of a URI
+pace         limit of the bandwidth         checksums    combination of CRC-32s
+errors       wrong names, servers that do not answer
 
-cloud_uris   parsing of abfss://… and gs://…                cloud_filesystem  stores there for Arrow, for reading
-cloud_objects interface of the requests that read           azure_objects     these requests by obstore
-cloud_clients obstore's clients                             cloud_errors      explanation of obstore's errors
-gcs_objects  these requests by google-cloud-storage         gcs_clients       its client
-gcs_errors   explanation of its errors
+             S3                 Azure           Google          HDFS
+adapter      s3_storage         azure_storage   gcs_storage     hdfs_storage, hdfs_versions
+clients      clients            cloud_clients   gcs_clients     hdfs_clients
+errors       troubles           cloud_errors    gcs_errors      hdfs_errors
+URIs         uris               cloud_uris      cloud_uris      hdfs_uris
+reading      Arrow's own        cloud_storage   cloud_storage   hdfs_files
 
-hdfs_uris    parsing of hdfs://…                            hdfs_clients      hdfs-native's clients, with retries
-hdfs_errors  explanation of hdfs-native's errors            hdfs_filesystem   the same for Arrow, for reading
-hdfs_versions files that are replaced on a condition        range_files       what both filesystems have in common
+filesystem   Azure, Google and HDFS for Arrow, for reading     range_files   its files
+options      endpoint and region of S3, for workers            finding       which server, from options and environment
+access       S3 for Arrow and Delta, and writing of objects    upload        an object that is written
+spark        S3 for Spark                                      arrow_errors  explanation of Arrow's and Delta's errors
 
 Code that needs boto3, obstore, google-cloud-storage or hdfs-native is in separate modules: the import takes a fifth of
 a second or more, which a local lake should not need.

@@ -18,18 +18,18 @@ class ObjectStoreError(CommitLakeError):
 
     Attributes:
         found: description of what was found.
-        advice: advice for the user.
+        advice: advice for the user; empty if there is none.
     """
 
     exit_code = ExitCode.USAGE
 
-    def __init__(self, found: str, advice: str) -> None:
+    def __init__(self, found: str, advice: str = "") -> None:
         super().__init__(found, advice)  # both, so that the error can be pickled
         self.found = found
         self.advice = advice
 
     def __str__(self) -> str:
-        return f"{self.found}. {self.advice}"
+        return f"{self.found}. {self.advice}" if self.advice else self.found
 
 
 class S3Error(ObjectStoreError):

@@ -18,7 +18,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,10 +74,16 @@ class HdfsClient:
             return None
         return found
 
-    def list(self, path: str, limit: int | None = None, *, recursive: bool = False) -> list[FileStatus]:
+    def list(self, path: str, limit: int | None = None) -> list[FileStatus]:
         """Return the entries of a folder, at most `limit`; for a file, the file itself."""
         return self.retried(
-            lambda client: list(islice(client.list_status(path, recursive), limit)),
+            lambda client: list(islice(client.list_status(path, False), limit)), f"{self._at(path)} cannot be listed: "
+        )
+
+    def list_files(self, path: str, limit: int | None = None) -> Sequence[FileStatus]:
+        """Return the files in a folder and in the folders below it, at most `limit`."""
+        return self.retried(
+            lambda client: list(islice((each for each in client.list_status(path, True) if not each.isdir), limit)),
             f"{self._at(path)} cannot be listed: ",
         )
 

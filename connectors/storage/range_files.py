@@ -1,4 +1,4 @@
-"""Common parts of the filesystems for reading: files that are read by ranges, and refusal of all changes."""
+"""Files that are read by ranges."""
 
 from __future__ import annotations
 
@@ -6,40 +6,6 @@ import io
 import sys
 import threading
 from abc import ABC, abstractmethod
-from typing import Any, NoReturn
-
-import pyarrow as pa
-import pyarrow.fs as pafs
-
-
-class ReadOnlyHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has no types
-    """Handler of a filesystem; the methods that change it are refused."""
-
-    def normalize_path(self, path: str) -> str:
-        """Return the path that is used in requests."""
-        return path
-
-    @abstractmethod
-    def open_ranges(self, path: str) -> RangeFile:
-        """Open a file that several threads can read.
-
-        Raises:
-            FileNotFoundError: if it does not exist.
-        """
-
-    def open_input_file(self, path: str) -> pa.NativeFile:
-        """Open a file for reads at any position."""
-        return pa.PythonFile(self.open_ranges(path), mode="r")
-
-    def open_input_stream(self, path: str) -> pa.NativeFile:
-        """Open a file to read it from its beginning."""
-        return self.open_input_file(path)
-
-    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
-        raise NotImplementedError("this filesystem is only read")
-
-    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
-    move = copy_file = open_output_stream = open_append_stream = _refuse
 
 
 class RangeFile(io.RawIOBase, ABC):

@@ -386,23 +386,15 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
 
 def _check_clouds(places: Sequence[str], *, has_requests: bool) -> None:
     """Check the places that are not in S3, and whether they can be listed."""
-    from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
-    from commitlake.connectors.storage.hdfs_uris import is_hdfs, parse_hdfs_uri
+    from commitlake.connectors.storage.cloud_uris import check_scheme
+    from commitlake.connectors.storage.opening import is_readable, open_readable
 
     for place in places:
         check_scheme(place)
-        if is_cloud(place):
-            fixed = str(parse_cloud_uri(_before_wildcards(place)))
+        if is_readable(place):
+            storage = open_readable(_before_wildcards(place))
             if has_requests:
-                from commitlake.connectors.storage.cloud_filesystem import check_readable
-
-                check_readable(fixed)
-        elif is_hdfs(place):
-            fixed = str(parse_hdfs_uri(_before_wildcards(place)))
-            if has_requests:
-                from commitlake.connectors.storage import hdfs_filesystem
-
-                hdfs_filesystem.check_readable(fixed)
+                storage.check_readable()
 
 
 def _before_wildcards(place: str) -> str:

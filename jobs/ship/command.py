@@ -99,10 +99,11 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     for name in ("interval", "files_interval"):
         if getattr(arguments, name) <= datetime.timedelta(0):
             raise JobError(f"--{name.replace('_', '-')}: expected more than 0 seconds")
-    from commitlake.jobs.ship.run import fetch_store, is_remote, ship_store
+    from commitlake.connectors.storage.opening import is_storage
+    from commitlake.jobs.ship.run import fetch_store, ship_store
 
-    if is_remote(arguments.store):
-        if not arguments.once or is_remote(arguments.to):
+    if is_storage(arguments.store):
+        if not arguments.once or is_storage(arguments.to):
             raise JobError(
                 f"--store {arguments.store}: expected the broker's own folder on this machine",
                 "a copy in an object store or HDFS can be fetched into a folder, with --once",

@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from commitlake.connectors.formats.unread import UNREAD
 from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.shipping.errors import ShipUnavailableError
+from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.shipping.target import ShipTarget
-from commitlake.connectors.storage.cloud_uris import check_no_secret, is_cloud, is_google
-from commitlake.connectors.storage.hdfs_uris import is_hdfs
+from commitlake.connectors.storage.cloud_uris import check_no_secret
+from commitlake.connectors.storage.opening import is_storage, open_storage
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.uris import has_scheme, is_s3
 from commitlake.jobs.cli import run_metrics
@@ -36,12 +36,6 @@ from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-
-if TYPE_CHECKING:
-    from commitlake.connectors.shipping.cloud import CloudTarget
-    from commitlake.connectors.shipping.gcs import GcsTarget
-    from commitlake.connectors.shipping.hdfs import HdfsTarget
-    from commitlake.connectors.shipping.s3 import S3Target
 
 _NICE = 10
 _IO_PRIORITY_IDLE = 3 << 13
@@ -73,7 +67,7 @@ def fetch_store(arguments: argparse.Namespace) -> ExitCode:
     if has_scheme(arguments.to):
         raise JobError(f"--to {arguments.to}: expected a folder", "mount other file systems as a folder")
     check_no_owner(arguments.to, "--to")
-    source = _object_store(arguments, arguments.store)
+    source = _storage_target(arguments, arguments.store)
     started = time.monotonic()
     with closing(FolderTarget(arguments.to, Pace())) as target:
         target.claim()
@@ -100,8 +94,8 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
     if is_s3(place):
         set_s3_environment(arguments)
         check_no_owner(place, "--to")
-    if is_remote(place):
-        return _object_store(arguments, place)
+    if is_storage(place):
+        return _storage_target(arguments, place)
     if has_scheme(place):
         check_no_secret(place)
         raise JobError(
@@ -118,31 +112,11 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
     return FolderTarget(place, Pace(arguments.rate))
 
 
-def is_remote(place: str) -> bool:
-    """Return whether a place is in an object store or HDFS, which `ship` can write."""
-    return is_s3(place) or is_cloud(place) or is_hdfs(place)
-
-
-def _object_store(arguments: argparse.Namespace, place: str) -> S3Target | CloudTarget | GcsTarget | HdfsTarget:
+def _storage_target(arguments: argparse.Namespace, place: str) -> StorageTarget:
     """Return a prefix in an object store or HDFS, as a target or as a source."""
-    pace = Pace(arguments.rate)
-    if is_hdfs(place):
-        from commitlake.connectors.shipping.hdfs import HdfsTarget
-
-        return HdfsTarget(place, pace)
-    if is_google(place):
-        from commitlake.connectors.shipping.gcs import GcsTarget
-
-        return GcsTarget(place, pace)
-    if is_cloud(place):
-        from commitlake.connectors.shipping.cloud import CloudTarget
-
-        return CloudTarget(place, pace)
-    from commitlake.connectors.shipping.s3 import S3Target
-    from commitlake.connectors.storage.finding import s3_options
-
-    set_s3_environment(arguments)
-    return S3Target(place, s3_options(), pace)
+    if is_s3(place):
+        set_s3_environment(arguments)
+    return StorageTarget(open_storage(place, Pace(arguments.rate)))
 
 
 def lower_priority() -> None:

@@ -20,7 +20,7 @@ from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.shipping.checksums import crc_of_parts
+from commitlake.connectors.storage.checksums import crc_of_parts
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.salvage.lost_end import records_after
 from commitlake.pipelines.salvage.segments import Damage, SegmentSalvaged, SegmentTask, salvage_segment

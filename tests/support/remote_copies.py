@@ -9,7 +9,8 @@ import pyarrow.fs as pafs
 import pytest
 
 from commitlake.connectors.shipping.target import ShipTarget
-from commitlake.connectors.storage import cloud_filesystem
+from commitlake.connectors.storage import filesystem as filesystems
+from commitlake.connectors.storage.azure_storage import AzureStorage
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
@@ -30,8 +31,8 @@ def serve_copies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not container.is_symlink():
         container.symlink_to(folder)
     filesystem = pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem())
-    monkeypatch.setattr(cloud_filesystem, "cloud_filesystem", lambda uri: (filesystem, uri.partition("://")[2]))
-    monkeypatch.setattr(cloud_filesystem, "check_readable", lambda _: None)
+    monkeypatch.setattr(filesystems, "open_filesystem", lambda uri: (filesystem, uri.partition("://")[2]))
+    monkeypatch.setattr(AzureStorage, "check_readable", lambda _: None)
 
 
 def publish(target: MemoryTarget, folder: Path) -> None:

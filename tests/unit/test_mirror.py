@@ -19,12 +19,10 @@ OTHER_FOLDERS = {
     "docs": "mirrors docs/generate, and tests statements of the documentation",
 }
 TESTED_BY: dict[str, tuple[str, ...]] = {
-    "tests/integration/azure/test_ship.py": ("connectors.shipping.cloud",),
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
     "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.hbase"),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
-    "tests/integration/s3/test_ship.py": ("connectors.shipping.s3",),
     "tests/integration/spark/test_audit.py": ("connectors.lake.packs.spark_check", "pipelines.audit.spark_sides"),
     "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
     "tests/integration/spark/test_query_engines.py": (
@@ -121,6 +119,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/connectors/rocketmq/source/test_source_options.py": ("connectors.rocketmq.spark_options",),
     "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.formats.engine.continuity",),
+    "tests/unit/connectors/storage/test_hdfs_storage.py": ("connectors.shipping.storage",),
     "tests/unit/jobs/metrics/test_traffic_families.py": ("pipelines.archive_health.traffic",),
     "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),
     "tests/unit/jobs/tps/test_compare.py": ("pipelines.tps.comparison",),

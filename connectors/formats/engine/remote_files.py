@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.storage.range_files import RangeFile, ReadOnlyHandler
+from commitlake.connectors.storage.filesystem import StorageHandler
+from commitlake.connectors.storage.range_files import RangeFile
 
 
 class RemoteFile:
@@ -57,6 +58,6 @@ class RemoteFile:
 
 
 def _open(filesystem: pafs.FileSystem, path: str) -> RangeFile | pa.NativeFile:
-    if isinstance(filesystem, pafs.PyFileSystem) and isinstance(filesystem.handler, ReadOnlyHandler):
+    if isinstance(filesystem, pafs.PyFileSystem) and isinstance(filesystem.handler, StorageHandler):
         return filesystem.handler.open_ranges(path)  # Arrow's wrapper would let one thread read at a time
     return filesystem.open_input_file(path)

@@ -25,8 +25,8 @@ import pyarrow.fs as pafs
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
-from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud
-from commitlake.connectors.storage.hdfs_uris import is_hdfs
+from commitlake.connectors.storage.cloud_uris import check_scheme
+from commitlake.connectors.storage.opening import is_readable
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,
@@ -115,14 +115,10 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
             fixed = path[: path.rindex("/", 0, special.start())]
             filesystem, inner_path = resolve_filesystem(fixed)
             return filesystem, inner_path.rstrip("/") + path[len(fixed) :]
-        if is_cloud(path):
-            from commitlake.connectors.storage.cloud_filesystem import cloud_filesystem  # noqa: PLC0415 (an extra)
+        if is_readable(path):
+            from commitlake.connectors.storage.filesystem import open_filesystem  # noqa: PLC0415 (needs extras)
 
-            return cloud_filesystem(path)
-        if is_hdfs(path):
-            from commitlake.connectors.storage.hdfs_filesystem import hdfs_filesystem  # noqa: PLC0415 (an extra)
-
-            return hdfs_filesystem(path)
+            return open_filesystem(path)
         check_scheme(path)
         try:
             if (plain := _PLAIN_S3_URI.fullmatch(path)) is not None:

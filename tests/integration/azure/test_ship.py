@@ -13,12 +13,12 @@ import obstore
 import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.shipping import cloud
-from commitlake.connectors.shipping.cloud import CloudTarget
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
+from commitlake.connectors.shipping.storage import StorageTarget
+from commitlake.connectors.storage import azure_storage
+from commitlake.connectors.storage.azure_storage import AzureStorage
 from commitlake.connectors.storage.cloud_clients import cloud_client, forget_clients
 from commitlake.connectors.storage.cloud_uris import parse_cloud_uri
-from commitlake.connectors.storage.pace import Pace
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent
@@ -51,9 +51,9 @@ def large_messages(count: int) -> list[Any]:
     return [new_message(number, body=chance.randbytes(1 << 20)) for number in range(count)]
 
 
-def target_of(copy: str) -> CloudTarget:
+def target_of(copy: str) -> StorageTarget:
     """Return a claimed target."""
-    target = CloudTarget(copy, Pace())
+    target = StorageTarget(AzureStorage(copy))
     target.claim()
     return target
 
@@ -114,7 +114,7 @@ def test_no_object_is_made_of_a_part_that_was_changed(copy: str, tmp_path: Path)
     last = max(name for name in objects_in(copy) if "/parts/" in name)
     put_object(copy, last, bytes(len(objects_in(copy)[last])))
     write_store(store, [(0, closed_segment(all_messages, SIZE)), (SIZE, open_segment(messages(3), SIZE, SIZE))])
-    with pytest.raises(ShipError, match="the object was changed"):
+    with pytest.raises(ShipError, match="the file was changed"):
         agent.ship_round()
     assert FIRST not in objects_in(copy)
 
@@ -193,7 +193,7 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
 def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(
     azure_server: AzureServer, copy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cloud, "MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(azure_storage, "MAX_ATTEMPTS", 1)
     with FaultProxy(azure_server.address) as proxy, monkeypatch.context() as environment:
         for name, value in azure_server.environment(proxy.endpoint).items():
             environment.setenv(name, value)

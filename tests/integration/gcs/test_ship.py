@@ -15,12 +15,12 @@ import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
-from commitlake.connectors.shipping.gcs import GcsTarget
-from commitlake.connectors.storage.cloud_filesystem import cloud_filesystem
+from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage.cloud_uris import parse_cloud_uri
 from commitlake.connectors.storage.errors import CloudUnavailableError
+from commitlake.connectors.storage.filesystem import open_filesystem
 from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket
-from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.storage.gcs_storage import GcsStorage
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent
@@ -59,9 +59,9 @@ def large_messages(count: int, size: int = 1 << 20) -> list[Any]:
     return [new_message(number, body=chance.randbytes(size)) for number in range(count)]
 
 
-def target_of(copy: str) -> GcsTarget:
+def target_of(copy: str) -> StorageTarget:
     """Return a claimed target."""
-    target = GcsTarget(copy, Pace())
+    target = StorageTarget(GcsStorage(copy))
     target.claim()
     return target
 
@@ -135,7 +135,7 @@ def test_no_object_is_made_of_a_part_that_was_changed(copy: str, tmp_path: Path)
     last = max(name for name in objects_in(copy) if "/parts/" in name)
     put_object(copy, last, bytes(len(objects_in(copy)[last])))
     write_store(store, [(0, closed_segment(all_messages, SIZE)), (SIZE, open_segment(messages(3), SIZE, SIZE))])
-    with pytest.raises(ShipError, match="the object was changed"):
+    with pytest.raises(ShipError, match="the file was changed"):
         agent.ship_round()
     assert FIRST not in objects_in(copy)
     ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()  # it sends the part again
@@ -201,7 +201,7 @@ def test_answers_that_are_not_the_range_are_not_read(
     with FaultProxy(gcs_server.address) as proxy, monkeypatch.context() as environment:
         environment.setenv("COMMITLAKE_GCS_ENDPOINT", proxy.endpoint)
         forget_client()
-        filesystem, path = cloud_filesystem(f"{copy}/log")
+        filesystem, path = open_filesystem(f"{copy}/log")
         with filesystem.open_input_file(path) as file:
             file.seek(100)
             proxy.inject(Fault.CUT_BODY, request="^GET .*alt=media")
@@ -215,7 +215,7 @@ def test_answers_that_are_not_the_range_are_not_read(
 
 def test_an_object_that_is_replaced_is_read_whole_or_not_at_all(copy: str) -> None:
     put_object(copy, "log.json", b"old")
-    filesystem, path = cloud_filesystem(f"{copy}/log.json")
+    filesystem, path = open_filesystem(f"{copy}/log.json")
     with filesystem.open_input_file(path) as file:
         put_object(copy, "log.json", b"a longer one")
         assert file.read(100) == b"a longer one"

@@ -18,12 +18,12 @@ from commitlake.connectors.formats.engine.files import open_remote
 from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
-from commitlake.connectors.shipping.hdfs import TEMPORARY, HdfsTarget
+from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.hdfs_clients import HdfsClient, forget_clients
+from commitlake.connectors.storage.hdfs_storage import TEMPORARY, HdfsStorage
 from commitlake.connectors.storage.hdfs_uris import parse_hdfs_uri
 from commitlake.connectors.storage.hdfs_versions import list_versions, version_path
-from commitlake.connectors.storage.pace import Pace
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent
@@ -57,14 +57,14 @@ def large_messages(count: int) -> list[Any]:
     return [new_message(number, body=chance.randbytes(1 << 20)) for number in range(count)]
 
 
-def target_of(copy: str) -> HdfsTarget:
+def target_of(copy: str) -> StorageTarget:
     """Return a claimed target."""
-    target = HdfsTarget(copy, Pace())
+    target = StorageTarget(HdfsStorage(copy))
     target.claim()
     return target
 
 
-def agent_of(store: Path, target: HdfsTarget) -> ShipAgent:
+def agent_of(store: Path, target: StorageTarget) -> ShipAgent:
     """Return an agent."""
     return ShipAgent(SourceStore(str(store)), target, ShipSettings("b"))
 
@@ -74,10 +74,9 @@ def files_in(copy: str) -> dict[str, bytes]:
     uri = parse_hdfs_uri(copy)
     client = HdfsClient(uri)
     found = {}
-    for status in client.list(uri.key(""), recursive=True):
-        if not status.isdir:
-            reader = client.open(status.path)
-            found[status.path.removeprefix(f"{uri.key('')}/")] = client.read(reader, 0, len(reader), status.path)
+    for status in client.list_files(uri.key("")):
+        reader = client.open(status.path)
+        found[status.path.removeprefix(f"{uri.key('')}/")] = client.read(reader, 0, len(reader), status.path)
     return found
 
 
@@ -236,16 +235,18 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
     assert first.read_manifest(LOG_MANIFEST) == b"3"
 
 
-def sleep_before_writing(monkeypatch: pytest.MonkeyPatch, target: HdfsTarget, action: Callable[[], object]) -> None:
+def sleep_before_writing(monkeypatch: pytest.MonkeyPatch, target: StorageTarget, action: Callable[[], object]) -> None:
     """Let others do something after a target has listed the versions of its manifest, and before it writes the next."""
-    write = target._write_once
+    storage = target._storage
+    assert isinstance(storage, HdfsStorage)
+    write = storage._write_once
 
     def write_later(path: str, pieces: Iterable[bytes], *, replace: bool) -> None:
-        monkeypatch.setattr(target, "_write_once", write)
+        monkeypatch.setattr(storage, "_write_once", write)
         action()
         write(path, pieces, replace=replace)
 
-    monkeypatch.setattr(target, "_write_once", write_later)
+    monkeypatch.setattr(storage, "_write_once", write_later)
 
 
 def delete_folder(copy: str, name: str = "") -> None:

@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.shipping import s3
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipUnavailableError
-from commitlake.connectors.shipping.s3 import MIN_COPIED_BYTES, S3Target
-from commitlake.connectors.storage import clients
+from commitlake.connectors.shipping.storage import StorageTarget
+from commitlake.connectors.storage import clients, s3_storage
 from commitlake.connectors.storage.finding import s3_options
 from commitlake.connectors.storage.options import S3Options
-from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.storage.s3_storage import MIN_COPIED_BYTES, S3Storage
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.verify import command as verify
@@ -61,9 +60,9 @@ def large_messages(count: int) -> list[object]:
     return [new_message(number, body=chance.randbytes(1 << 20)) for number in range(count)]
 
 
-def target_of(bucket: str, options: S3Options | None = None) -> S3Target:
+def target_of(bucket: str, options: S3Options | None = None) -> StorageTarget:
     """Return a claimed target in a bucket."""
-    target = S3Target(f"s3://{bucket}/copy", options or s3_options(), Pace())
+    target = StorageTarget(S3Storage(f"s3://{bucket}/copy", options or s3_options()))
     target.claim()
     return target
 
@@ -159,7 +158,7 @@ def test_second_agent_ends_the_first(bucket: str, tmp_path: Path) -> None:
 def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(
     behind_proxy: S3Options, proxy: FaultProxy, bucket: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "MAX_ATTEMPTS", 1)
+    monkeypatch.setattr(s3_storage, "MAX_ATTEMPTS", 1)
     target, other = target_of(bucket, behind_proxy), target_of(bucket)
     assert target.read_manifest(LOG_MANIFEST) is None
     for data in (b"1", b"2"):  # the second one is refused, and this answer is lost, too
@@ -190,7 +189,7 @@ def test_foreign_objects_are_refused_or_left_alone(s3_server: S3Server, bucket: 
     client.put_object(Bucket=bucket, Key="taken/commitlog/00000000000000000000", Body=b"x")
     with pytest.raises(ShipConflictError, match="no agent has shipped"):
         ShipAgent(
-            SourceStore(str(store)), S3Target(f"s3://{bucket}/taken", s3_options(), Pace()), ShipSettings("b")
+            SourceStore(str(store)), StorageTarget(S3Storage(f"s3://{bucket}/taken", s3_options())), ShipSettings("b")
         ).ship_round()
 
 

@@ -13,13 +13,13 @@ from obstore.store import MemoryStore
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.shipped import resolve_filesystem
-from commitlake.connectors.storage import azure_objects, cloud_clients
-from commitlake.connectors.storage import cloud_filesystem as cloud_module
+from commitlake.connectors.storage import azure_storage, cloud_clients
+from commitlake.connectors.storage.azure_storage import AzureStorage
 from commitlake.connectors.storage.cloud_clients import cloud_client, forget_clients
 from commitlake.connectors.storage.cloud_errors import cloud_error
-from commitlake.connectors.storage.cloud_filesystem import cloud_filesystem
 from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
+from commitlake.connectors.storage.filesystem import open_filesystem
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
@@ -177,7 +177,7 @@ def test_containers_have_one_client_each() -> None:
 
 
 def test_filesystems_of_a_scheme_are_equal_and_only_read() -> None:
-    (first, path), (second, _) = cloud_filesystem(f"{PLACE}/a"), cloud_filesystem(f"{PLACE}/b")
+    (first, path), (second, _) = open_filesystem(f"{PLACE}/a"), open_filesystem(f"{PLACE}/b")
     assert first == second
     assert f"abfss://{path}" == f"{PLACE}/a"
     with pytest.raises(NotImplementedError, match="only read"):
@@ -207,9 +207,9 @@ def test_a_server_of_tokens_that_cannot_be_reached_is_asked_later(text: str) -> 
 
 def test_an_object_that_is_replaced_is_read_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    monkeypatch.setattr(azure_objects, "cloud_client", lambda _: store)
+    monkeypatch.setattr(azure_storage, "cloud_client", lambda *_: store)
     obstore.put(store, "log.json", b"old")
-    file = cloud_module._CloudFile(parse_cloud_uri(f"{PLACE}/log.json"))
+    file = AzureStorage(PLACE).open("log.json")
     obstore.put(store, "log.json", b"a longer one")
     assert file.read() == b"a longer one"
     file.seek(2)

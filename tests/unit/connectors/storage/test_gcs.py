@@ -22,9 +22,9 @@ from requests.adapters import HTTPAdapter
 
 from commitlake.connectors.formats.engine.time_bounds import _READERS
 from commitlake.connectors.storage import gcs_clients
-from commitlake.connectors.storage.cloud_filesystem import cloud_filesystem
 from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud, is_google, parse_cloud_uri
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
+from commitlake.connectors.storage.filesystem import open_filesystem
 from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket
 from commitlake.connectors.storage.gcs_errors import gcs_error
 from commitlake.schemas.shipped import fetch_hint
@@ -255,9 +255,9 @@ def test_client_certificate_of_the_machine_is_used(monkeypatch: pytest.MonkeyPat
 
 
 def test_filesystems_of_the_scheme_are_equal_and_only_read() -> None:
-    (first, path), (second, _) = cloud_filesystem(f"{PLACE}/a"), cloud_filesystem("gs://other/b")
+    (first, path), (second, _) = open_filesystem(f"{PLACE}/a"), open_filesystem("gs://other/b")
     assert first == second
-    assert first != cloud_filesystem("abfss://logs@account1.dfs.core.windows.net/a")[0]
+    assert first != open_filesystem("abfss://logs@account1.dfs.core.windows.net/a")[0]
     assert f"gs://{path}" == f"{PLACE}/a"
     with pytest.raises(NotImplementedError, match="only read"):
         first.delete_file(path)

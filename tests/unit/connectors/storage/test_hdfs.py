@@ -17,9 +17,10 @@ import pytest
 from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.storage import hdfs_clients
 from commitlake.connectors.storage.errors import CloudError, CloudNameError, CloudUnavailableError
+from commitlake.connectors.storage.filesystem import open_filesystem
 from commitlake.connectors.storage.hdfs_clients import HdfsClient, forget_clients
 from commitlake.connectors.storage.hdfs_errors import hdfs_error
-from commitlake.connectors.storage.hdfs_filesystem import _HdfsFile, hdfs_filesystem
+from commitlake.connectors.storage.hdfs_files import HdfsFile
 from commitlake.connectors.storage.hdfs_uris import is_hdfs, parse_hdfs_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from tests.support.waiting import let_pass
@@ -182,7 +183,7 @@ def test_errors_say_what_was_found_and_what_to_do(error: Exception, kind: type[E
 def test_the_filesystem_is_only_read_and_its_paths_are_uris_without_a_scheme() -> None:
     filesystem, path = resolve_filesystem(f"{PLACE}/a/commitlog/")
     assert path == f"{PLACE}/a/commitlog"[len("hdfs://") :]
-    assert filesystem == hdfs_filesystem(f"{HA_PLACE}/b")[0]
+    assert filesystem == open_filesystem(f"{HA_PLACE}/b")[0]
     assert filesystem.type_name == "py::hdfs"
     with pytest.raises(NotImplementedError, match="only read"):
         filesystem.create_dir(path)
@@ -313,7 +314,7 @@ def test_a_file_that_is_deleted_while_it_is_read_is_missing(monkeypatch: pytest.
 
     fake = SimpleNamespace(get_file_info=get_file_info, read=lambda _: Reader(), list_status=lambda *_: [status])
     monkeypatch.setattr(hdfs_clients, "_client", lambda _: fake)
-    file = _HdfsFile(parse_hdfs_uri(f"{PLACE}/{path.partition('/')[0]}"))
+    file = HdfsFile(parse_hdfs_uri(f"{PLACE}/{path.partition('/')[0]}"))
     assert file.read(4) == b"1234"
     del files[f"/{path}"]
     # A version's folder is there, and a manifest that is missing would be a store without a manifest.

@@ -13,7 +13,8 @@ import pyarrow.fs as pafs
 import pytest
 
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
-from commitlake.connectors.storage.range_files import RangeFile, ReadOnlyHandler
+from commitlake.connectors.storage.filesystem import StorageHandler
+from commitlake.connectors.storage.range_files import RangeFile
 from tests.support.waiting import wait_until
 
 WAIT_SECONDS = 60
@@ -37,20 +38,17 @@ class MeetingFile(RangeFile):
         return DATA[start : start + size]
 
 
-class Handler(ReadOnlyHandler):
+class Handler(StorageHandler):
     """A filesystem that has this one file everywhere."""
 
     def __init__(self, file: RangeFile) -> None:
+        super().__init__("meeting")
         self._file = file
 
     def open_ranges(self, path: str) -> RangeFile:
-        """See ReadOnlyHandler."""
+        """See StorageHandler."""
         assert path == "x"
         return self._file
-
-    def get_type_name(self) -> str:
-        """Return a name."""
-        return "meeting"
 
     def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
         """See FileSystemHandler."""

@@ -1,22 +1,17 @@
-"""HDFS as a filesystem of `pyarrow.fs`, for reading, without the JVM and native library that Arrow's own one needs.
-
-Paths are URIs without their scheme. A folder of versions (see `hdfs_versions`) is opened like a file.
-"""
+"""Files in HDFS that are read by ranges; a folder of versions (see `hdfs_versions`) is opened like a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import pyarrow.fs as pafs
+from typing import TYPE_CHECKING
 
 from commitlake.connectors.storage.errors import CloudUnavailableError
-from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, HdfsClient
-from commitlake.connectors.storage.hdfs_uris import HdfsUri, parse_hdfs_uri
+from commitlake.connectors.storage.hdfs_clients import HdfsClient
+from commitlake.connectors.storage.hdfs_uris import HdfsUri
 from commitlake.connectors.storage.hdfs_versions import list_versions, version_path
-from commitlake.connectors.storage.range_files import RangeFile, ReadOnlyHandler
+from commitlake.connectors.storage.range_files import RangeFile
+from commitlake.connectors.storage.storage import FoundFile
 from commitlake.schemas.times import from_ms
 
 if TYPE_CHECKING:
@@ -24,74 +19,6 @@ if TYPE_CHECKING:
 
 _MAX_LOOKS = 5
 """Attempts to begin to read a file that is being replaced."""
-
-
-def hdfs_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
-    """Return the filesystem of a URI, and the path within it.
-
-    Raises:
-        CloudError: if it has not the form of a URI in HDFS.
-    """
-    return pafs.PyFileSystem(_HdfsHandler()), parse_hdfs_uri(uri).path
-
-
-def check_readable(uri: str) -> None:
-    """Check that a place can be listed, with few attempts, because a user waits.
-
-    Raises:
-        CloudError: if the NameNode cannot be reached, or refuses the listing.
-    """
-    place = parse_hdfs_uri(uri)
-    client = HdfsClient(place, FEW_ATTEMPTS)
-    if client.status(place.key("")) is not None:
-        client.list(place.key(""), limit=1)
-
-
-class _HdfsHandler(ReadOnlyHandler):
-    """Handler of all clusters; the methods that change a filesystem are refused."""
-
-    def get_type_name(self) -> str:
-        """Return the name of this kind of filesystem."""
-        return "hdfs"
-
-    def equals(self, other: Any) -> bool:
-        """Return whether another handler has the same files."""
-        return isinstance(other, _HdfsHandler)
-
-    def __eq__(self, other: object) -> bool:
-        return self.equals(other)
-
-    def __hash__(self) -> int:
-        return hash("hdfs")
-
-    def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
-        """Return the kind and size of files and folders."""
-        return [self._info(path) for path in paths]
-
-    def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
-        """Return the files and folders in a folder."""
-        if selector.recursive:
-            raise NotImplementedError
-        uri = _uri(selector.base_dir)
-        client, path = HdfsClient(uri), uri.key("")
-        try:
-            found = client.list(path)
-        except (FileNotFoundError, NotADirectoryError):
-            if selector.allow_not_found:
-                return []
-            raise FileNotFoundError(f"{uri} does not exist") from None
-        if any(status.path == path and not status.isdir for status in found):
-            raise NotADirectoryError(f"{uri} is a file, expected a folder")
-        return [_file_info(f"{uri.path}/{_name(status)}", status) for status in sorted(found, key=_name)]
-
-    def open_ranges(self, path: str) -> RangeFile:
-        """Open a file that several threads can read."""
-        return _HdfsFile(_uri(path))
-
-    def _info(self, path: str) -> pafs.FileInfo:
-        uri = _uri(path)
-        status = HdfsClient(uri).status(uri.key(""))
-        return pafs.FileInfo(path, pafs.FileType.NotFound) if status is None else _file_info(path, status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +36,7 @@ class _OpenVersion:
     reader: FileReader
 
 
-class _HdfsFile(RangeFile):
+class HdfsFile(RangeFile):
     """A file that is read by ranges.
 
     Raises:
@@ -184,17 +111,6 @@ def _identity(status: FileStatus) -> tuple[int, int]:
     return status.length, status.modification_time
 
 
-def _uri(path: str) -> HdfsUri:
-    authority, _, folder = path.partition("/")
-    return HdfsUri(authority, folder.strip("/"))
-
-
-def _name(status: FileStatus) -> str:
-    return status.path.rpartition("/")[2]
-
-
-def _file_info(path: str, status: FileStatus) -> pafs.FileInfo:
-    changed = from_ms(status.modification_time)
-    if status.isdir:
-        return pafs.FileInfo(path, pafs.FileType.Directory, mtime=changed)
-    return pafs.FileInfo(path, pafs.FileType.File, size=status.length, mtime=changed)
+def found_file(status: FileStatus) -> FoundFile:
+    """Return what a status says of a file."""
+    return FoundFile(status.length, from_ms(status.modification_time))

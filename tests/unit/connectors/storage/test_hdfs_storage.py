@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.shipping import hdfs
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
-from commitlake.connectors.shipping.hdfs import HdfsTarget
-from commitlake.connectors.storage import hdfs_clients
-from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.shipping.storage import StorageTarget
+from commitlake.connectors.storage import hdfs_clients, hdfs_storage
+from commitlake.connectors.storage.hdfs_storage import HdfsStorage
 from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile, part_name
 
 FOLDER = f"/copy/{LOG_MANIFEST}"
@@ -126,17 +125,17 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     """An empty cluster, and no pauses between attempts."""
     found = Cluster()
     monkeypatch.setattr(hdfs_clients, "_client", lambda _: found)
-    for module in (hdfs_clients, hdfs):
+    for module in (hdfs_clients, hdfs_storage):
         monkeypatch.setattr(module, "pause", lambda _: None)
     return found
 
 
 @pytest.fixture
-def targets(cluster: Cluster) -> Callable[[], HdfsTarget]:
+def targets(cluster: Cluster) -> Callable[[], StorageTarget]:
     """Return targets that have read the manifest."""
 
-    def create() -> HdfsTarget:
-        target = HdfsTarget("hdfs://host:8020/copy", Pace())
+    def create() -> StorageTarget:
+        target = StorageTarget(HdfsStorage("hdfs://host:8020/copy"))
         target.read_manifest(LOG_MANIFEST)
         return target
 
@@ -154,7 +153,7 @@ def once(cluster: Cluster, name: str, action: Callable[[], object]) -> None:
     cluster.before = before
 
 
-def write(target: HdfsTarget, count: int) -> None:
+def write(target: StorageTarget, count: int) -> None:
     """Write some versions."""
     for number in range(count):
         target.replace_manifest(LOG_MANIFEST, b"%d of %d" % (number, count))
@@ -162,7 +161,7 @@ def write(target: HdfsTarget, count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 17])
 def test_an_agent_whose_copy_was_replaced_writes_no_manifest(
-    cluster: Cluster, targets: Callable[[], HdfsTarget], count: int
+    cluster: Cluster, targets: Callable[[], StorageTarget], count: int
 ) -> None:
     first = targets()
     write(first, 16)
@@ -181,7 +180,7 @@ def test_an_agent_whose_copy_was_replaced_writes_no_manifest(
 
 
 def test_an_agent_whose_copy_was_deleted_writes_no_manifest(
-    cluster: Cluster, targets: Callable[[], HdfsTarget]
+    cluster: Cluster, targets: Callable[[], StorageTarget]
 ) -> None:
     target = targets()
     write(target, 3)
@@ -194,11 +193,11 @@ def test_an_agent_whose_copy_was_deleted_writes_no_manifest(
 
 @pytest.mark.parametrize("step", ["rename", "renamed"])
 def test_an_agent_takes_back_its_manifest_if_the_copy_is_replaced_meanwhile(
-    cluster: Cluster, targets: Callable[[], HdfsTarget], step: str
+    cluster: Cluster, targets: Callable[[], StorageTarget], step: str
 ) -> None:
     first = targets()
     write(first, 16)
-    second: list[HdfsTarget] = []
+    second: list[StorageTarget] = []
 
     def replace_copy() -> None:
         kept = {path: stored for path, stored in cluster.files.items() if path.endswith("17")}
@@ -217,7 +216,7 @@ def test_an_agent_takes_back_its_manifest_if_the_copy_is_replaced_meanwhile(
 
 @pytest.mark.parametrize("step", ["list", "rename", "renamed", "open", "read"])
 def test_a_manifest_is_replaced_though_an_answer_is_lost(
-    cluster: Cluster, targets: Callable[[], HdfsTarget], step: str
+    cluster: Cluster, targets: Callable[[], StorageTarget], step: str
 ) -> None:
     target = targets()
     write(target, 3)
@@ -231,7 +230,9 @@ def test_a_manifest_is_replaced_though_an_answer_is_lost(
     assert cluster.numbers() == [3, 4]
 
 
-def test_a_part_that_cannot_be_read_is_tried_a_few_times(cluster: Cluster, targets: Callable[[], HdfsTarget]) -> None:
+def test_a_part_that_cannot_be_read_is_tried_a_few_times(
+    cluster: Cluster, targets: Callable[[], StorageTarget]
+) -> None:
     target = targets()
     target.write_part(FILE, PART, DATA)
     reads = []
@@ -250,7 +251,7 @@ def test_a_part_that_cannot_be_read_is_tried_a_few_times(cluster: Cluster, targe
     assert target.sealed_size(FILE) == len(DATA)
 
 
-def test_errors_of_paths_say_what_to_do(cluster: Cluster, targets: Callable[[], HdfsTarget]) -> None:
+def test_errors_of_paths_say_what_to_do(cluster: Cluster, targets: Callable[[], StorageTarget]) -> None:
     target = targets()
     target.write_part(FILE, PART, DATA)
     calls = []
@@ -272,7 +273,9 @@ def test_errors_of_paths_say_what_to_do(cluster: Cluster, targets: Callable[[], 
         target.put("of-queue/0", b"x")
 
 
-def test_a_manifest_that_is_one_file_is_not_a_missing_one(cluster: Cluster, targets: Callable[[], HdfsTarget]) -> None:
+def test_a_manifest_that_is_one_file_is_not_a_missing_one(
+    cluster: Cluster, targets: Callable[[], StorageTarget]
+) -> None:
     cluster.files[FOLDER] = Stored(b"{}", 1)
     with pytest.raises(ShipError, match=r"log\.json is a file, expected a folder"):
         targets()

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import pytest
 
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipUnavailableError
-from commitlake.connectors.shipping.gcs import GcsTarget
+from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, forget_client
-from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.storage.gcs_storage import GcsStorage
 from commitlake.schemas.shipped import LOG_MANIFEST
 
 COPY = "gs://logs/copy"
@@ -112,9 +112,9 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
 
 
 @pytest.fixture
-def target(bucket: Bucket) -> GcsTarget:
+def target(bucket: Bucket) -> StorageTarget:
     """A target that has found no manifest."""
-    found = GcsTarget(COPY, Pace())
+    found = StorageTarget(GcsStorage(COPY))
     assert found.read_manifest(LOG_MANIFEST) is None
     return found
 
@@ -124,7 +124,7 @@ def manifest_in(bucket: Bucket) -> bytes:
     return bucket.objects[f"copy/{LOG_MANIFEST}"][0]
 
 
-def test_names_follow_the_object_of_their_folder(bucket: Bucket, target: GcsTarget) -> None:
+def test_names_follow_the_object_of_their_folder(bucket: Bucket, target: StorageTarget) -> None:
     for name in ("copy/commitlog/", "copy/commitlog-2/x"):  # the first one as some tools create folders
         bucket.write({"name": name}, b"")
     assert target.names_in("commitlog", 1) == []
@@ -135,7 +135,7 @@ def test_names_follow_the_object_of_their_folder(bucket: Bucket, target: GcsTarg
     assert target.names_in("commitlog-2", 1) == ["x"]
 
 
-def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(bucket: Bucket, target: GcsTarget) -> None:
+def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(bucket: Bucket, target: StorageTarget) -> None:
     for earlier in (b"1", b"2"):
         bucket.loses_answers = True
         with pytest.raises(ShipUnavailableError):
@@ -146,12 +146,12 @@ def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(bucket:
     assert manifest_in(bucket) == b"3"
 
 
-def test_manifest_of_another_agent_is_not_replaced_after_an_outage(bucket: Bucket, target: GcsTarget) -> None:
+def test_manifest_of_another_agent_is_not_replaced_after_an_outage(bucket: Bucket, target: StorageTarget) -> None:
     bucket.loses_answers = True
     with pytest.raises(ShipUnavailableError):
         target.replace_manifest(LOG_MANIFEST, b"1")
     bucket.is_away = False
-    other = GcsTarget(COPY, Pace())
+    other = StorageTarget(GcsStorage(COPY))
     assert other.read_manifest(LOG_MANIFEST) == b"1"
     other.replace_manifest(LOG_MANIFEST, b"other")
     for _ in range(2):
@@ -160,7 +160,7 @@ def test_manifest_of_another_agent_is_not_replaced_after_an_outage(bucket: Bucke
     assert manifest_in(bucket) == b"other"
 
 
-def test_manifest_is_looked_at_again_until_the_server_can_answer(bucket: Bucket, target: GcsTarget) -> None:
+def test_manifest_is_looked_at_again_until_the_server_can_answer(bucket: Bucket, target: StorageTarget) -> None:
     bucket.loses_answers, bucket.seconds_after_conflict = True, 0.8  # longer than the short retries
     target.replace_manifest(LOG_MANIFEST, b"1")
     assert manifest_in(bucket) == b"1"

@@ -1,0 +1,150 @@
+"""A target in an object store or HDFS.
+
+Each part is a file, whose name contains its range and checksum, see `schemas.shipped`. A complete file is made of its
+parts, by the server if it can join them, and appears once its last byte has been written. There are no locks: a
+manifest is replaced only if it is the version that this agent knows, so of two agents, one ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
+from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.storage.errors import CloudNameError, ObjectStoreError
+from commitlake.connectors.storage.storage import ReplacedError, Storage
+from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, PARTS, Part, ShippedFile, part_name
+
+
+class StorageTarget(ShipTarget):
+    """Target in a place for files; in HDFS, its folder is created if it does not exist.
+
+    Args:
+        storage: the place, which limits the bandwidth.
+    """
+
+    has_parts = True
+
+    def __init__(self, storage: Storage) -> None:
+        self.text = storage.text
+        self._storage = storage
+        self._versions: dict[str, Any] = {}
+        self._tried: dict[str, set[bytes]] = {}  # SHA-256 of manifests that may have been written
+
+    def claim(self) -> None:
+        """See ShipTarget; the condition of the manifest replaces a lock."""
+        with self._errors(""):
+            self._storage.check()
+            self._storage.delete_unfinished()
+
+    def close(self) -> None:
+        """See ShipTarget."""
+
+    def names_in(self, folder: str, limit: int) -> list[str]:
+        """See ShipTarget."""
+        with self._errors(folder):
+            return [name.removeprefix(f"{folder}/") for name in self._storage.names(folder, limit)]
+
+    def read_manifest(self, name: str) -> bytes | None:
+        """See ShipTarget."""
+        with self._errors(name):
+            found = self._storage.get(name, MAX_MANIFEST_BYTES)
+        self._versions[name] = None if found is None else found.version
+        return None if found is None else found.data
+
+    def read_range(self, name: str, offset: int, size: int) -> bytes | None:
+        """Return a range of a file, or less if it ends before; None if it does not exist."""
+        with self._errors(name):
+            return self._storage.get_range(name, offset, size)
+
+    def replace_manifest(self, name: str, data: bytes) -> None:
+        """See ShipTarget."""
+        tried = self._tried.setdefault(name, set())
+        tried.add(_digest(data))
+        while True:
+            known = self._versions.get(name)
+            with self._errors(name):
+                found = self._storage.replace(name, data, known, lambda content: _digest(content) in tried)
+            self._versions[name] = found.version
+            if found.data == data:
+                tried.clear()
+                return
+
+    def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
+        """See ShipTarget."""
+        with self._errors(name):
+            self._storage.put(name, data)
+
+    def delete(self, name: str) -> None:
+        """See ShipTarget."""
+        with self._errors(name):
+            self._storage.delete(name)
+
+    def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
+        """See ShipTarget."""
+        self.put(part_name(file.name, part), data)
+
+    def has_part(self, file: ShippedFile, part: Part) -> bool:
+        """See ShipTarget."""
+        with self._errors(file.name):
+            found = self._storage.head(part_name(file.name, part))
+        return found is not None and found.size == part.size and found.crc in {None, part.crc}
+
+    def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
+        """See ShipTarget; a folder without parts is deleted, too."""
+        for part in parts:
+            self.delete(part_name(file.name, part))
+        with self._errors(file.name):
+            self._storage.delete_empty_folder(f"{PARTS}/of-{file.name}")
+
+    def part_names(self) -> Iterator[str]:
+        """See ShipTarget."""
+        with self._errors(PARTS):
+            yield from self._storage.names(PARTS)
+
+    def cut(self, file: ShippedFile, end: int) -> None:
+        """See ShipTarget; the parts are deleted later, when a manifest without them is written."""
+
+    def seal(self, file: ShippedFile) -> None:
+        """See ShipTarget."""
+        if not file.parts:
+            self.put(file.name, b"")
+            return
+        with self._errors(file.name):
+            self._storage.compose(file.name, file.parts, lambda part: part_name(file.name, part))
+        found = self.sealed_size(file)
+        if found != file.size:
+            raise ShipUnavailableError(f"{self.text}/{file.name}: expected {file.size} bytes, found {found}")
+
+    def sealed_size(self, file: ShippedFile) -> int | None:
+        """See ShipTarget."""
+        with self._errors(file.name):
+            found = self._storage.head(file.name)
+        return None if found is None else found.size
+
+    @contextmanager
+    def _errors(self, name: str) -> Iterator[None]:
+        """Convert the errors of the place."""
+        try:
+            yield
+        except ReplacedError:
+            raise ShipConflictError(
+                f"{self.text}: {name} or a part of it was replaced by another agent, or the copy was deleted: stop all "
+                "agents but one, and start that one again"
+            ) from None
+        except CloudNameError as error:
+            raise ShipNameError(str(error)) from None
+        except ObjectStoreError as error:
+            kind = ShipUnavailableError if error.is_transient else ShipError
+            raise kind(str(error)) from None
+        except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
+            raise ShipError(f"{self.text}, {name}: {error}") from None
+        except FileNotFoundError as error:
+            raise ShipUnavailableError(f"{self.text}, {name}: {error}, also when tried again") from None
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()

@@ -1,0 +1,108 @@
+"""Azure's and Google's object stores, and HDFS, as filesystems of `pyarrow.fs`, for reading.
+
+Paths in such a filesystem are URIs without their scheme. Arrow's own clients for some clouds take other settings, and
+retry for many minutes if there are no credentials; its client for HDFS needs a JVM and a native library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from commitlake.connectors.storage.opening import open_readable
+from commitlake.connectors.storage.range_files import RangeFile
+from commitlake.connectors.storage.storage import Entry, ReadableStorage
+
+
+def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
+    """Return the filesystem of a URI, and the path within it.
+
+    Raises:
+        CloudError: if it has not the form of a URI of its scheme.
+    """
+    scheme, _, path = open_readable(uri).text.partition("://")
+    return pafs.PyFileSystem(StorageHandler(scheme)), path
+
+
+class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has no types
+    """Handler of all places of one scheme; the methods that change a filesystem are refused."""
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+
+    def get_type_name(self) -> str:
+        """Return the name of this kind of filesystem."""
+        return self._scheme
+
+    def equals(self, other: Any) -> bool:
+        """Return whether another handler has the same files."""
+        return isinstance(other, StorageHandler) and other.get_type_name() == self._scheme
+
+    def __eq__(self, other: object) -> bool:
+        return self.equals(other)
+
+    def __hash__(self) -> int:
+        return hash(self._scheme)
+
+    def normalize_path(self, path: str) -> str:
+        """Return the path that is used in requests."""
+        return path
+
+    def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
+        """Return the kind and size of files and folders."""
+        return [self._info(path) for path in paths]
+
+    def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
+        """Return the files and folders in a folder."""
+        if selector.recursive:
+            raise NotImplementedError
+        storage, name = self._place(selector.base_dir)
+        try:
+            found = storage.entries(name)
+        except FileNotFoundError:
+            if selector.allow_not_found:
+                return []
+            raise
+        folder = selector.base_dir.rstrip("/")
+        return [_file_info(f"{folder}/{entry.name}", entry) for entry in found]
+
+    def open_ranges(self, path: str) -> RangeFile:
+        """Open a file that several threads can read.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        storage, name = self._place(path)
+        return storage.open(name)
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        """Open a file for reads at any position."""
+        return pa.PythonFile(self.open_ranges(path), mode="r")
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        """Open a file to read it from its beginning."""
+        return self.open_input_file(path)
+
+    def _place(self, path: str) -> tuple[ReadableStorage, str]:
+        authority, _, name = path.partition("/")
+        return open_readable(f"{self._scheme}://{authority}"), name.strip("/")
+
+    def _info(self, path: str) -> pafs.FileInfo:
+        storage, name = self._place(path)
+        found = storage.entry(name)
+        return pafs.FileInfo(path, pafs.FileType.NotFound) if found is None else _file_info(path, found)
+
+    def _refuse(self, *arguments: Any, **named: Any) -> NoReturn:
+        raise NotImplementedError("this filesystem is only read")
+
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = delete_file = _refuse
+    move = copy_file = open_output_stream = open_append_stream = _refuse
+
+
+def _file_info(path: str, entry: Entry) -> pafs.FileInfo:
+    if entry.file is None:
+        return pafs.FileInfo(path, pafs.FileType.Directory)
+    return pafs.FileInfo(path, pafs.FileType.File, size=entry.file.size, mtime=entry.file.modified)

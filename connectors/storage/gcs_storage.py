@@ -1,0 +1,241 @@
+"""A prefix in a bucket of Google Cloud Storage, through the package google-cloud-storage.
+
+The server joins objects, at most 32 at once (`compose`), so their bytes are sent only once. An object is replaced only
+if it still has the generation that was found: if two processes send one at the same time, the server accepts only one
+of them.
+
+Each upload carries the CRC32C of its bytes, which the server compares, and a random mark. If an answer is lost, the
+mark shows whether the object was written. An object also carries its CRC-32, which one of another writer lacks.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from google.api_core.exceptions import NotFound, PreconditionFailed, RequestRangeNotSatisfiable
+
+from commitlake.connectors.storage.checksums import crc_of_parts
+from commitlake.connectors.storage.cloud_storage import CloudStorage
+from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.storage.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, gcs_bucket
+from commitlake.connectors.storage.gcs_errors import ERRORS, gcs_error
+from commitlake.connectors.storage.storage import UNKNOWN_CRC, Content, Entry, FoundFile, ReplacedError
+from commitlake.schemas.shipped import Part
+
+MAX_COMPOSED = 32
+"""Largest number of objects that one request joins."""
+_TYPE = "application/octet-stream"
+_UPLOAD, _CRC = "commitlake_upload", "commitlake_crc32"
+_CRC_TEXT = re.compile(r"[0-9a-f]{8}")
+_MAX_READS = 5
+"""Attempts to read an object that is being replaced."""
+
+
+class GcsStorage(CloudStorage):
+    """Objects under a prefix of a bucket; see CloudStorage."""
+
+    known_errors = ERRORS
+
+    def has_objects(self, folder: str, *, is_waited_for: bool = False) -> bool:
+        """See CloudStorage."""
+        prefix, limits = self._folder_key(folder), SHORT_TIMEOUTS if is_waited_for else TIMEOUTS
+        with self.errors(folder, "listed"):
+            return bool(list(self._bucket.list_blobs(prefix=prefix, max_results=1, **limits)))
+
+    def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
+        """See Storage."""
+        root, prefix = f"{self.root.key('')}/", self._folder_key(folder)
+        # One more, because some tools create an object with the name of the folder and a slash.
+        maximum = None if limit is None else limit + 1
+        with self.errors(folder, "listed"):
+            listed = self._bucket.list_blobs(prefix=prefix, max_results=maximum, **TIMEOUTS)
+            names = (blob.name.removeprefix(root) for blob in listed if not blob.name.endswith("/"))
+            yield from islice(names, limit)
+
+    def entries(self, folder: str) -> list[Entry]:
+        """See ReadableStorage."""
+        with self.errors(folder, "listed"):
+            listed = self._bucket.list_blobs(prefix=self._folder_key(folder), delimiter="/", **TIMEOUTS)
+            # Some tools create an object with the name of the folder and a slash.
+            objects = {blob.name: _found(blob) for blob in listed if not blob.name.endswith("/")}
+            folders = {name.rstrip("/") for name in listed.prefixes}
+        if not objects and not folders:
+            raise FileNotFoundError(f"{self.place_of(folder)} does not exist")
+        return [
+            *(Entry(key.rpartition("/")[2]) for key in sorted(folders)),
+            *(Entry(key.rpartition("/")[2], objects[key]) for key in sorted(objects) if key not in folders),
+        ]
+
+    def head(self, name: str) -> FoundFile | None:
+        """See Storage."""
+        key = self.key(name)
+        with self.errors(name, "read"):
+            blob = self._head(key)
+        return None if blob is None else _found(blob)
+
+    def get(self, name: str, max_bytes: int) -> Content | None:
+        """See Storage; the CRC32C of the bytes is compared."""
+        key = self.key(name)
+        for _ in range(_MAX_READS):
+            with self.errors(name, "read"):
+                blob = self._head(key)
+                if blob is None:
+                    return None
+                if blob.size > max_bytes:
+                    raise self.too_large(name, max_bytes)
+                wanted = self._bucket.blob(key, generation=blob.generation)
+                with suppress(NotFound):  # replaced a moment ago
+                    data = wanted.download_as_bytes(raw_download=True, checksum="crc32c", **TIMEOUTS)
+                    return Content(bytes(data), int(blob.generation))
+        raise ReplacedError
+
+    def read(self, name: str, start: int, end: int, found: FoundFile) -> bytes | None:
+        """See CloudStorage; the bytes are read as they are stored.
+
+        The package compares checksums of a whole object only; ranges are protected by TLS alone.
+        """
+        blob = self._bucket.blob(self.key(name), generation=found.version)
+        with self.errors(name, "read"):
+            try:
+                data = bytes(
+                    blob.download_as_bytes(start=start, end=end - 1, raw_download=True, checksum=None, **TIMEOUTS)
+                )
+            except (NotFound, RequestRangeNotSatisfiable):
+                if self._head(self.key(name)) is None:
+                    return None
+                raise ReplacedError from None
+        if len(data) != end - start:
+            raise CloudUnavailableError(
+                f"{self.place_of(name)} cannot be read: expected {end - start} bytes at {start}, found {len(data)}",
+                "Run it again",
+            )
+        return data
+
+    def put(self, name: str, data: bytes) -> None:
+        """See Storage."""
+        key = self.key(name)
+        with self.errors(name, "written"):
+            self._put(key, data)
+
+    def put_if(self, name: str, data: bytes, version: Any) -> Any:
+        """See Storage; the version is the object's generation."""
+        key = self.key(name)
+        with self.errors(name, "written"):
+            try:
+                return self._put(key, data, if_generation_match=version or 0)
+            except PreconditionFailed:
+                raise ReplacedError from None
+
+    def delete(self, name: str) -> None:
+        """See Storage."""
+        key = self.key(name)
+        with self.errors(name, "deleted"), suppress(NotFound):
+            self._bucket.blob(key).delete(**TIMEOUTS)
+
+    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
+        """See Storage; more than 32 parts are joined via larger parts, which are deleted afterwards."""
+        made: list[Part] = []
+        with self.errors(name, "written"):
+            level = self._find_parts(parts, name_of)
+            try:
+                while len(level) > MAX_COMPOSED:
+                    groups = (level[at : at + MAX_COMPOSED] for at in range(0, len(level), MAX_COMPOSED))
+                    level = [self._joined(group, name_of) for group in groups]
+                    made += [part for part, _ in level]
+                self._join(name, [blob for _, blob in level])
+            except (NotFound, PreconditionFailed):
+                raise ReplacedError from None
+        for part in made:
+            if part not in parts:
+                self.delete(name_of(part))
+
+    def explain(self, error: Any, what: str) -> CloudError:
+        """See CloudStorage."""
+        return gcs_error(error, self.root, what)
+
+    @property
+    def _bucket(self) -> Any:
+        return gcs_bucket(self.root)
+
+    def _folder_key(self, folder: str) -> str | None:
+        key = self.key(folder)
+        return f"{key}/" if key else None
+
+    def _find_parts(self, parts: Sequence[Part], name_of: Callable[[Part], str]) -> list[tuple[Part, Any]]:
+        """Return the objects of parts, which are in one folder, if they have the sizes and checksums of the parts."""
+        folder = self.key(name_of(parts[0])).rpartition("/")[0]
+        listed = {blob.name: blob for blob in self._bucket.list_blobs(prefix=f"{folder}/", **TIMEOUTS)}
+        found = []
+        for part in parts:
+            blob = listed.get(self.key(name_of(part)))
+            if blob is None or (int(blob.size), _crc_of(blob)) != (part.size, part.crc):
+                raise self.changed_part(name_of(part), part)
+            found.append((part, blob))
+        return found
+
+    def _joined(self, parts: Sequence[tuple[Part, Any]], name_of: Callable[[Part], str]) -> tuple[Part, Any]:
+        """Return a larger part that was made of some."""
+        if len(parts) == 1:
+            return parts[0]
+        first = parts[0][0].offset
+        joined = Part(first, parts[-1][0].end - first, crc_of_parts(part for part, _ in parts))
+        return joined, self._join(name_of(joined), [blob for _, blob in parts])
+
+    def _join(self, name: str, blobs: Sequence[Any]) -> Any:
+        """Join the generations of objects that were found; the request may be repeated, and gives the same bytes."""
+        target = self._bucket.blob(self.key(name))
+        target.content_type = _TYPE
+        target.compose(list(blobs), if_source_generation_match=[blob.generation for blob in blobs], **TIMEOUTS)
+        return target
+
+    def _put(self, key: str, data: bytes, **condition: int) -> int:
+        """Write an object with a mark in one piece, and return its generation."""
+        self.pace.take_in_steps(len(data))
+        mark = secrets.token_hex(16)
+        blob = self._bucket.blob(key)
+        blob.metadata = {_UPLOAD: mark, _CRC: f"{zlib.crc32(data):08x}"}
+
+        def attempt() -> int:
+            try:
+                blob.upload_from_string(
+                    data, content_type=_TYPE, checksum="crc32c", timeout=TIMEOUTS["timeout"], retry=None, **condition
+                )
+            except PreconditionFailed:
+                raise  # the caller looks at the object for as long as the server needs
+            except ERRORS:
+                # If only the answer was lost, another attempt would find a newer generation, or no upload any more.
+                generation = self._uploaded(key, mark)
+                if generation is None:
+                    raise
+                return generation
+            return int(blob.generation)
+
+        return int(TIMEOUTS["retry"](attempt)())
+
+    def _uploaded(self, key: str, mark: str) -> int | None:
+        """Return the generation of an object if it has the mark of an upload."""
+        with suppress(*ERRORS):  # of an unreachable server; the next attempt asks again
+            found = self._head(key, SHORT_TIMEOUTS)
+            if found is not None and (found.metadata or {}).get(_UPLOAD) == mark:
+                return int(found.generation)
+        return None
+
+    def _head(self, key: str, limits: dict[str, Any] = TIMEOUTS) -> Any:
+        """Return the newest generation of an object, or None if there is none."""
+        return self._bucket.get_blob(key, **limits)
+
+
+def _found(blob: Any) -> FoundFile:
+    return FoundFile(int(blob.size), blob.updated, int(blob.generation), _crc_of(blob))
+
+
+def _crc_of(blob: Any) -> int:
+    """Return the CRC-32 that a writer has given to an object."""
+    text = str((blob.metadata or {}).get(_CRC))
+    return int(text, 16) if _CRC_TEXT.fullmatch(text) else UNKNOWN_CRC

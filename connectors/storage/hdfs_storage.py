@@ -1,0 +1,265 @@
+"""A folder in HDFS, through the package hdfs-native.
+
+The package cannot join files on the servers, and a file to which a process appends stays locked for a minute if the
+process is killed. So a file that consists of others is written from bytes that are read back. Each file is written
+under a random name in `shipped/temporary`, then closed, then renamed, so it appears only once its last byte has been
+written. A killed agent leaves temporary files, which the next one deletes.
+
+Files that are replaced on a condition, manifests, are folders of versions, see `hdfs_versions`. There is no lock,
+because its owner could be dead or only slow. Instead, an agent lists the versions, and ends if the newest is not the
+one that it knows. It replaces a manifest by renaming its own temporary file to the next version, which the NameNode
+does for one agent only. Then it lists the versions again. So of two agents, only one continues:
+
+- both replace version 16: the NameNode refuses one of the renames, and that agent ends;
+- one was suspended for long while versions 17 to 20 were written and 17 was deleted: its listing shows 20, and it ends.
+  If it was suspended between its listing and its rename, the rename to 17 succeeds but has no effect, because readers
+  and agents take the largest number; its second listing shows 20, and it ends;
+- one is at version 16, the copy is deleted or moved, and another agent begins there with version 1: 16 is not in the
+  listing, or has another time, and the first agent ends. If the copy is deleted between its listing and its rename, 16
+  is not in the second listing: the agent deletes its own version, whose files are gone, and ends. The last versions are
+  kept, so an agent whose copy still exists always finds the version that it has replaced;
+- an agent is killed before its rename: the manifest is the old one; after it: it is the new one, and the next agent
+  continues from there. Only if the copy is deleted and the agent is killed, both in the moment around its rename, does
+  a manifest remain whose files are gone. The next agent finds them missing, and ends or ships them again;
+- the answer to a rename is lost: the agent lists the versions before it retries, and reads the new one; if it is its
+  own, the rename succeeded.
+
+A file that was closed is on all DataNodes of its pipeline, in memory or on disk. Whether they have written it to disk
+is a setting of the cluster, `dfs.datanode.synconclose`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from commitlake.connectors.storage.errors import CloudNameError, CloudUnavailableError
+from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause
+from commitlake.connectors.storage.hdfs_files import HdfsFile, found_file
+from commitlake.connectors.storage.hdfs_uris import HdfsUri, is_possible, parse_hdfs_uri
+from commitlake.connectors.storage.hdfs_versions import Version, find_versions, version_path
+from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.storage.range_files import RangeFile
+from commitlake.connectors.storage.storage import Content, Entry, FoundFile, ReadableStorage, ReplacedError, checked
+from commitlake.schemas.shipped import FOLDER, MAX_MANIFEST_BYTES, Part
+
+TEMPORARY = f"{FOLDER}/temporary"
+_KEPT_VERSIONS = 2
+
+
+class HdfsStorage(ReadableStorage):
+    """Files below a folder.
+
+    Args:
+        uri: URI of the folder.
+        pace: limit of the bytes per second.
+    """
+
+    def __init__(self, uri: str, pace: Pace | None = None) -> None:
+        self._root = parse_hdfs_uri(uri)
+        super().__init__(str(self._root), pace)
+        self._client = HdfsClient(self._root)
+        self._few = HdfsClient(self._root, FEW_ATTEMPTS)  # for the requests of a step that is retried as a whole
+
+    def check(self) -> None:
+        """See Storage; the folder is created if it does not exist."""
+        self._few.make_folder(self._path(TEMPORARY))
+
+    def delete_unfinished(self) -> None:
+        """See Storage; another writer there tries again."""
+        with suppress(FileNotFoundError):
+            for found in self._client.list(self._path(TEMPORARY)):
+                self._client.delete(found.path)
+
+    def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
+        """See Storage."""
+        root = self._path("").rstrip("/")
+        with suppress(FileNotFoundError):
+            for found in self._client.list_files(self._path(folder), limit):
+                yield found.path.removeprefix(f"{root}/")
+
+    def head(self, name: str) -> FoundFile | None:
+        """See Storage."""
+        found = self._client.status(self._path(name))
+        return None if found is None or found.isdir else found_file(found)
+
+    def get(self, name: str, max_bytes: int) -> Content | None:
+        """See Storage; it reads the newest version of a file that `replace` has written."""
+        versions, data = self._read_newest(name, self._client, max_bytes)
+        return None if data is None else Content(data, versions[-1])
+
+    def get_range(self, name: str, start: int, size: int) -> bytes | None:
+        """See Storage."""
+        with suppress(FileNotFoundError):
+            data = self._read(self._client, self._path(name), start, size)
+            self.pace.take(len(data))
+            return data
+        return None
+
+    def put(self, name: str, data: bytes) -> None:
+        """See Storage."""
+        self._write(name, lambda: [data])
+
+    def put_if(self, name: str, data: bytes, version: Any) -> Any:
+        """See Storage."""
+        return self.replace(name, data, version, lambda found: found == data).version
+
+    def replace(self, name: str, data: bytes, version: Any, is_sent: Callable[[bytes], bool]) -> Content:
+        """See Storage; the version is a file's number, size and time."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                found = self._try_replace(name, data, version, is_sent)
+            except CloudUnavailableError:
+                if attempt == MAX_ATTEMPTS:
+                    raise
+                pause(attempt)
+                continue
+            if found is not None:
+                if found.data == data:
+                    self._delete_versions(name, found.version)
+                    self.delete_unfinished()
+                return found
+        raise self._deleted_again(f"{self.place_of(name)}: its temporary file")
+
+    def delete(self, name: str) -> None:
+        """See Storage."""
+        self._client.delete(self._path(name))
+
+    def delete_empty_folder(self, folder: str) -> None:
+        """See Storage."""
+        path = self._path(folder)
+        with suppress(FileNotFoundError):
+            if not self._client.list(path, limit=1):
+                self._client.delete(path)
+
+    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
+        """See Storage."""
+
+        def pieces() -> Iterator[bytes]:
+            return (self._read_part(name_of(part), part) for part in parts)
+
+        self._write(name, pieces)
+
+    def check_readable(self) -> None:
+        """See ReadableStorage."""
+        if self._few.status(self._path("")) is not None:
+            self._few.list(self._path(""), limit=1)
+
+    def entry(self, name: str) -> Entry | None:
+        """See ReadableStorage."""
+        found = self._client.status(self._root.key(name))
+        return None if found is None else _entry(found)
+
+    def entries(self, folder: str) -> list[Entry]:
+        """See ReadableStorage."""
+        path = self._root.key(folder)
+        try:
+            found = self._client.list(path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileNotFoundError(f"{self.place_of(folder)} does not exist") from None
+        if any(status.path == path and not status.isdir for status in found):
+            raise NotADirectoryError(f"{self.place_of(folder)} is a file, expected a folder")
+        return sorted(map(_entry, found), key=lambda entry: entry.name)
+
+    def open(self, name: str) -> RangeFile:
+        """See ReadableStorage; a folder of versions is opened like a file."""
+        return HdfsFile(HdfsUri(self._root.authority, self._root.key(name).strip("/")))
+
+    def _try_replace(
+        self, name: str, data: bytes, known: Version | None, is_sent: Callable[[bytes], bool]
+    ) -> Content | None:
+        """Write the version after the known one, if the known one is the newest, and read the newest one back.
+
+        Returns:
+            The new version, which an earlier attempt may have written; None if there is no new one.
+        """
+        folder = self._path(name)
+        number = known.number + 1 if known else 1
+        if find_versions(self._few, folder)[-1:] == ([known] if known else []):
+            # An error here is another writer's version, or a temporary file that a writer deleted.
+            with suppress(FileExistsError, FileNotFoundError):
+                self._write_once(version_path(folder, number), [data], replace=False)
+        versions, found = self._read_newest(name, self._few, MAX_MANIFEST_BYTES)
+        newest = versions[-1] if versions else None
+        if newest == known:
+            return None
+        if newest is None or found is None or newest.number != number or not is_sent(found):
+            raise ReplacedError
+        if known is not None and known not in versions:
+            self._client.delete(version_path(folder, number))
+            raise ReplacedError
+        return Content(found, newest)
+
+    def _read_newest(self, name: str, client: HdfsClient, max_bytes: int) -> tuple[list[Version], bytes | None]:
+        """Return a file's versions, and the content of the newest one."""
+        folder = self._path(name)
+        for _ in range(MAX_ATTEMPTS):
+            versions = find_versions(client, folder)
+            if not versions:
+                return [], None
+            with suppress(FileNotFoundError):  # deleted by another writer, after a newer one was written
+                data = self._read(client, version_path(folder, versions[-1].number), 0, max_bytes + 1)
+                if len(data) > max_bytes:
+                    raise self.too_large(name, max_bytes)
+                return versions, data
+        raise self._deleted_again(f"{self.place_of(name)}: its newest version")
+
+    def _delete_versions(self, name: str, newest: Version) -> None:
+        """Delete old versions, except the last ones, which a reader may be about to open."""
+        folder = self._path(name)
+        for version in find_versions(self._client, folder):
+            if version.number <= newest.number - _KEPT_VERSIONS:
+                self._client.delete(version_path(folder, version.number))
+
+    def _deleted_again(self, what: str) -> CloudUnavailableError:
+        return CloudUnavailableError(f"{what} was deleted again and again", "Run it again")
+
+    def _write(self, name: str, pieces: Callable[[], Iterable[bytes]]) -> None:
+        """Write a file completely or not at all; an existing one is replaced."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            try:
+                self._write_once(self._path(name), pieces(), replace=True)
+            except (FileNotFoundError, CloudUnavailableError):
+                # The temporary file was deleted, or the answer was lost: the same bytes are written again.
+                if attempt == MAX_ATTEMPTS:
+                    raise
+                pause(attempt)
+            else:
+                return
+
+    def _write_once(self, path: str, pieces: Iterable[bytes], *, replace: bool) -> None:
+        HdfsClient(self._root, 1).make_folder(path.rpartition("/")[0])  # the caller tries again
+        temporary = self._client.write_new(self._path(TEMPORARY), self._paced(pieces))
+        self._client.rename(temporary, path, replace=replace)
+
+    def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield bytes in small pieces, each when it may be sent."""
+        for piece in pieces:
+            for start in range(0, len(piece), self.pace.slice_bytes):
+                small = piece[start : start + self.pace.slice_bytes]
+                self.pace.take(len(small))
+                yield small
+
+    def _read_part(self, name: str, part: Part) -> bytes:
+        """Read a part, once it is known to be right."""
+        try:
+            data = self._read(self._few, self._path(name), 0, part.size + 1)
+        except FileNotFoundError:
+            data = b""
+        self.check_part(name, part, data)
+        return data
+
+    def _read(self, client: HdfsClient, path: str, start: int, size: int) -> bytes:
+        reader = client.open(path)
+        end = min(start + size, len(reader))
+        return client.read(reader, start, end, path) if start < end else b""
+
+    def _path(self, name: str) -> str:
+        if not is_possible(checked(name)):
+            raise CloudNameError(f"{name!a}: HDFS has no files with such a name")
+        return self._root.key(name)
+
+
+def _entry(status: Any) -> Entry:
+    return Entry(status.path.rpartition("/")[2], None if status.isdir else found_file(status))

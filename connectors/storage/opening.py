@@ -1,0 +1,56 @@
+"""Choice of the adapter of a place by its URI; the package of an adapter is imported when it is first used."""
+
+from __future__ import annotations
+
+from commitlake.connectors.storage.cloud_uris import is_cloud, is_google
+from commitlake.connectors.storage.hdfs_uris import is_hdfs
+from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.storage.storage import ReadableStorage, Storage
+from commitlake.connectors.storage.uris import is_s3
+
+
+def open_storage(uri: str, pace: Pace | None = None) -> Storage:
+    """Return a place in an object store or HDFS; no request is made.
+
+    Args:
+        uri: `s3://…`, `gs://…`, `abfss://…` or `hdfs://…`; the endpoint of S3 comes from the environment.
+        pace: limit of the bytes per second.
+
+    Raises:
+        ObjectStoreError: if it has not the form of a URI of its scheme.
+    """
+    if not is_s3(uri):
+        return open_readable(uri, pace)
+    from commitlake.connectors.storage.finding import s3_options  # noqa: PLC0415 (takes long to import)
+    from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
+
+    return S3Storage(uri, s3_options(), pace)
+
+
+def is_storage(place: str) -> bool:
+    """Return whether a place is in an object store or HDFS, and not the path of a folder."""
+    return is_s3(place) or is_readable(place)
+
+
+def is_readable(place: str) -> bool:
+    """Return whether a place is one that Arrow reads through its adapter."""
+    return is_cloud(place) or is_hdfs(place)
+
+
+def open_readable(uri: str, pace: Pace | None = None) -> ReadableStorage:
+    """Return a place that Arrow reads through its adapter; no request is made.
+
+    Raises:
+        CloudError: if it has not the form of a URI of its scheme.
+    """
+    if is_hdfs(uri):
+        from commitlake.connectors.storage.hdfs_storage import HdfsStorage  # noqa: PLC0415 (likewise)
+
+        return HdfsStorage(uri, pace)
+    if is_google(uri):
+        from commitlake.connectors.storage.gcs_storage import GcsStorage  # noqa: PLC0415 (likewise)
+
+        return GcsStorage(uri, pace)
+    from commitlake.connectors.storage.azure_storage import AzureStorage  # noqa: PLC0415 (likewise)
+
+    return AzureStorage(uri, pace)

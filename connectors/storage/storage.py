@@ -1,0 +1,254 @@
+"""Places for files: one interface, with an adapter for each kind of place.
+
+    S3Storage       s3://bucket/prefix          boto3
+    AzureStorage    abfss://…/prefix            obstore
+    GcsStorage      gs://bucket/prefix          google-cloud-storage
+    HdfsStorage     hdfs://host:port/folder     hdfs-native
+
+`opening.open_storage` returns the adapter of a URI. An adapter has no connection: its clients are those of the process,
+which retry requests. Files are written completely or not at all.
+"""
+
+from __future__ import annotations
+
+import datetime
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from commitlake.connectors.storage.errors import ObjectStoreError
+from commitlake.connectors.storage.pace import Pace
+from commitlake.connectors.storage.range_files import RangeFile
+from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, Part
+from commitlake.schemas.store_files import check_relative
+
+UNKNOWN_CRC = -1
+"""Checksum of a file that another program has written, where a server keeps only the checksums that writers give."""
+
+
+class ReplacedError(Exception):
+    """A file is no longer the version that was found: it was replaced or deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """One version of a file.
+
+    Attributes:
+        size: number of bytes.
+        modified: time at which it was written.
+        version: identifies its content at the server; None if the server gives none.
+        crc: CRC-32 of its bytes; `UNKNOWN_CRC`, or None if the server keeps no checksums.
+    """
+
+    size: int
+    modified: datetime.datetime
+    version: Any = None
+    crc: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """All bytes of one version of a file.
+
+    Attributes:
+        data: the bytes.
+        version: the version, for `Storage.replace`.
+    """
+
+    data: bytes
+    version: Any
+
+
+class Storage(ABC):
+    """A place for files, whose names are paths below it.
+
+    Every method raises an `ObjectStoreError` if the server cannot be reached or refuses a request, and an
+    `UnsafeFileError` for a name that is no relative path. In HDFS, a `NotADirectoryError`, `IsADirectoryError`,
+    `FileExistsError` or `FileNotFoundError` says that something else has the name of a file or folder.
+
+    Args:
+        text: URI of the place.
+        pace: limit of the bytes per second; by default there is none.
+
+    Attributes:
+        text: URI of the place.
+        pace: limit of the bytes per second.
+    """
+
+    def __init__(self, text: str, pace: Pace | None) -> None:
+        self.text = text
+        self.pace = pace or Pace()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check that the place can be used, with few attempts, because a user waits."""
+
+    @abstractmethod
+    def delete_unfinished(self) -> None:
+        """Delete what killed writers left unfinished."""
+
+    @abstractmethod
+    def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
+        """Yield the names of the files in a folder and in the folders below it.
+
+        Args:
+            folder: the folder; none need exist.
+            limit: maximum number of names.
+        """
+
+    @abstractmethod
+    def head(self, name: str) -> FoundFile | None:
+        """Return the newest version of a file, or None if it does not exist."""
+
+    @abstractmethod
+    def get(self, name: str, max_bytes: int) -> Content | None:
+        """Read a file, or return None if it does not exist.
+
+        Raises:
+            ObjectStoreError: also if the file is larger than `max_bytes`.
+            ReplacedError: if it was replaced again and again meanwhile.
+        """
+
+    @abstractmethod
+    def get_range(self, name: str, start: int, size: int) -> bytes | None:
+        """Read a range of a file, or less if the file ends before; return None if it does not exist."""
+
+    @abstractmethod
+    def put(self, name: str, data: bytes) -> None:
+        """Write a file; an existing one is replaced."""
+
+    @abstractmethod
+    def put_if(self, name: str, data: bytes, version: Any) -> Any:
+        """Write a file if it has a version still, and return its new version.
+
+        Args:
+            name: name of the file.
+            data: its new content.
+            version: the version; None if no file may exist.
+
+        Raises:
+            ReplacedError: if it has another version, which an earlier attempt may have written.
+        """
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete a file, if it exists."""
+
+    def delete_empty_folder(self, folder: str) -> None:  # noqa: B027 (most places have no such folders)
+        """Delete a folder without files; only HDFS has such folders."""
+
+    @abstractmethod
+    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
+        """Write a file that consists of other files, which the server joins if it can.
+
+        Args:
+            name: name of the file.
+            parts: ranges of the file, in order and without a gap.
+            name_of: returns the name of the file that has the bytes of a range.
+
+        Raises:
+            ObjectStoreError: also if a part has another size, or another checksum as far as it can be compared.
+            ReplacedError: if parts were deleted meanwhile.
+        """
+
+    def replace(self, name: str, data: bytes, version: Any, is_sent: Callable[[bytes], bool]) -> Content:
+        """Replace a file if it has a version still, although answers to earlier attempts may have been lost.
+
+        Args:
+            name: name of the file, a manifest.
+            data: its new content.
+            version: the version; None if no file may exist.
+            is_sent: whether this process has tried to write some content.
+
+        Returns:
+            The present content: `data`, or another one that this process has sent before, which can be replaced next.
+
+        Raises:
+            ReplacedError: if another process has replaced or deleted the file.
+        """
+        try:
+            return Content(data, self.put_if(name, data, version))
+        except ReplacedError:
+            found = self.get(name, MAX_MANIFEST_BYTES)
+            if found is None or not is_sent(found.data) or (found.data != data and found.version == version):
+                raise
+            return found
+
+    def place_of(self, name: str) -> str:
+        """Return the URI of a file or folder."""
+        return f"{self.text}/{name}" if name else self.text
+
+    def too_large(self, name: str, max_bytes: int) -> ObjectStoreError:
+        """Return the error for a file that is larger than any that the program writes."""
+        return ObjectStoreError(f"{self.place_of(name)}: expected at most {max_bytes} bytes, found more")
+
+    def check_part(self, name: str, part: Part, data: bytes) -> None:
+        """Check the bytes of a file that is a part of another one.
+
+        Raises:
+            ObjectStoreError: if they are not those of the part.
+        """
+        if (len(data), zlib.crc32(data)) != (part.size, part.crc):
+            raise self.changed_part(name, part)
+
+    def changed_part(self, name: str, part: Part) -> ObjectStoreError:
+        """Return the error for a file that has not the bytes of a part."""
+        return ObjectStoreError(
+            f"{self.place_of(name)}: expected {part.size} bytes with its CRC-32: the file was changed or deleted"
+        )
+
+
+def checked(name: str) -> str:
+    """Return a name that is a relative path, or empty for the place itself.
+
+    Raises:
+        UnsafeFileError: if it is not.
+    """
+    if name:
+        check_relative(name)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file or folder in a folder.
+
+    Attributes:
+        name: name without the folder.
+        file: the file; None for a folder.
+    """
+
+    name: str
+    file: FoundFile | None = None
+
+
+class ReadableStorage(Storage):
+    """A place that Arrow reads through `filesystem.open_filesystem`; for S3, it has a client of its own."""
+
+    @abstractmethod
+    def check_readable(self) -> None:
+        """Check that the place can be listed, with few attempts, because a user waits; it need not exist."""
+
+    @abstractmethod
+    def entry(self, name: str) -> Entry | None:
+        """Return the file or folder of a name, or None if there is none."""
+
+    @abstractmethod
+    def entries(self, folder: str) -> list[Entry]:
+        """Return the files and folders in a folder.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+            NotADirectoryError: if it is a file.
+        """
+
+    @abstractmethod
+    def open(self, name: str) -> RangeFile:
+        """Open a file that several threads can read.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
