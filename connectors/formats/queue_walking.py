@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.indexed_files import IndexedFile, StoreFiles, read_all
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
 from commitlake.schemas.segment_files import names_by_start
 from commitlake.schemas.store_files import UnsafeFileError
@@ -53,11 +54,11 @@ def check_index_folder(files: StoreFiles, name: str, *, made_from: str) -> None:
     """
     folder = files.place_of(name)
     if not files.has_folder(name):
-        if "://" in folder and name == _INDEX_FILES and any(map(files.has_folder, _QUEUES)):
+        if is_uri(folder) and name == _INDEX_FILES and any(map(files.has_folder, _QUEUES)):
             return
         root = folder.rpartition("/")[0]
         raise StoreError(f"{root} has no folder '{name}'; a broker rebuilds it from {made_from}")
-    if "://" not in folder and not os.access(folder, os.R_OK | os.X_OK):
+    if not is_uri(folder) and not os.access(folder, os.R_OK | os.X_OK):
         raise StoreError(f"{folder} cannot be read by this user")
 
 

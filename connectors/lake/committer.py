@@ -30,6 +30,7 @@ from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.sum_changes import COMMIT_KEY, change_of
 from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import make_folders
@@ -258,7 +259,7 @@ def _open_or_create(table_uri: str, schema: Schema, partitions: Sequence[str]) -
     except TableNotFoundError:
         pass
     options = storage_options(table_uri)
-    if "://" not in table_uri:
+    if not is_uri(table_uri):
         # deltalake would create folders that everybody can enter, and would follow a link.
         make_folders(Path(table_uri), below=Path(table_uri).parent)
     try:

@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 
 from commitlake.connectors.lake.log_names import LOG, SEALS
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_tree, kind_of
 
 _WAY_OUT = ". A lake may not contain links: move what it leads to into its place, or remove it"
@@ -36,7 +37,7 @@ def check_table_links(table_uri: str) -> None:
     Raises:
         UnsafeFileError: with the path of the first link.
     """
-    if "://" not in table_uri:
+    if not is_uri(table_uri):
         check_folder_links(Path(table_uri))
 
 

@@ -15,6 +15,7 @@ from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
 from commitlake.connectors.runtime.spark_plan_check import why_refused
 from commitlake.connectors.storage.spark import spark_uri
+from commitlake.connectors.storage.uris import is_uri
 
 # Spark's messages end with a SQLSTATE; class 22 means errors in data, such as a division by zero.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)
@@ -28,7 +29,7 @@ def table_name(uri: str) -> str:
 
 
 def _absolute(uri: str) -> str:
-    return spark_uri(uri) if "://" in uri else str(Path(uri).absolute())
+    return spark_uri(uri) if is_uri(uri) else str(Path(uri).absolute())
 
 
 def run_spark_sql(spark: SparkSession, sql: str, reads: Collection[str] = ()) -> Iterator[pa.RecordBatch]:

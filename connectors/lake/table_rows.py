@@ -17,6 +17,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import PARTITION, AddedFile, table_files
 from commitlake.connectors.plain_arrays import repeated, repeated_text
 from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.errors import ExitCode
 
 _BATCH_ROWS = 1 << 16
@@ -105,7 +106,7 @@ class TableRows:
         return pq.ParquetFile(source, metadata=metadata, read_dictionary=dictionaries, page_checksum_verification=True)
 
     def _open(self, file: AddedFile) -> pa.NativeFile:
-        if "://" in self.uri:
+        if is_uri(self.uri):
             return table_files(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
         return pa.OSFile(str(Path(self.uri, file.name)))  # with other sources, each read would call Python code
 

@@ -28,7 +28,6 @@ import datetime
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import compress
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -41,6 +40,7 @@ from commitlake.connectors.lake.file_actions import file_actions, file_bounds
 from commitlake.connectors.lake.log_json import count_rows, parse_json
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.plain_arrays import numbers_of
+from commitlake.connectors.storage.uris import absolute_place, is_uri
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.times import epoch_us
@@ -275,12 +275,12 @@ def _file_of(table_uri: str, action: dict[str, Any]) -> AddedFile:
 
 def _file(table_uri: str, encoded: str, date: str | None, size: int, rows: int | None) -> AddedFile:
     name = unquote(encoded)
-    if "://" in name or name.startswith(("/", "file:")):
+    if is_uri(name) or name.startswith(("/", "file:")):
         raise NotReadableError(
             f"the file {name} is not in the table's folder {table_uri}: expected no shallow clone. "
             "'commitlake maintain --repair' undoes such a version"
         )
-    root = table_uri if "://" in table_uri else str(Path(table_uri).absolute())
+    root = absolute_place(table_uri)
     return AddedFile(f"{root.rstrip('/')}/{name}", name, date, size, rows)
 
 

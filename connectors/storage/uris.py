@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from commitlake.connectors.storage.errors import S3Error
 
@@ -38,6 +39,20 @@ class S3Uri:
 def is_s3(uri: str) -> bool:
     """Return whether a path or URI points to an object store."""
     return _SCHEME.match(uri) is not None
+
+
+def is_uri(place: str) -> bool:
+    """Return whether a text is a URI, and not the path of a folder; see `has_scheme` for forms with one slash.
+
+    >>> is_uri("s3://bucket/lake"), is_uri("/data/lake")
+    (True, False)
+    """
+    return "://" in place
+
+
+def absolute_place(place: str) -> str:
+    """Return a URI as it is, and a path as an absolute one."""
+    return place if is_uri(place) else str(Path(place).absolute())
 
 
 def has_scheme(place: str) -> bool:

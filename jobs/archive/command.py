@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.memory import use_system_memory
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.archive.broker_arguments import add_broker_arguments, check_broker_arguments
 from commitlake.jobs.cli.collector import collector_off
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
@@ -226,7 +227,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
 
 def _is_new_folder(lake: str) -> bool:
     """Return True if the lake is a folder that does not exist yet, so that all messages of a store are new."""
-    return "://" not in lake and not Path(lake).exists()
+    return not is_uri(lake) and not Path(lake).exists()
 
 
 def _backfill(arguments: argparse.Namespace) -> ExitCode:

@@ -17,7 +17,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -33,6 +32,7 @@ from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.runtime.spark_versions import HAS_READ_LIMITS
 from commitlake.connectors.sources.stream_ranges import to_snapshot
 from commitlake.connectors.storage.spark import spark_uri
+from commitlake.connectors.storage.uris import absolute_place
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import stop_softly
 from commitlake.pipelines.archive.concurrent import archive_concurrently
@@ -230,7 +230,7 @@ def _first_line(error: Exception) -> str:
 
 def checkpoint_folder(config: Config) -> str:
     """Return the folder of the stream's checkpoint, which is in the lake; each store path has its own."""
-    path = config.store if "://" in config.store else str(Path(config.store).absolute())
+    path = absolute_place(config.store)
     layout = "" if config.layout == ANY_FORMAT else f"\n{config.layout}"
     name = hashlib.blake2b(f"{path}\n{config.broker or ''}{layout}".encode(), digest_size=8).hexdigest()
     return spark_uri(f"{Lake(config.lake).streams}/{name}")

@@ -98,5 +98,5 @@ def _named_by(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
         if name is not None:
             _check_name(name, f"--broker-conf {conf}: brokerName")
             yield conf, name
-    elif "://" not in store.root:
+    elif not store.is_remote:
         yield from names_beside(Path(store.root).parent)

@@ -42,6 +42,7 @@ from rich_argparse import RawDescriptionRichHelpFormatter
 from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.formats.settings_files import naming_settings
 from commitlake.connectors.formats.unread import noticed_unread
+from commitlake.connectors.storage.uris import absolute_place, is_uri
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.output_forms import displaying
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
@@ -258,7 +259,7 @@ def _make_places_absolute(arguments: argparse.Namespace) -> None:
         elif place:
             parts = place.split(",") if name == "store" else [place]
             is_named = name == "lake" and _may_be_named(place)
-            absolute = [part if "://" in part or is_named else str(Path(part).absolute()) for part in parts]
+            absolute = [part if is_named else absolute_place(part) for part in parts]
             setattr(arguments, name, ",".join(absolute))
 
 
@@ -365,7 +366,7 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
     Arrow opens such stores by the environment alone, so an endpoint of the profile is added to it.
     """
     given = getattr(arguments, "store", None) or ""
-    parts = [part.strip() for part in str(given).split(",") if "://" in part]
+    parts = [part.strip() for part in str(given).split(",") if is_uri(part)]
     if not parts:
         return
     _check_clouds(parts, has_requests=not getattr(arguments, "reports_places", False))

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.permissions import check_lake_is_readable
 from commitlake.jobs.cli.s3_arguments import add_s3_arguments, set_s3_environment
@@ -64,4 +65,4 @@ def _folder_of(place: str) -> Path | None:
     """Return the local folder that a place names; None if the place is in an object store."""
     if place.startswith("file:"):
         return Path(unquote(urlsplit(place).path))
-    return None if "://" in place else Path(place)
+    return None if is_uri(place) else Path(place)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.settings_check import shown_names
 
@@ -36,7 +37,7 @@ def check_shared(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
     """
     for name, place in places(parser, arguments):
         path = Path(unquote(urlsplit(place).path)) if place.startswith("file:") else Path(place)
-        if "://" in place and not place.startswith("file:"):
+        if is_uri(place) and not place.startswith("file:"):
             continue
         if not path.is_absolute():
             raise JobError(

@@ -19,7 +19,7 @@ def queues_by_topic(store: Store) -> dict[str, set[int]]:
 
     Those of a copy in an object store are in its manifest. They are also empty if it has none.
     """
-    if "://" in store.root:
+    if store.is_remote:
         return _queues_of_copy(store)
     root = Path(store.root).parent
     found: dict[str, set[int]] = {}

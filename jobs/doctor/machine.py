@@ -167,7 +167,7 @@ def stores(place: str) -> Iterator[DoctorFinding]:
         return
     for store in found:
         size = sum(segment.file_size for segment in store.segments)
-        local = [] if "://" in store.root else [segment.path for segment in store.segments]
+        local = [] if store.is_remote else [segment.path for segment in store.segments]
         unreadable = [path for path in local if not os.access(path, os.R_OK)]
         what = f"{store.broker}: {store.root}, {count_text(len(store.segments), 'segment')}, {size_text(size)}"
         if unreadable:

@@ -99,7 +99,7 @@ def _warn_of_unread(store: Store) -> None:
     from commitlake.connectors.formats.unread import UNREAD
     from commitlake.pipelines.ship.store import ShipStoreError, SourceStore
 
-    if "://" in store.root:
+    if store.is_remote:
         return
     with suppress(ShipStoreError):  # logs of several formats are in one folder
         for sentence in SourceStore(str(Path(store.root).parent)).newer_data(store.broker):
@@ -134,7 +134,7 @@ def _run_indexes(arguments: argparse.Namespace) -> ExitCode:
     if arguments.index:
         if (reason := store.format.why_no_key_index(store)) is not None:
             print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)
-        if "://" in store.root:
+        if store.is_remote:
             print("note: a copy has all IndexFiles but the broker's newest one", file=sys.stderr)
         count = _print(dump_index_files(store, _geometry(arguments, store)))
     else:

@@ -103,7 +103,7 @@ def _with_boltmq(common: Rules, store: Store, conf: BoltmqConf, path: str, now: 
 
 def _last_start(store: Store) -> datetime.datetime | None:
     """Return when the broker was started, from its file `abort`; None if it is not running."""
-    if "://" in store.root:
+    if store.is_remote:
         return None
     try:
         return from_seconds((Path(store.root).parent / _ABORT).lstat().st_mtime)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.connectors.whole_files import write_whole
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.output_files import check_text_file
@@ -53,7 +54,7 @@ def check_target(target: str) -> None:
             raise JobError(f"--openlineage {target}: expected a URL with a host")
         return
     path = Path(target)
-    if "://" not in target:
+    if not is_uri(target):
         check_text_file("--openlineage", path)
     else:
         raise JobError(f"--openlineage {target}: expected http://…, https://…, or a file in an existing folder")

@@ -171,7 +171,7 @@ def _check_salvage(store: Store) -> None:
 def _check_out(out: Path, store: Store) -> None:
     from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
 
-    if "://" in store.root:
+    if store.is_remote:
         check_no_owner(str(out), "--out")
         return
     log, root, chosen = Path(store.root).resolve(), Path(store.root).parent.resolve(), out.resolve()

@@ -32,7 +32,7 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Reques
         RebuildError: if the store is not on a disk.
         UnsupportedStoreError: if segments of its log are in other folders.
     """
-    if "://" in store.root:
+    if store.is_remote:
         raise RebuildError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
     log = read_log(store)
     for other in find_other_logs(log, None, log_range(store, is_live=False).end) if log is not None else ():

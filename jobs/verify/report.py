@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_text
@@ -49,7 +50,7 @@ class Remedies:
 
     def _places(self, report: StoreReport) -> dict[str, str | list[str]]:
         # Nothing but `ship` writes into a copy in an object store, so its repaired files go to a folder.
-        is_remote = "://" in report.root
+        is_remote = is_uri(report.root)
         places: dict[str, str | list[str]] = {
             "store": report.root,
             "into": ["--out", "rebuilt", *self.settings] if is_remote else ["--in-place", *self.settings],

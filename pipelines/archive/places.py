@@ -83,7 +83,7 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
         return
     chosen = Path(os.path.realpath(_canonical_root(place)))
     for store in stores:
-        if "://" in store.root:
+        if store.is_remote:
             continue
         root = Path(os.path.realpath(store.root)).parent
         for name in sorted(broker_folders(store.format)):

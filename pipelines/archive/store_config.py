@@ -35,6 +35,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, observe_delays
 from commitlake.pipelines.verify.store_view import likely_file_size
 from commitlake.schemas.layouts.errors import LayoutError
@@ -255,14 +256,14 @@ def _file_size(files: StoreFiles, layout: QueueLayout) -> int | None:
 
 def _folders(files: StoreFiles, folder: str, limit: int) -> list[str]:
     """Return the first folders in a folder, without links; none if it is a link, no folder, or cannot be read."""
-    if "://" in (place := files.place_of(folder)):
+    if is_uri(place := files.place_of(folder)):
         return files.folders_in(folder)[:limit]
     return [entry.name for entry in _entries(place, limit) if entry.is_dir(follow_symlinks=False)]
 
 
 def _files(files: StoreFiles, folder: str, limit: int) -> list[str]:
     """Return the first files in a folder, likewise."""
-    if "://" in (place := files.place_of(folder)):
+    if is_uri(place := files.place_of(folder)):
         return files.files_in(folder)[:limit]
     return [entry.name for entry in _entries(place, limit) if entry.is_file(follow_symlinks=False)]
 

@@ -32,6 +32,7 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.parts import Part, read_part
@@ -161,7 +162,7 @@ class ArchiveTasks:
     def _small_groups(self, group: Sequence[Part]) -> Iterator[Sequence[Part]]:
         """Divide a group that is one part of a local file, at the ends of packs."""
         part = group[0]
-        if len(group) > 1 or not isinstance(part, Split) or self.pack_bytes is None or "://" in part.path:
+        if len(group) > 1 or not isinstance(part, Split) or self.pack_bytes is None or is_uri(part.path):
             yield group
             return
         size = max(1, MIN_PART_BYTES // self.pack_bytes) * self.pack_bytes

@@ -27,6 +27,7 @@ from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.lake.sum_changes import sum_in_footer
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_file
 from commitlake.pipelines.maintenance.bins import Bin, plan_bins
@@ -165,7 +166,7 @@ def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[st
 
 @contextmanager
 def _open_new(table_uri: str, path: str) -> Iterator[pa.NativeFile]:
-    if "://" in table_uri:
+    if is_uri(table_uri):
         with folder_of(table_uri).open_output_stream(path) as output:
             yield output
         return

@@ -104,7 +104,7 @@ def begin_or_resume(
         UnsafeFileError: if it holds a link in place of a run's file, or another user's unfinished run.
     """
     now = log_range(store, is_live=is_live)
-    place = store_of(store.root) if "://" in store.root else str(root)
+    place = store_of(store.root) if store.is_remote else str(root)
     plan = RebuildPlan(place, root, out, now.start, now.end, settings, partition_bytes)
     check_own_folder(plan.work)
     check_own_folder(plan.parts)

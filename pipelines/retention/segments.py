@@ -16,6 +16,7 @@ from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.formats.engine.stores import Segment, Store
 from commitlake.connectors.formats.format import Format
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.times import from_seconds
 
@@ -98,7 +99,7 @@ def _find(store: Store, base_offset: int) -> Segment:
 
 
 def _read_status(segment: Segment) -> tuple[int, int, datetime.datetime]:
-    if "://" not in segment.path:
+    if not is_uri(segment.path):
         status = Path(segment.path).lstat()
         return status.st_size, status.st_blocks * _BLOCK_BYTES, from_seconds(status.st_mtime)
     filesystem, path = resolve_filesystem(segment.path)

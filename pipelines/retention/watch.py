@@ -135,7 +135,7 @@ def _why_replaced(store: Store, progress: StoreProgress | None) -> str:
 
 def _disks_of(store: Store, rules: Rules) -> list[Disk]:
     """Return the file systems whose usage matters; none for a store in an object store."""
-    if "://" in store.root:
+    if store.is_remote:
         return []
     log = Path(store.root)
     queues = Path(rules.conf.store_path or log.parent) / store.format.queue_folders[0]

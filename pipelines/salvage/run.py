@@ -139,7 +139,7 @@ def salvage_store(
     with open_small_files(store.root) as root:
         config, is_live, was_aborted = _read_config(root), is_locked(root), os.path.lexists(root / ABORT)
     files = open_store_files(store_of(store.root))
-    if "://" in store.root:  # see `store_view` for the order
+    if store.is_remote:  # see `store_view` for the order
         was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
         store = list_again(store)
     manifest = _manifest_of(store)
@@ -203,7 +203,7 @@ def _source(store: Store, manifest: Manifest | None) -> dict[str, Any]:
     For a copy in an object store or HDFS, it has the number and the CRC-32 of each segment's shipped bytes instead of a
     time, because the newest segment has its full size from the beginning.
     """
-    if "://" in store.root:
+    if store.is_remote:
         return {"log": store.root, "segments": [_shipped(manifest, segment) for segment in store.segments]}
     files = [
         [segment.base_offset, segment.file_size, Path(segment.path).lstat().st_mtime_ns] for segment in store.segments

@@ -22,6 +22,7 @@ from commitlake.connectors.formats.newer_data import find_other_logs
 from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
 from commitlake.connectors.formats.small_files import SmallFiles
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings
 from commitlake.pipelines.verify.index_files import IndexPart, open_part, read_between
@@ -102,7 +103,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
     root = store_of(store.root)
     findings = Findings(options.limit)
     with open_small_files(store.root) as folder:
-        is_remote = "://" in root
+        is_remote = is_uri(root)
         is_live, was_aborted = not is_remote and is_locked(folder), os.path.lexists(folder / ABORT)
         # A copy has `abort` while the broker runs.
         small = store.format.read_small_files(folder, findings, is_live=is_live or (is_remote and was_aborted))

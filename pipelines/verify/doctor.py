@@ -108,7 +108,7 @@ def verify_stores(
     Raises:
         StoreError: for a store that cannot be read, or is in an object store and no copy by `commitlake ship`.
     """
-    are_remote = any("://" in store.root for store in stores)
+    are_remote = any(store.is_remote for store in stores)
     step = MAX_COPIES_AT_ONCE if are_remote else max(1, len(stores))
     together = [stores[first : first + step] for first in range(0, len(stores), step)]
     if len(together) > 1:  # a store that is no copy must not cost the reports of those before it

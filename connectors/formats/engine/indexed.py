@@ -35,7 +35,7 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
         return Indexes()
     if not options.use_indexes:
         return Indexes(reasons=("the option useIndexes is false",))
-    if "://" in store.root:
+    if store.is_remote:
         # The queues of a copy may be older than its log: if a broker has rewritten the end of its log after a power
         # failure, entries of other topics may cover wanted records until the queues are shipped. And the queues of all
         # topics are read for each segment, which can take more requests than a scan.

@@ -13,6 +13,7 @@ from commitlake.connectors.formats.engine.single_records import message_at
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.format import Format
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 _MAX_REMOTE_SEGMENTS = 4
@@ -48,7 +49,7 @@ class LogRecords:
         # Only fillers depend on the segment's end.
         split = Split("", segment.path, base, base, end, end, end, format=self._format)
         try:
-            if "://" in segment.path:
+            if is_uri(segment.path):
                 return message_at(self._open_remote(segment.path), split, offset, DEFAULT_MAX_RECORD_BYTES)
             with OpenSegment(segment.path) as file:
                 return message_at(file, split, offset, DEFAULT_MAX_RECORD_BYTES)

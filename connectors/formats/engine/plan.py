@@ -148,7 +148,7 @@ def take_snapshot(
 
 def read_log(store: Store) -> ReadLog | None:
     """Return a store's log, to be compared with its other files; None in an object store, where only copies are."""
-    if "://" in store.root:
+    if store.is_remote:
         return None
     segments = [(segment.base_offset, segment.file_size) for segment in store.segments]
     return ReadLog(store.broker, Path(store.root).parent, store.format, segments)

@@ -27,6 +27,7 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.remote_files import RemoteFile
 from commitlake.connectors.storage.cloud_uris import check_scheme
 from commitlake.connectors.storage.opening import is_readable
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,
@@ -110,7 +111,7 @@ def resolve_filesystem(path: str) -> tuple[pafs.FileSystem, str]:
         CloudError: if the scheme is unknown, or the URI has not the form of its scheme.
         StoreError: if Arrow cannot open it.
     """
-    if "://" in path:
+    if is_uri(path):
         if (special := _SPECIAL.search(path)) is not None:
             fixed = path[: path.rindex("/", 0, special.start())]
             filesystem, inner_path = resolve_filesystem(fixed)
@@ -280,7 +281,7 @@ def small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterato
     Raises:
         StoreError: if a manifest is damaged or has names that no file can have, or a file is too large.
     """
-    if "://" not in store_root:
+    if not is_uri(store_root):
         yield Path(store_root).parent
         return
     filesystem, root = resolve_filesystem(store_root)

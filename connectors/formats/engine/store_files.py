@@ -10,6 +10,7 @@ from commitlake.connectors.formats.engine.concurrent_reads import REMOTE_THREADS
 from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles, StoreFiles
 from commitlake.connectors.formats.engine.shipped import small_files_folder
 from commitlake.connectors.formats.engine.shipped_files import no_copy, open_shipped_files
+from commitlake.connectors.storage.uris import is_uri
 
 
 def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
@@ -23,7 +24,7 @@ def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
         NoCopyError: for a store in an object store that `commitlake ship` did not copy.
         StoreError: if the manifest is damaged.
     """
-    if "://" not in root:
+    if not is_uri(root):
         return LocalStoreFiles(Path(root))
     return open_shipped_files(root, is_read_once=is_read_once)
 
@@ -42,7 +43,7 @@ def store_of(log_root: str) -> str:
     >>> store_of("s3://logs/broker-a/commitlog"), store_of("/data/store/commitlog")
     ('s3://logs/broker-a', '/data/store')
     """
-    return log_root.rpartition("/")[0] if "://" in log_root else str(Path(log_root).parent)
+    return log_root.rpartition("/")[0] if is_uri(log_root) else str(Path(log_root).parent)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from commitlake.connectors.formats.engine.shipped import (
 from commitlake.connectors.formats.format import Format, check_supported, folder_names, unsupported_logs
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT, all_formats
 from commitlake.connectors.formats.unread import UNREAD
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas import shipped
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in
@@ -79,10 +80,15 @@ class Store:
     segments: tuple[Segment, ...]
     format: Format
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is in an object store or HDFS, at a URI."""
+        return is_uri(self.root)
+
 
 def for_each_store(function: Callable[[Store], _R], stores: Sequence[Store]) -> list[_R]:
     """Call a function for every store, several at a time, and return the results in order; see `read_each`."""
-    is_remote = any("://" in store.root for store in stores)
+    is_remote = any(store.is_remote for store in stores)
     return read_each(function, stores, REMOTE_THREADS if is_remote else LOCAL_THREADS)
 
 
@@ -371,7 +377,7 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
                 f"(in Spark: format({layout!r}), or the option layout)"
             )
     if info.type == pafs.FileType.Directory:
-        _check_supported(filesystem, given.split("://", maxsplit=1)[0] + "://" if "://" in given else "", path, formats)
+        _check_supported(filesystem, given.split("://", maxsplit=1)[0] + "://" if is_uri(given) else "", path, formats)
     raise StoreError(f"{given} is not a store: there is no {names} folder in it")
 
 
@@ -404,7 +410,7 @@ def _default_name(filesystem: pafs.FileSystem, root: str) -> str:
 
 def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -> Store:
     filesystem, _ = resolve_filesystem(given)
-    prefix = given.split("://", maxsplit=1)[0] + "://" if "://" in given else ""
+    prefix = given.split("://", maxsplit=1)[0] + "://" if is_uri(given) else ""
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     except PermissionError:

@@ -18,6 +18,7 @@ from commitlake.connectors.formats.engine.store_files import open_store_files, s
 from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.store_files import UnsafeFileError
 
 _MAX_PART_BYTES = 64 << 20
@@ -43,7 +44,7 @@ class PlannedStore:
     @property
     def is_copy(self) -> bool:
         """True for a copy in an object store or HDFS."""
-        return "://" in self.root
+        return is_uri(self.root)
 
     def files(self) -> StoreFiles:
         """Return its files.

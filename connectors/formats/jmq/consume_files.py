@@ -24,6 +24,7 @@ from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem, shipped_sizes
 from commitlake.connectors.formats.jmq.kernel.consumptions import find_consumptions
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.layouts.jmq.consumption import FOLDER, HEAD, MIN_RECORD_SIZE, DeliveryOutcome
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.segments import parse_segment_name
@@ -120,7 +121,7 @@ def read_consume_files(root: str, broker: str, start: int | None) -> Iterator[Co
     Raises:
         UnsafeFileError: if a file is a link or not regular.
     """
-    folder = _RemoteFolder(root) if "://" in root else _LocalFolder(Path(root))
+    folder = _RemoteFolder(root) if is_uri(root) else _LocalFolder(Path(root))
     files = list(folder.names().items())
     if not files:
         return

@@ -37,6 +37,7 @@ from commitlake.connectors.formats.jmq.retry_database import (
     read_rows,
 )
 from commitlake.connectors.formats.retries import RETRY_ROWS, StoredRetries
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file, open_parent
 
 FOLDER = "retry"
@@ -78,7 +79,7 @@ def read_retry_store(root: str, broker: str) -> StoredRetries:
 
 def _read(root: str) -> Sequence[Sequence[object]]:
     """Return the rows of the database; none if it does not exist."""
-    if "://" in root:
+    if is_uri(root):
         with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
             return _rows_of_copy(copies) if _downloaded(root, Path(copies)) else ()
     folder = Path(root) / FOLDER
