@@ -114,7 +114,7 @@ def build_parser() -> argparse.ArgumentParser:
         "the lake: a folder or s3://bucket/prefix, created if it does not exist, or catalog.schema of Unity Catalog, "
         "which must exist"
     )
-    add_place_arguments(parser, lake_help)
+    add_place_arguments(parser, lake=lake_help)
     moved_help = (
         "all bodies of the lake were moved to --bodies (or back into the lake); needed once, later runs remember it"
     )

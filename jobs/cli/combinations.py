@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.settings_check import variable_of
+from commitlake.jobs.cli.options import variable_of
 
 
 def check_has_effect(arguments: argparse.Namespace, options: Sequence[str], needed: str) -> None:

@@ -1,7 +1,7 @@
 """The base of every job's command line: options, errors, exit codes.
 
-A job builds its parser with `job_parser`, and passes it with a function to `run_job`, which converts the outcome to an
-exit code:
+A command is a `Command`, whose fields declare its options. `Command.main` parses a command line, runs the command, and
+converts the outcome to an exit code:
 
     0  success
     1  an internal error, or a transient one, such as a network failure: --verbose shows the stack trace
@@ -30,11 +30,13 @@ import signal
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import Any, NamedTuple, NoReturn, TextIO
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TextIO
 
 import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
@@ -44,17 +46,28 @@ from commitlake.connectors.formats.settings_files import naming_settings
 from commitlake.connectors.formats.unread import noticed_unread
 from commitlake.connectors.storage.uris import absolute_place, is_uri
 from commitlake.connectors.worker_errors import raised_in_worker
+from commitlake.jobs.cli.options import (
+    ENVIRONMENT_PREFIX,
+    OneOf,
+    Options,
+    add_options,
+    conflict,
+    flag,
+    option,
+    value_options,
+    values_of,
+    variable_of,
+)
 from commitlake.jobs.cli.output_forms import displaying
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
 from commitlake.jobs.cli.repeatable import Repeatable
 from commitlake.jobs.cli.spared_packages import spare_packages
 from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
 from commitlake.jobs.cli.text_table import fold
-from commitlake.jobs.cli.times import local_texts
+from commitlake.jobs.cli.times import join_times, local_texts, parse_time
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
 
-ENVIRONMENT_PREFIX = "COMMITLAKE_"
 _TEXT_WIDTH = 100
 _CONFIG_FILE = "commitlake.toml"
 
@@ -73,6 +86,82 @@ class JobError(CommitLakeError):
         super().__init__(message)
         self.hint = hint
         self.exit_code = exit_code
+
+
+_LOUDNESS = OneOf()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common(Options):
+    """Options of every command."""
+
+    quiet: bool = flag("print only errors, no progress and no summary", one_of=_LOUDNESS)
+    verbose: bool = flag("print more details, and stack traces", one_of=_LOUDNESS)
+    raw: bool = flag(
+        "print control characters in texts unchanged; without it, and always in tables, they are shown as \\x1b"
+    )
+    log_format: str = option(
+        "print standard error as text, or as one JSON object per line (default: text)",
+        choices=("text", "json"),
+        default="text",
+    )
+    metrics_file: str | None = option(
+        "write the run's duration, exit code and counts to this file, as Prometheus text", metavar="FILE"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command(Common, ABC):
+    """A command, whose fields are its options; see `jobs.cli.options`."""
+
+    NAME: ClassVar[str]
+    DESCRIPTION: ClassVar[str]
+    """Description for `--help`."""
+    EXAMPLES: ClassVar[Sequence[tuple[str, str]]]
+    """Command lines (without `commitlake`), each with its purpose."""
+    DEFAULTS: ClassVar[Mapping[str, object]] = {}
+    """Values that the code for all commands reads from parsed arguments: `spark`, `reports_places`."""
+
+    @abstractmethod
+    def run(self) -> ExitCode:
+        """Run the command, and return its exit code."""
+
+    @classmethod
+    def parser(cls) -> argparse.ArgumentParser:
+        """Return the parser of the command's options."""
+        parser = job_parser(cls.NAME, cls.DESCRIPTION, cls.EXAMPLES)
+        parser.set_defaults(**cls.DEFAULTS)
+        add_options(parser, cls, without=Common)
+        return parser
+
+    @classmethod
+    def of(cls, arguments: argparse.Namespace) -> Self:
+        """Return the command with parsed arguments.
+
+        Raises:
+            JobError: for a combination of options that is refused.
+        """
+        if (refused := conflict(cls, arguments)) is not None:
+            raise JobError(*refused)
+        return cls(**values_of(cls, arguments))
+
+    @classmethod
+    def parse(cls, *words: str) -> Self:
+        """Return the command of a command line, without the command's name."""
+        return cls.of(cls.parser().parse_args(words))
+
+    @classmethod
+    def main(cls, argv: Sequence[str] | None = None) -> int:
+        """Run the command of a command line, and return its exit code.
+
+        Args:
+            argv: the command line without the command's name; by default that of this process.
+        """
+        words = sys.argv[1:] if argv is None else argv
+        times = [
+            entry.names_of(name)[0] for name, entry in value_options(cls) if entry.settings.get("type") is parse_time
+        ]
+        return run_job(cls.parser(), lambda arguments: cls.of(arguments).run(), join_times(words, *times))
 
 
 def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]]) -> argparse.ArgumentParser:
@@ -100,15 +189,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
         metavar="FILE",
         help=f"TOML file with a table for each job (default: ~/.config/{_CONFIG_FILE})",
     )
-    loudness = parser.add_mutually_exclusive_group()
-    loudness.add_argument("--quiet", action="store_true", help="print only errors, no progress and no summary")
-    loudness.add_argument("--verbose", action="store_true", help="print more details, and stack traces")
-    raw_help = "print control characters in texts unchanged; without it, and always in tables, they are shown as \\x1b"
-    parser.add_argument("--raw", action="store_true", help=raw_help)
-    log_help = "print standard error as text, or as one JSON object per line (default: text)"
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help=log_help)
-    metrics_help = "write the run's duration, exit code and counts to this file, as Prometheus text"
-    parser.add_argument("--metrics-file", metavar="FILE", help=metrics_help)
+    add_options(parser, Common)
     return parser
 
 
@@ -153,7 +234,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         given = arguments[0] if arguments else named.get("args")
         self._given = sys.argv[1:] if given is None else list(given)
         for action in self._actions:
-            first, *older = [_variable(name) for name in action.option_strings if name.startswith("--")] or [""]
+            first, *older = [variable_of(name) for name in action.option_strings if name.startswith("--")] or [""]
             for name in older:
                 # It may be meant for another job: --body of query is a flag, and an older name of dump's --body-as.
                 if name in environment and (action.choices is None or environment[name] in action.choices):
@@ -188,10 +269,6 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
             return f". Did you mean '--store {folder}'?" if "--store" in known and is_folder else ""
         suggestion = did_you_mean_option(unknown[1], options)
         return f".{suggestion}" if suggestion else ""
-
-
-def _variable(option: str) -> str:
-    return ENVIRONMENT_PREFIX + option.strip("-").upper().replace("-", "_")
 
 
 def _own_configuration() -> Path:

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
+from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.settings_check import variable_of
+from commitlake.jobs.cli.options import Options, option, shorthand, variable_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineArguments(Options):
+    """The option `--spark`, which sets `engine`, and its older form `--engine NAME`.
+
+    A command declares `spark` again, with the purpose of Spark in it.
+    """
+
+    spark: ClassVar = shorthand("run on Spark", engine=str(Engine.SPARK))
+    engine: str = option(argparse.SUPPRESS, choices=[str(engine) for engine in Engine], default=str(Engine.DELTALAKE))
+
+    @property
+    def is_on_spark(self) -> bool:
+        """True if Spark is to answer."""
+        return self.engine == Engine.SPARK
+
+
+def is_spark_given(arguments: EngineArguments) -> bool:
+    """Return True if `--spark` is given. If the environment sets it, it may be meant for other commands."""
+    return arguments.is_on_spark and not {variable_of("spark"), variable_of("engine")} & os.environ.keys()
 
 
 def add_engine_argument(parser: argparse.ArgumentParser, spark_help: str) -> None:

@@ -20,7 +20,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import ClassVar
 
+from commitlake.jobs.cli.options import Options, add_options, flag, option, shorthand
 from commitlake.schemas.times import SHOWN_ZONE
 
 SCHEMA = "commitlake.output/1"
@@ -68,6 +70,42 @@ def displaying(arguments: argparse.Namespace) -> Iterator[None]:
         SHOWN_ZONE.reset(zone)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DisplayArguments(Options):
+    """Options for output that people read."""
+
+    full: bool = flag(
+        "show all columns and whole texts of a table; in a pipe as wide as they are, and on a terminal in blocks if "
+        "they do not fit"
+    )
+    local_time: bool = flag(
+        "show times in the local time zone instead of UTC; json, jsonl, csv and pages are always in UTC"
+    )
+
+
+def format_option(text: str = "output format", more: Sequence[str] = ()) -> str:
+    """Declare `--format`; `--output` is its older name.
+
+    Args:
+        more: further forms of this command.
+    """
+    return option(f"{text} (default: table)", "--format", "--output", choices=(*FORMS, *more), default="table")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputArguments(DisplayArguments, after={DisplayArguments: "output"}):
+    """Options for the form of rows."""
+
+    output: str = format_option()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonArgument(Options):
+    """The option `--json`, an older name of `--format jsonl`."""
+
+    json: ClassVar = shorthand("same as --format jsonl", output="jsonl")
+
+
 def add_format_argument(parser: argparse.ArgumentParser, more: Sequence[str] = (), scope: str = "") -> None:
     """Add `--format`; `--output` is its older name. Both set `output`.
 
@@ -89,15 +127,9 @@ def add_format_argument(parser: argparse.ArgumentParser, more: Sequence[str] = (
 
 def add_display_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--full` and `--local-time`; `add_format_argument` does so itself."""
-    full_help = (
-        "show all columns and whole texts of a table; in a pipe as wide as they are, and on a terminal in blocks if "
-        "they do not fit"
-    )
-    parser.add_argument("--full", action="store_true", help=full_help)
-    local_help = "show times in the local time zone instead of UTC; json, jsonl, csv and pages are always in UTC"
-    parser.add_argument("--local-time", action="store_true", help=local_help)
+    add_options(parser, DisplayArguments)
 
 
 def add_json_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--json`, an older name of `--format jsonl`."""
-    parser.add_argument("--json", dest="output", action="store_const", const="jsonl", help="same as --format jsonl")
+    add_options(parser, JsonArgument)

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.options import add_options, option
 from commitlake.jobs.cli.permissions import check_lake_is_readable
-from commitlake.jobs.cli.s3_arguments import add_s3_arguments, set_s3_environment
+from commitlake.jobs.cli.s3_arguments import S3Arguments, set_s3_environment
 
-_LAKE = "the lake: a folder, s3://bucket/prefix, or catalog.schema of Unity Catalog"
 BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
 
 
-def add_place_arguments(parser: argparse.ArgumentParser, lake: str = _LAKE, bodies: str = BODIES_HELP) -> None:
-    """Add `--lake`, `--bodies`, `--s3-endpoint` and `--s3-region`.
+@dataclass(frozen=True, kw_only=True)
+class LakeArguments(S3Arguments, after={S3Arguments: "bodies"}):
+    """Options for the places of a lake and its bodies."""
+
+    lake: str = option(
+        "the lake: a folder, s3://bucket/prefix, or catalog.schema of Unity Catalog", metavar="PLACE", required=True
+    )
+    bodies: str | None = option(BODIES_HELP, metavar="PLACE")
+
+
+def add_place_arguments(parser: argparse.ArgumentParser, **texts: str) -> None:
+    """Add the options of `LakeArguments`.
 
     Args:
-        lake: help for `--lake`.
-        bodies: help for `--bodies`.
+        texts: other help texts.
     """
-    parser.add_argument("--lake", required=True, metavar="PLACE", help=lake)
-    parser.add_argument("--bodies", metavar="PLACE", help=bodies)
-    add_s3_arguments(parser)
+    add_options(parser, LakeArguments, texts=texts)
 
 
-def lake_of(arguments: argparse.Namespace) -> Lake:
+def lake_of(arguments: LakeArguments | argparse.Namespace) -> Lake:
     """Return the lake that the arguments name.
 
     The options of the object store are set in this process's environment, from which all code that opens a table, a
@@ -44,7 +52,7 @@ def lake_of(arguments: argparse.Namespace) -> Lake:
     return lake
 
 
-def bodies_of(arguments: argparse.Namespace, lake: Lake) -> str:
+def bodies_of(arguments: LakeArguments | argparse.Namespace, lake: Lake) -> str:
     """Return the root of the packs.
 
     Raises:

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import dataclass
 
-_ENDPOINT = "URL of an object store other than Amazon's (default: AWS_ENDPOINT_URL_S3); credentials as for any AWS tool"
-_REGION = "region of the bucket (default: AWS_REGION, or that of the profile)"
+from commitlake.jobs.cli.options import Options, add_options, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class S3Arguments(Options):
+    """Options of an object store."""
+
+    s3_endpoint: str | None = option(
+        "URL of an object store other than Amazon's (default: AWS_ENDPOINT_URL_S3); credentials as for any AWS tool",
+        metavar="URL",
+    )
+    s3_region: str | None = option("region of the bucket (default: AWS_REGION, or that of the profile)", metavar="NAME")
 
 
 def add_s3_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--s3-endpoint` and `--s3-region`, which `set_s3_environment` reads."""
-    parser.add_argument("--s3-endpoint", metavar="URL", help=_ENDPOINT)
-    parser.add_argument("--s3-region", metavar="NAME", help=_REGION)
+    add_options(parser, S3Arguments)
 
 
-def set_s3_environment(arguments: argparse.Namespace) -> None:
+def set_s3_environment(arguments: S3Arguments | argparse.Namespace) -> None:
     """Set the options in this process's environment, from which all code that opens an object store reads them."""
     for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
         if value:

@@ -17,11 +17,11 @@ from pathlib import Path
 
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.names import did_you_mean, warn
+from commitlake.jobs.cli.options import ENVIRONMENT_PREFIX, variable_of
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.store_files import kind_of
 from commitlake.schemas.toml_text import MAX_BYTES, TomlError, parse_toml
 
-PREFIX = "COMMITLAKE_"
 OTHER_VARIABLES = frozenset(
     {
         "COMMITLAKE_PYTHON",
@@ -40,7 +40,7 @@ OTHER_VARIABLES = frozenset(
     }
 )
 """Variables that are not options of a job."""
-_TEST_PREFIX = f"{PREFIX}TEST_"
+_TEST_PREFIX = f"{ENVIRONMENT_PREFIX}TEST_"
 
 _MAX_BITS = 63
 
@@ -108,7 +108,7 @@ def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str,
     """Warn of environment variables that look like options but belong to no job."""
     own = {variable_of(option) for option in options_of(parser)}
     for name in environment:
-        if not name.startswith(PREFIX) or name.startswith(_TEST_PREFIX) or name in own | OTHER_VARIABLES:
+        if not name.startswith(ENVIRONMENT_PREFIX) or name.startswith(_TEST_PREFIX) or name in own | OTHER_VARIABLES:
             continue
         if name not in VARIABLES and name not in variables_of_all_jobs():
             near = did_you_mean(name, own | VARIABLES)
@@ -149,7 +149,7 @@ def config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | 
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     finder.add_argument("--config")
     try:
-        named = finder.parse_known_args(list(argv))[0].config or os.environ.get(f"{PREFIX}CONFIG")
+        named = finder.parse_known_args(list(argv))[0].config or os.environ.get(f"{ENVIRONMENT_PREFIX}CONFIG")
     except argparse.ArgumentError:
         return None
     defaults = getattr(parser, "_default_config_files", [])
@@ -172,11 +172,6 @@ def variables_of_all_jobs() -> set[str]:
     """Return the variables of the options of all jobs, from their parsers."""
     parsers = (importlib.import_module(f"commitlake.jobs.{name}.command").build_parser() for name in JOBS)
     return {variable_of(option) for parser in parsers for option in options_of(parser)}
-
-
-def variable_of(option: str) -> str:
-    """Return the variable that sets an option."""
-    return PREFIX + option.upper().replace("-", "_")
 
 
 VARIABLES = frozenset(

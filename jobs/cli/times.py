@@ -6,8 +6,10 @@ import argparse
 import datetime
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from commitlake.jobs.cli.durations import UNITS
+from commitlake.jobs.cli.options import Options, add_options, option
 from commitlake.schemas.times import EPOCH, MILLISECOND, iso_text, parse_iso
 
 _AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
@@ -48,13 +50,24 @@ def join_times(arguments: Sequence[str], *options: str) -> list[str]:
     return joined
 
 
+@dataclass(frozen=True, kw_only=True)
+class TimeRange(Options):
+    """The time in which messages were stored."""
+
+    start: datetime.datetime | None = option(
+        "only messages stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h",
+        "--from",
+        parse=parse_time,
+        metavar="TIME",
+    )
+    end: datetime.datetime | None = option(
+        "only messages stored before this time", "--to", parse=parse_time, metavar="TIME"
+    )
+
+
 def add_time_arguments(parser: argparse.ArgumentParser) -> None:
     """Add `--from` and `--to`, stored as `start` and `end`; pass the command line through `join_times` first."""
-    from_help = "only messages stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h"
-    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME", help=from_help)
-    parser.add_argument(
-        "--to", dest="end", type=parse_time, metavar="TIME", help="only messages stored before this time"
-    )
+    add_options(parser, TimeRange)
 
 
 def time_text(moment: datetime.datetime) -> str:

@@ -1,209 +1,196 @@
-"""The command line arguments of `query`, and the checks on their combinations."""
+"""The options of `query`, and the checks of their combinations."""
 
 from __future__ import annotations
 
-import argparse
+import datetime
+from dataclasses import dataclass
+from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spark
+from commitlake.jobs.cli.engine_argument import EngineArguments, is_spark_given
 from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory
-from commitlake.jobs.cli.output_forms import add_format_argument
-from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, repeated, shorthand
+from commitlake.jobs.cli.output_forms import OutputArguments
+from commitlake.jobs.cli.places import LakeArguments
 from commitlake.jobs.cli.store_arguments import at_least, file_size
-from commitlake.jobs.cli.times import add_time_arguments
+from commitlake.jobs.cli.times import TimeRange
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _CONDITIONS = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")
+_OF_TABLE = overrides(*_CONDITIONS, "where", "sql", "grep", "columns", "order_by", "body", "body_out")
+_OF_SELECT = overrides(
+    *_CONDITIONS, "where", "columns", "order_by", "count", "body", "body_out", hint="express it in the SELECT"
+)
+_EXCERPT = "it shows an excerpt; --id MSG_ID --body prints the body of one message"
+_LOOK_UPS = "HBase looks up by id, key, or topic"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `query`."""
-    add_place_arguments(parser)
-    parser.add_argument(
-        "--table", choices=tuple(LAKE_TABLES), default="messages", help="the table to query (default: messages)"
-    )
-    parser.add_argument("--topic", action="append", default=[], help="stored topic")
-    parser.add_argument("--queue", action="append", default=[], type=at_least(0), help="queue id")
-    parser.add_argument(
-        "--kind", action="append", default=[], choices=[str(kind) for kind in Kind], help="kind of record"
-    )
-    parser.add_argument("--key", action="append", default=[], help="business key")
-    id_help = "offset message id, or client message id (UNIQ_KEY)"
-    parser.add_argument("--id", action="append", default=[], help=id_help)
-    parser.add_argument("--broker", action="append", default=[], help="the store's name")
-    add_time_arguments(parser)
-    sql_help = (
+@dataclass(frozen=True, kw_only=True)
+class QueryOptions(
+    Command,
+    LakeArguments,
+    TimeRange,
+    OutputArguments,
+    EngineArguments,
+    after={TimeRange: "broker", OutputArguments: "stored_body", EngineArguments: "memory"},
+):
+    """The options of `query`."""
+
+    table: str = option("the table to query (default: messages)", choices=tuple(LAKE_TABLES), default="messages")
+    topic: tuple[str, ...] = repeated("stored topic")
+    queue: tuple[int, ...] = repeated("queue id", parse=at_least(0))
+    kind: tuple[str, ...] = repeated("kind of record", choices=[str(kind) for kind in Kind])
+    key: tuple[str, ...] = repeated("business key")
+    id: tuple[str, ...] = repeated("offset message id, or client message id (UNIQ_KEY)")
+    broker: tuple[str, ...] = repeated("the store's name")
+    sql: str | None = option(
         f"any SELECT over the lake's tables, also with aggregates: {', '.join(LAKE_TABLES)}; nothing else is accepted, "
         "and --limit counts its rows. Among the selected columns, body() is a message's body, or body(t) if messages "
-        "has the alias t. "
-        "With --spark it is Spark's SQL"
+        "has the alias t. With --spark it is Spark's SQL",
+        metavar="SELECT",
+        rules=(*_OF_SELECT, *overrides("table", hint="name the tables in the SELECT")),
     )
-    parser.add_argument("--sql", metavar="SELECT", help=sql_help)
-    parser.add_argument("--tables", action="store_true", help="print the lake's tables, with their number of rows")
-    parser.add_argument(
-        "--describe", metavar="TABLE", help="print the columns of a table, with their types and contents"
+    tables: bool = flag("print the lake's tables, with their number of rows", rules=(*not_with("describe"), *_OF_TABLE))
+    describe: str | None = option(
+        "print the columns of a table, with their types and contents", metavar="TABLE", rules=_OF_TABLE
     )
-    parser.add_argument("--where", metavar="SQL", help="any predicate over the table's columns")
-    grep_help = (
+    where: str | None = option(
+        "any predicate over the table's columns", metavar="SQL", rules=needs("via delta", _LOOK_UPS)
+    )
+    grep: str | None = option(
         "search the bodies of the messages for a regular expression (RE2's syntax, over bytes), on all cores or, with "
-        "--spark, on Spark; the output shows the first match"
+        "--spark, on Spark; the output shows the first match",
+        metavar="REGEX",
+        rules=(
+            *not_with("via hbase", hint="HBase has no bodies"),
+            *not_with("sql", "order_by", "body_out"),
+            *not_with("body", "stored_body", hint=_EXCERPT),
+        ),
     )
-    parser.add_argument("--grep", metavar="REGEX", help=grep_help)
-    parser.add_argument(
-        "--columns", metavar="A,B", help="the columns to print (default: the main ones in a table, otherwise all)"
+    columns: str | None = option(
+        "the columns to print (default: the main ones in a table, otherwise all)", metavar="A,B"
     )
-    parser.add_argument(
-        "--order-by",
+    order_by: str | None = option(
+        "sort by these columns, 'A desc' for descending order (default: store time)",
         metavar="A,B",
-        help="sort by these columns, 'A desc' for descending order (default: store time)",
+        rules=needs("via delta", _LOOK_UPS),
     )
-    parser.add_argument("--count", action="store_true", help="print only the number of rows")
-    parser.add_argument(
-        "--limit", type=int, default=100, metavar="N", help="largest number of rows, 0 for all (default: 100)"
+    count: bool = flag("print only the number of rows")
+    limit: int = option("largest number of rows, 0 for all (default: 100)", parse=int, default=100, metavar="N")
+    body: bool = flag(
+        "print only the body of the one matching message; with --format json, jsonl or csv the body of each row",
+        rules=not_with("count"),
     )
-    parser.add_argument(
-        "--body",
-        action="store_true",
-        help="print only the body of the one matching message; with --format json, jsonl or csv the body of each row",
+    body_out: str | None = option("write the body to a file; implies --body", metavar="FILE", rules=not_with("count"))
+    stored_body: bool = flag("print the body as the broker stored it, possibly compressed")
+    via: str = option(
+        "where to look up messages: the lake's table, or HBase (default: delta)",
+        choices=("delta", "hbase"),
+        default="delta",
     )
-    parser.add_argument("--body-out", metavar="FILE", help="write the body to a file; implies --body")
-    parser.add_argument(
-        "--stored-body", action="store_true", help="print the body as the broker stored it, possibly compressed"
+    hbase: str | None = option(
+        "HBase's Thrift server (default: localhost:9090)", metavar="HOST[:PORT]", rules=needs("via hbase")
     )
-    add_format_argument(parser)
-    parser.add_argument("--via", choices=("delta", "hbase"), default="delta",
-                        help="where to look up messages: the lake's table, or HBase (default: delta)")  # fmt: skip
-    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server (default: localhost:9090)")
-    parser.add_argument(
-        "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
+    hbase_table: str | None = option(
+        "name of the table in HBase (default: commitlake_messages)", metavar="NAME", rules=needs("via hbase")
     )
-    timeout_help = (
+    timeout: datetime.timedelta | None = option(
         "end the query after this time, with exit code 4; 0s for no limit (default: 10m with --sql or --where, "
-        "otherwise no limit)"
+        "otherwise no limit)",
+        parse=parse_duration,
+        metavar="TIME",
     )
-    parser.add_argument("--timeout", type=parse_duration, metavar="TIME", help=timeout_help)
-    memory_help = (
+    memory: int | None = option(
         "end the query if this process needs more memory, as in 512MiB, with exit code 4 (default: half of this "
-        "machine's with --sql or --where, otherwise no limit)"
+        "machine's with --sql or --where, otherwise no limit)",
+        parse=file_size,
+        metavar="SIZE",
     )
-    parser.add_argument("--memory", type=file_size, metavar="SIZE", help=memory_help)
-    add_engine_argument(parser, "run the query on Spark, for results that are too large for one process")
-
-
-def check(arguments: argparse.Namespace) -> None:
-    """Check that the options do not conflict.
-
-    Raises:
-        JobError: for the first conflict.
-    """
-    _check_limits(arguments)
-    if arguments.tables or arguments.describe is not None:
-        _check_tables(arguments)
-    if arguments.limit < 0:
-        raise JobError(f"--limit: expected 0 or more, found {arguments.limit}")
-    if arguments.start and arguments.end and arguments.start >= arguments.end:
-        raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
-    if arguments.table != "messages" and any(getattr(arguments, name) not in (None, []) for name in _CONDITIONS):
-        raise JobError(
-            f"the table {arguments.table} accepts no condition except --where", "the other conditions are for messages"
-        )
-    if arguments.grep is not None:
-        _check_grep(arguments)
-    if arguments.via == "hbase":
-        _check_hbase(arguments)
-    elif arguments.hbase or arguments.hbase_table:
-        raise JobError("--hbase and --hbase-table need --via hbase")
-    if arguments.body:
-        _check_body(arguments)
-    elif arguments.stored_body and arguments.sql is None:
-        raise JobError("--stored-body needs --body")
-
-
-def limits_of(arguments: argparse.Namespace) -> Limits:
-    """Return the limits of a query: those given, or the defaults for the SQL of a user; none if it runs elsewhere."""
-    is_free = arguments.sql is None and arguments.where is None
-    timeout, memory = arguments.timeout, arguments.memory
-    if timeout is None and not is_free:
-        timeout = TIMEOUT
-    if memory is None and not is_free:
-        memory = default_memory()
-    is_elsewhere = _runs_elsewhere(arguments)
-    return Limits(
-        "query",
-        None if is_elsewhere else timeout,
-        None if is_elsewhere else memory,
-        "the query needs more memory than --memory allows",
-        "the query takes longer than --timeout allows",
-        "ask for less, for example with a condition on store_date; or raise the limit; or use --spark",
+    spark: ClassVar = shorthand(
+        "run the query on Spark, for results that are too large for one process", engine=str(Engine.SPARK)
     )
 
+    @property
+    def prints_bodies(self) -> bool:
+        """True if the bodies of messages are printed or written."""
+        return self.body or self.body_out is not None
 
-def _runs_elsewhere(arguments: argparse.Namespace) -> bool:
-    return bool(arguments.engine == Engine.SPARK or arguments.via == "hbase")
+    def check(self) -> None:
+        """Check what the declarations of the options do not say.
 
-
-def _check_limits(arguments: argparse.Namespace) -> None:
-    for name in ("timeout", "memory"):
-        if getattr(arguments, name) is not None and _runs_elsewhere(arguments):
+        Raises:
+            JobError: for the first conflict.
+        """
+        if self.limit < 0:
+            raise JobError(f"--limit: expected 0 or more, found {self.limit}")
+        if self.start and self.end and self.start >= self.end:
+            raise JobError(f"--from {self.start} is not before --to {self.end}")
+        if self.table != "messages":
+            self._check_table()
+        if self.sql is not None and self.via != "delta":
+            raise JobError("--sql can query only the lake", "leave --via out")
+        if self.via == "hbase":
+            self._check_hbase()
+        if self._runs_elsewhere and (self.timeout is not None or self.memory is not None):
+            name = "memory" if self.timeout is None else "timeout"
             raise JobError(
                 f"--{name} limits a query in this process", "leave out --spark and --via hbase, or the limit"
             )
+        if self.prints_bodies:
+            self._check_body()
+        elif self.stored_body and self.sql is None:
+            raise JobError("--stored-body needs --body")
 
+    def limits(self) -> Limits:
+        """Return the limits: those given, or the defaults for the SQL of a user; none if the query runs elsewhere."""
+        is_free = self.sql is None and self.where is None
+        timeout = TIMEOUT if self.timeout is None and not is_free else self.timeout
+        memory = default_memory() if self.memory is None and not is_free else self.memory
+        return Limits(
+            "query",
+            None if self._runs_elsewhere else timeout,
+            None if self._runs_elsewhere else memory,
+            "the query needs more memory than --memory allows",
+            "the query takes longer than --timeout allows",
+            "ask for less, for example with a condition on store_date; or raise the limit; or use --spark",
+        )
 
-def _check_tables(arguments: argparse.Namespace) -> None:
-    option = "--tables" if arguments.tables else "--describe"
-    if arguments.tables and arguments.describe is not None:
-        raise JobError("--tables and --describe cannot be used together")
-    for name in (*_CONDITIONS, "where", "sql", "grep", "columns", "order_by", "body"):
-        if getattr(arguments, name) not in (None, [], False):
-            shown = {"start": "from", "end": "to"}.get(name, name).replace("_", "-")
-            raise JobError(f"--{shown} has no effect with {option}")
+    @property
+    def _runs_elsewhere(self) -> bool:
+        return self.is_on_spark or self.via == "hbase"
 
-
-def _check_grep(arguments: argparse.Namespace) -> None:
-    if arguments.table != "messages":
-        raise JobError(f"--grep searches messages, found --table {arguments.table}")
-    if arguments.via == "hbase":
-        raise JobError("--grep and --via hbase cannot be used together", "HBase has no bodies")
-    for option in ("sql", "order_by", "body_out"):
-        if getattr(arguments, option) is not None:
-            raise JobError(f"--grep and --{option.replace('_', '-')} cannot be used together")
-    for option in ("body", "stored_body"):
-        if getattr(arguments, option):
+    def _check_table(self) -> None:
+        if any(getattr(self, name) not in (None, ()) for name in _CONDITIONS):
             raise JobError(
-                f"--grep and --{option.replace('_', '-')} cannot be used together",
-                "it shows an excerpt; --id MSG_ID --body prints the body of one message",
+                f"the table {self.table} accepts no condition except --where", "the other conditions are for messages"
+            )
+        if self.grep is not None:
+            raise JobError(f"--grep searches messages, found --table {self.table}")
+        if self.via == "hbase":
+            raise JobError(f"--via hbase reads only the table messages: leave out --table {self.table}")
+        if self.prints_bodies:
+            raise JobError(f"--body prints bodies of messages, found --table {self.table}")
+
+    def _check_hbase(self) -> None:
+        if is_spark_given(self):
+            raise JobError("--via hbase and --spark cannot be used together")
+        if not (self.id or self.key or self.topic):
+            raise JobError(
+                "--via hbase needs one of --id, --key and --topic", "HBase can look up messages only by these"
             )
 
-
-def _check_hbase(arguments: argparse.Namespace) -> None:
-    if arguments.table != "messages":
-        raise JobError(f"--via hbase reads only the table messages: leave out --table {arguments.table}")
-    for option in ("where", "order_by"):
-        if getattr(arguments, option) is not None:
-            raise JobError(f"--{option.replace('_', '-')} needs --via delta", "HBase looks up by id, key, or topic")
-    if arguments.engine != Engine.DELTALAKE:
-        refuse_spark(arguments, "--via hbase and --spark cannot be used together")
-    if not (arguments.id or arguments.key or arguments.topic):
-        raise JobError("--via hbase needs one of --id, --key and --topic", "HBase can look up messages only by these")
-
-
-def _check_body(arguments: argparse.Namespace) -> None:
-    if arguments.table != "messages":
-        raise JobError(f"--body prints bodies of messages, found --table {arguments.table}")
-    if arguments.count:
-        raise JobError("--body and --count cannot be used together")
-    if arguments.output == "table":
-        if arguments.columns is not None:
-            raise JobError("--body prints no columns", "with --format json, jsonl or csv it adds the body to them")
-    elif arguments.body_out is not None:
-        raise JobError(f"--body-out writes a single body, found --format {arguments.output}")
-    elif not 1 <= arguments.limit <= MAX_BODY_ROWS:
-        raise JobError(
-            f"--body with --format {arguments.output}: expected --limit 1 to {MAX_BODY_ROWS}, found {arguments.limit}",
-            "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
-        )
+    def _check_body(self) -> None:
+        if self.output == "table":
+            if self.columns is not None:
+                raise JobError("--body prints no columns", "with --format json, jsonl or csv it adds the body to them")
+        elif self.body_out is not None:
+            raise JobError(f"--body-out writes a single body, found --format {self.output}")
+        elif not 1 <= self.limit <= MAX_BODY_ROWS:
+            raise JobError(
+                f"--body with --format {self.output}: expected --limit 1 to {MAX_BODY_ROWS}, found {self.limit}",
+                "for more, commitlake.connectors.lake.packs.spark_reader.with_bodies reads pack by pack",
+            )

@@ -12,11 +12,10 @@ query passed `--timeout` or `--memory`.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -27,8 +26,7 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.limits import limited
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
@@ -37,8 +35,7 @@ from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, plain_rows, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.text_table import Column
-from commitlake.jobs.cli.times import join_times
-from commitlake.jobs.query.arguments import add_arguments, check, limits_of
+from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import (
     BODY_COLUMNS,
     COLUMNS,
@@ -49,7 +46,7 @@ from commitlake.jobs.query.bodies import (
     write_one_body,
 )
 from commitlake.jobs.query.grep import answer_grep
-from commitlake.jobs.query.sql_question import answer_sql, check_sql
+from commitlake.jobs.query.sql_question import answer_sql
 from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
 from commitlake.pipelines.query.sql import Conditions, Question
@@ -134,95 +131,94 @@ _ORDER = {
 }
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("query", DESCRIPTION, EXAMPLES)
-    add_arguments(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Query(QueryOptions):
+    """Query the lake, print the rows, and report how many there were."""
+
+    NAME = "query"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    def run(self) -> ExitCode:
+        """Run the query."""
+        self.check()
+        if self.tables or self.describe is not None:
+            from commitlake.jobs.query.tables import answer_tables
+
+            return answer_tables(self, lake_of(self))
+        with limited(self.limits()):
+            return _answer(self)
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Run the query, print the rows, and report how many there were."""
-    arguments.body = arguments.body or arguments.body_out is not None
-    check(arguments)
-    if arguments.tables or arguments.describe is not None:
-        from commitlake.jobs.query.tables import answer_tables
-
-        return answer_tables(arguments, lake_of(arguments))
-    with limited(limits_of(arguments)):
-        return _answer(arguments)
-
-
-def _answer(arguments: argparse.Namespace) -> ExitCode:
-    if arguments.sql is not None:
-        check_sql(arguments)
-        return answer_sql(arguments, lake_of(arguments), _open)
-    lake = lake_of(arguments)
+def _answer(query: QueryOptions) -> ExitCode:
+    if query.sql is not None:
+        return answer_sql(query, lake_of(query), _open)
+    lake = lake_of(query)
     started = time.monotonic()
-    fetch = body_fetcher(bodies_of(arguments, lake), stored=arguments.stored_body) if arguments.body else None
+    fetch = body_fetcher(bodies_of(query, lake), stored=query.stored_body) if query.prints_bodies else None
     try:
-        table = _hbase_or_lake(arguments, lake) if arguments.via == "hbase" else _open(lake, arguments.table)
+        table = _hbase_or_lake(query, lake) if query.via == "hbase" else _open(lake, query.table)
     except NoTableError:
-        if arguments.table not in MADE_WHEN_NEEDED:
+        if query.table not in MADE_WHEN_NEEDED:
             raise
-        return _answer_missing_table(arguments, started)
-    _check_brokers(arguments, lake, table)
+        return _answer_missing_table(query, started)
+    _check_brokers(query, lake, table)
     known = _known_columns(table)
-    columns = _columns(arguments, known)
+    columns = _columns(query, known)
     hidden = [name for name in COLUMNS if name not in columns] if fetch else []
-    question = _question(arguments, [*columns, *hidden], known)
-    if arguments.table == "messages" and table is not None:
+    question = _question(query, [*columns, *hidden], known)
+    if query.table == "messages" and table is not None:
         question = _with_places(question, lake)
-    missing = _warn_of_lost(arguments, lake, table)
+    missing = _warn_of_lost(query, lake, table)
     whole = ExitCode.DAMAGE if missing else ExitCode.OK
     try:
-        if arguments.grep is not None and table is not None:
-            return max(answer_grep(arguments, question, lake, table), whole)
-        batches = _ask(arguments, question, lake, table)
-        if arguments.count:
+        if query.grep is not None and table is not None:
+            return max(answer_grep(query, question, lake, table), whole)
+        batches = _ask(query, question, lake, table)
+        if query.count:
             found = sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows)
             print(found)
-            _explain_empty(arguments, lake, table, found)
+            _explain_empty(query, lake, table, found)
             return whole
-        rows = _LimitedRows(plain_rows(batches, 0), arguments.limit)
-        if fetch and arguments.output == "table":
-            if not _write_body(arguments, rows, fetch):
-                _explain_empty(arguments, lake, table, 0)
+        rows = _LimitedRows(plain_rows(batches, 0), query.limit)
+        if fetch and query.output == "table":
+            if not _write_body(query, rows, fetch):
+                _explain_empty(query, lake, table, 0)
             return whole
         texts = BodyTexts(fetch) if fetch else None
         shown: Iterable[Row] = rows_with_bodies(rows, texts, hidden) if texts else rows
-        count = write(arguments.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns, missing)
+        count = write(query.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns, missing)
     except QueryError as error:
         if table is not None:
-            refuse_damaged_files(lake.uri(arguments.table), str(error))
+            refuse_damaged_files(lake.uri(query.table), str(error))
         raise JobError(f"the query is invalid: {error}", f"columns are: {', '.join(known)}") from None
-    _explain_empty(arguments, lake, table, count)
-    if not arguments.quiet:
-        print(_summary(count, rows.cut, arguments, time.monotonic() - started), file=sys.stderr)
+    _explain_empty(query, lake, table, count)
+    if not query.quiet:
+        print(_summary(count, rows.cut, query, time.monotonic() - started), file=sys.stderr)
     return max(texts.report(), whole) if texts else whole
 
 
-def _write_body(arguments: argparse.Namespace, rows: Iterable[Row], fetch: Fetch) -> bool:
+def _write_body(query: QueryOptions, rows: Iterable[Row], fetch: Fetch) -> bool:
     """Write the body of the only row, and return True; warn if there is no row."""
-    size = write_one_body(iter(rows), fetch, arguments.body_out)
+    size = write_one_body(iter(rows), fetch, query.body_out)
     if size is None:
         _warn("no message matches, so there is no body")
-    elif arguments.body_out and not arguments.quiet:
-        print_line(f"{size:,} bytes written to {arguments.body_out}")
+    elif query.body_out and not query.quiet:
+        print_line(f"{size:,} bytes written to {query.body_out}")
     return size is not None
 
 
-def _check_brokers(arguments: argparse.Namespace, lake: Lake, table: DeltaTable | None) -> None:
-    if arguments.broker and table is not None:
+def _check_brokers(query: QueryOptions, lake: Lake, table: DeltaTable | None) -> None:
+    if query.broker and table is not None:
         from commitlake.jobs.cli.lake_names import check_brokers
 
-        check_brokers(lake, arguments.broker)
+        check_brokers(lake, query.broker)
 
 
-def _warn_of_lost(arguments: argparse.Namespace, lake: Lake, table: DeltaTable | None) -> list[str]:
-    if table is None or arguments.table not in OF_MESSAGES:
+def _warn_of_lost(query: QueryOptions, lake: Lake, table: DeltaTable | None) -> list[str]:
+    if table is None or query.table not in OF_MESSAGES:
         return []
-    return warn_of_lost_ranges("query", lake, arguments.broker, arguments.start, arguments.end)
+    return warn_of_lost_ranges("query", lake, query.broker, query.start, query.end)
 
 
 def _explain_masks(lake: Lake) -> None:
@@ -236,25 +232,25 @@ def _explain_masks(lake: Lake) -> None:
     _warn(f"the messages of this lake are masked ({shown_rules(last.masks)}): search for the masked form of a key")
 
 
-def _explain_empty(arguments: argparse.Namespace, lake: Lake, table: DeltaTable | None, count: int) -> None:
+def _explain_empty(query: QueryOptions, lake: Lake, table: DeltaTable | None, count: int) -> None:
     """Warn of topics that the lake does not have; after an empty result, also of queues, masked keys and the time."""
-    if not count and arguments.key and table is not None:
+    if not count and query.key and table is not None:
         _explain_masks(lake)
-    has_time = not count and (arguments.start or arguments.end)
-    if arguments.table != "messages" or not (arguments.topic or arguments.queue or has_time):
+    has_time = not count and (query.start or query.end)
+    if query.table != "messages" or not (query.topic or query.queue or has_time):
         return
-    if count and len(arguments.topic) < 2:  # of several topics, one may be misspelled
+    if count and len(query.topic) < 2:  # of several topics, one may be misspelled
         return
     from commitlake.jobs.cli.lake_names import archived_time, unknown_queues, unknown_topics
 
     if table is None:  # HBase was queried
         try:
-            table = _open(lake, arguments.table)
+            table = _open(lake, query.table)
         except LakeError:
             return
-    sentences = unknown_topics(lake, table, arguments.topic)
-    if arguments.queue and not sentences and not count:
-        sentences = unknown_queues(table, arguments.topic, arguments.queue)
+    sentences = unknown_topics(lake, table, query.topic)
+    if query.queue and not sentences and not count:
+        sentences = unknown_queues(table, query.topic, query.queue)
     if has_time and not sentences and (known := archived_time(table)):
         sentences = [known]
     for sentence in sentences:
@@ -269,21 +265,21 @@ def _open(lake: Lake, table: str) -> DeltaTable:
     return lake.table(table)
 
 
-def _answer_missing_table(arguments: argparse.Namespace, started: float) -> ExitCode:
+def _answer_missing_table(query: QueryOptions, started: float) -> ExitCode:
     """Answer for a table that does not exist yet because it has no row, like `quarantine` without damage."""
     from commitlake.connectors.lake.follower import FOLLOWING
 
-    columns = _columns(arguments, list(FOLLOWING[arguments.table].names))
-    if arguments.count:
+    columns = _columns(query, list(FOLLOWING[query.table].names))
+    if query.count:
         print(0)
         return ExitCode.OK
-    count = write(arguments.output, iter(()), columns)
-    if not arguments.quiet:
-        print(_summary(count, False, arguments, time.monotonic() - started), file=sys.stderr)
+    count = write(query.output, iter(()), columns)
+    if not query.quiet:
+        print(_summary(count, False, query, time.monotonic() - started), file=sys.stderr)
     return ExitCode.OK
 
 
-def _hbase_or_lake(arguments: argparse.Namespace, lake: Lake) -> DeltaTable | None:
+def _hbase_or_lake(query: QueryOptions, lake: Lake) -> DeltaTable | None:
     """Return the table `messages` if HBase is not up to date, otherwise None, so that HBase is asked."""
     from commitlake.pipelines.query.hbase import missing_in_hbase
 
@@ -294,7 +290,7 @@ def _hbase_or_lake(arguments: argparse.Namespace, lake: Lake) -> DeltaTable | No
     except LakeError as error:
         _warn(f"cannot check that HBase is up to date: {error}")
         return None
-    lacks = missing_in_hbase(table, arguments.hbase or "localhost", arguments.hbase_table)
+    lacks = missing_in_hbase(table, query.hbase or "localhost", query.hbase_table)
     if not lacks:
         return None
     _warn(f"{lacks}: the lake is queried instead. 'commitlake archive --hbase' updates HBase")
@@ -313,12 +309,10 @@ def _known_columns(table: DeltaTable | None) -> list[str]:
     return list(MESSAGES.names)
 
 
-def _ask(
-    arguments: argparse.Namespace, question: Question, lake: Lake, table: DeltaTable | None
-) -> Iterator[pa.RecordBatch]:
+def _ask(query: QueryOptions, question: Question, lake: Lake, table: DeltaTable | None) -> Iterator[pa.RecordBatch]:
     if table is None:
-        return ask_hbase(question, arguments.hbase or "localhost", arguments.hbase_table)
-    return ask_spark(question, lake) if arguments.engine == Engine.SPARK else ask_deltalake(question, table)
+        return ask_hbase(question, query.hbase or "localhost", query.hbase_table)
+    return ask_spark(question, lake) if query.is_on_spark else ask_deltalake(question, table)
 
 
 def _with_places(question: Question, lake: Lake) -> Question:
@@ -333,31 +327,31 @@ def _with_places(question: Question, lake: Lake) -> Question:
     )
 
 
-def _question(arguments: argparse.Namespace, columns: Sequence[str], known: Sequence[str]) -> Question:
+def _question(query: QueryOptions, columns: Sequence[str], known: Sequence[str]) -> Question:
     return Question(
-        table=arguments.table,
+        table=query.table,
         conditions=Conditions(
-            topics=arguments.topic,
-            queue_ids=arguments.queue,
-            kinds=arguments.kind,
-            keys=arguments.key,
-            brokers=arguments.broker,
-            start=arguments.start,
-            end=arguments.end,
-            where=arguments.where,
+            topics=query.topic,
+            queue_ids=query.queue,
+            kinds=query.kind,
+            keys=query.key,
+            brokers=query.broker,
+            start=query.start,
+            end=query.end,
+            where=query.where,
         ),
-        message_ids=arguments.id,
+        message_ids=query.id,
         columns=columns,
-        order=_order(arguments, known),
-        limit=arguments.limit + 1 if arguments.limit else 0,  # one more row shows whether there are more
-        count=arguments.count,
+        order=_order(query, known),
+        limit=query.limit + 1 if query.limit else 0,  # one more row shows whether there are more
+        count=query.count,
     )
 
 
-def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
+def _order(query: QueryOptions, known: Sequence[str]) -> list[str]:
     """Return the sort columns, with `DESC` if requested; the usual order breaks ties."""
     order: list[str] = []
-    for part in arguments.order_by.split(",") if arguments.order_by else ():
+    for part in query.order_by.split(",") if query.order_by else ():
         match part.split():
             case [name] if name in known:
                 order.append(name)
@@ -369,7 +363,7 @@ def _order(arguments: argparse.Namespace, known: Sequence[str]) -> list[str]:
                     f"--order-by: expected a column, or a column and 'desc', found {part.strip()!r}.{near}",
                     f"columns are: {', '.join(known)}",
                 )
-    return [*order, *(name for name in _ORDER[arguments.table] if name not in {key.split()[0] for key in order})]
+    return [*order, *(name for name in _ORDER[query.table] if name not in {key.split()[0] for key in order})]
 
 
 class _LimitedRows:
@@ -388,14 +382,14 @@ class _LimitedRows:
             yield row
 
 
-def _columns(arguments: argparse.Namespace, known: list[str]) -> list[str]:
-    if arguments.columns is None:
-        if arguments.output == "table" and arguments.body:
+def _columns(query: QueryOptions, known: list[str]) -> list[str]:
+    if query.columns is None:
+        if query.output == "table" and query.prints_bodies:
             return []
-        if arguments.output == "table" and arguments.table == "messages":
+        if query.output == "table" and query.table == "messages":
             return list(SHORT_COLUMNS)
         return [name for name in known if name != "store_date"]
-    columns = [name.strip() for name in arguments.columns.split(",") if name.strip()]
+    columns = [name.strip() for name in query.columns.split(",") if name.strip()]
     for name in columns:
         if name not in known:
             raise JobError(
@@ -406,15 +400,13 @@ def _columns(arguments: argparse.Namespace, known: list[str]) -> list[str]:
     return columns
 
 
-def _summary(count: int, cut: bool, arguments: argparse.Namespace, seconds: float) -> str:
+def _summary(count: int, cut: bool, query: QueryOptions, seconds: float) -> str:
     if not count:
-        return f"no matching {'messages' if arguments.table == 'messages' else 'rows'} ({seconds:.1f} s)"
+        return f"no matching {'messages' if query.table == 'messages' else 'rows'} ({seconds:.1f} s)"
     if cut:
-        why = f"--limit {arguments.limit} cut the result; --limit 0 gives all"
+        why = f"--limit {query.limit} cut the result; --limit 0 gives all"
         return f"{count_text(count, 'row')}, and there are more: {why} ({seconds:.1f} s)"
     return f"{count_text(count, 'row')} ({seconds:.1f} s)"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake query`."""
-    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))
+build_parser, main = Query.parser, Query.main

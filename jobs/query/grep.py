@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.rows_output import plain_rows, write
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.pipelines.query.sql import Question
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.grep.run import Read
 
 
-def answer_grep(arguments: argparse.Namespace, question: Question, lake: Lake, table: DeltaTable) -> ExitCode:
+def answer_grep(query: QueryOptions, question: Question, lake: Lake, table: DeltaTable) -> ExitCode:
     """Search the bodies of the selected messages, print those that match, and report how much was read.
 
     Args:
@@ -47,48 +47,47 @@ def answer_grep(arguments: argparse.Namespace, question: Question, lake: Lake, t
     from commitlake.pipelines.grep.search import MATCH_COLUMNS, Search
     from commitlake.pipelines.maintenance.expiry import read_expiries
 
+    assert query.grep is not None
     started = time.monotonic()
-    pattern = parse_pattern(arguments.grep)
+    pattern = parse_pattern(query.grep)
     conditions = question.where(Engine.DELTALAKE)
-    columns = ["physical_offset"] if arguments.count else list(question.columns)
-    limit = 0 if arguments.count else arguments.limit
-    location = pack_location(_bodies_of(arguments, lake))
+    columns = ["physical_offset"] if query.count else list(question.columns)
+    limit = 0 if query.count else query.limit
+    location = pack_location(_bodies_of(query, lake))
     plan = plan_search(table, conditions)
     most = limit + 1 if limit else 0  # one more row shows whether there are more
-    search = Search(
-        lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not arguments.count
-    )
+    search = Search(lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not query.count)
     read = Read()
-    runner = _runner(arguments)
-    with runner_progress(runner, "Bodies searched", plan.bytes, quiet=arguments.quiet) as advance:
+    runner = _runner(query)
+    with runner_progress(runner, "Bodies searched", plan.bytes, quiet=query.quiet) as advance:
         batches = run_search(
             search, plan, runner, read, limit=limit, expired_before=read_expiries(table).get("bodies"), advance=advance
         )
-        if arguments.count:
+        if query.count:
             count = sum(batch.num_rows for batch in batches)
             print(count)
         else:
-            count = write(arguments.output, plain_rows(batches, 0), [*columns, *MATCH_COLUMNS])
-    if not arguments.quiet or read.unreadable:
-        for line in _summary(count, read, plan, arguments, time.monotonic() - started):
+            count = write(query.output, plain_rows(batches, 0), [*columns, *MATCH_COLUMNS])
+    if not query.quiet or read.unreadable:
+        for line in _summary(count, read, plan, query, time.monotonic() - started):
             print_line(line)
     return ExitCode.DAMAGE if read.unreadable else ExitCode.OK
 
 
-def _bodies_of(arguments: argparse.Namespace, lake: Lake) -> str:
+def _bodies_of(query: QueryOptions, lake: Lake) -> str:
     """Return the location of the packs: from the option, otherwise as stored in the lake."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.archive.places import IN_LAKE
 
-    if arguments.bodies is None:
+    if query.bodies is None:
         last = read_last_commit(lake.uri("messages"))
         if last is not None and last.bodies not in (None, IN_LAKE):
             return str(last.bodies)
-    return bodies_of(arguments, lake)
+    return bodies_of(query, lake)
 
 
-def _runner(arguments: argparse.Namespace) -> Runner:
-    if arguments.engine == Engine.SPARK:
+def _runner(query: QueryOptions) -> Runner:
+    if query.is_on_spark:
         from commitlake.connectors.runtime.spark_runner import SparkRunner
         from commitlake.jobs.cli.runner import open_session
 
@@ -98,7 +97,7 @@ def _runner(arguments: argparse.Namespace) -> Runner:
     return ThreadRunner()
 
 
-def _summary(count: int, read: Read, plan: SearchPlan, arguments: argparse.Namespace, seconds: float) -> Iterator[str]:
+def _summary(count: int, read: Read, plan: SearchPlan, query: QueryOptions, seconds: float) -> Iterator[str]:
     rate = f"{read.bytes / max(seconds, 1e-9) / 1e9:.2f} GB/s"
     yield (
         f"{count_text(count, 'message matches', 'messages match')}; read {count_text(read.messages, 'body', 'bodies')} "
@@ -106,7 +105,7 @@ def _summary(count: int, read: Read, plan: SearchPlan, arguments: argparse.Names
     )
     if read.is_cut:
         yield (
-            f"--limit {arguments.limit} cut the result: {read.messages:,} of "
+            f"--limit {query.limit} cut the result: {read.messages:,} of "
             f"{count_text(plan.messages, 'body', 'bodies')} were read; --limit 0 gives all"
         )
     if plan.without_body:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 import time
@@ -14,79 +13,60 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import QueryError, run_sql_over
-from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.rows_output import plain_rows, write
+from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import BodyTexts, body_fetcher
 from commitlake.jobs.query.sql_bodies import expand_body, explain_body_error, rows_with_bodies
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
-_OTHERS = (
-    "topic", "queue", "kind", "key", "id", "broker", "start", "end", "where", "columns", "order_by", "count", "body",
-)  # fmt: skip
 _NO_TABLE = re.compile(
     r"table '(?P<name>[^']+)' not found|table or view `(?P<spark>[^ ]+)` cannot be found", re.IGNORECASE
 )
-_SPELLED = {"start": "from", "end": "to"}
 
 
-def check_sql(arguments: argparse.Namespace) -> None:
-    """Refuse options that have no effect with `--sql`.
-
-    Raises:
-        JobError: for the first such option.
-    """
-    for option in _OTHERS:
-        if getattr(arguments, option) not in (None, [], False):
-            name = _SPELLED.get(option, option.replace("_", "-"))
-            raise JobError(f"--{name} has no effect with --sql", "express it in the SELECT")
-    if arguments.table != "messages":
-        raise JobError("--table has no effect with --sql", "name the tables in the SELECT")
-    if arguments.via != "delta":
-        raise JobError("--sql can query only the lake", "leave --via out")
-
-
-def answer_sql(arguments: argparse.Namespace, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> ExitCode:
+def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> ExitCode:
     """Run the SELECT, and report how many rows there were and if a limit cut them.
 
     Args:
         open_named: function that opens a table.
     """
+    assert query.sql is not None
     started = time.monotonic()
-    sql = expand_body(arguments.sql.strip().rstrip(";"))
+    sql = expand_body(query.sql.strip().rstrip(";"))
     tables = _named_tables(sql, lake, open_named)
     try:
         answer: Iterable[pa.RecordBatch]
-        if arguments.engine == Engine.SPARK:
-            columns, answer = _ask_spark(lake, tables, sql, arguments.limit)
+        if query.is_on_spark:
+            columns, answer = _ask_spark(lake, tables, sql, query.limit)
         else:
-            columns, answer = _ask(tables, sql, sorts_all=not arguments.limit)
+            columns, answer = _ask(tables, sql, sorts_all=not query.limit)
         opened: list[BodyTexts] = []
 
         def open_bodies() -> BodyTexts:
-            opened.append(BodyTexts(body_fetcher(bodies_of(arguments, lake), stored=arguments.stored_body)))
+            opened.append(BodyTexts(body_fetcher(bodies_of(query, lake), stored=query.stored_body)))
             return opened[0]
 
         rows, columns = rows_with_bodies(plain_rows(answer, 0), columns, open_bodies)
-        shown = list(islice(rows, arguments.limit)) if arguments.limit else rows
+        shown = list(islice(rows, query.limit)) if query.limit else rows
         missing = warn_of_lost_ranges("query", lake) if _reads_messages(sql) else []
-        count = write(arguments.output, iter(shown), columns, missing)
-        cut = bool(arguments.limit) and next(rows, None) is not None
+        count = write(query.output, iter(shown), columns, missing)
+        cut = bool(query.limit) and next(rows, None) is not None
     except QueryError as error:
         for table in tables:
             refuse_damaged_files(lake.uri(table), str(error))
-        reason = _explain_table_error(explain_body_error(arguments.sql, str(error)))
+        reason = _explain_table_error(explain_body_error(query.sql, str(error)))
         hint = "'commitlake query --tables' lists the tables, and --describe TABLE the columns of one"
         raise JobError(f"the query is invalid: {reason}", hint) from None
-    if not arguments.quiet:
+    if not query.quiet:
         seconds = time.monotonic() - started
-        more = f", and there are more: --limit {arguments.limit} cut the result; --limit 0 gives all" if cut else ""
+        more = f", and there are more: --limit {query.limit} cut the result; --limit 0 gives all" if cut else ""
         print(f"{count_text(count, 'row')}{more} ({seconds:.1f} s)", file=sys.stderr)
     whole = ExitCode.DAMAGE if missing else ExitCode.OK
     return max(opened[0].report(), whole) if opened else whole

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
-
 from commitlake.connectors.lake.catalog_tables import catalog_tables
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.cli.text_table import Column
+from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -17,7 +16,7 @@ _TABLES = (Column("table"), Column("rows", 1), Column("columns", 2), Column("con
 _COLUMNS = (Column("column"), Column("type", 1), Column("contents"))
 
 
-def answer_tables(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def answer_tables(query: QueryOptions, lake: Lake) -> ExitCode:
     """Print the tables that the lake has by now, with their number of rows, or the columns of the requested table.
 
     Raises:
@@ -25,7 +24,7 @@ def answer_tables(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
         LakeError: if there is no lake.
     """
     tables = {table.name: table for table in catalog_tables(lake)}
-    if arguments.describe is None:
+    if query.describe is None:
         rows = [
             {
                 "table": table.name,
@@ -35,13 +34,13 @@ def answer_tables(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
             }
             for table in tables.values()
         ]
-        write(arguments.output, rows, _TABLES)
+        write(query.output, rows, _TABLES)
         return ExitCode.OK
-    if arguments.describe not in tables:
-        is_known = arguments.describe in LAKE_TABLES
-        why = " yet; it is created with its first row" if is_known else f".{did_you_mean(arguments.describe, tables)}"
-        raise JobError(f"--describe: the lake has no table {arguments.describe!a}{why}", there_are(tables))
-    columns = tables[arguments.describe].columns
+    if query.describe not in tables:
+        is_known = query.describe in LAKE_TABLES
+        why = " yet; it is created with its first row" if is_known else f".{did_you_mean(query.describe, tables)}"
+        raise JobError(f"--describe: the lake has no table {query.describe!a}{why}", there_are(tables))
+    columns = tables[query.describe].columns
     shown = [{"column": one["name"], "type": one["type_text"], "contents": one.get("comment")} for one in columns]
-    write(arguments.output, shown, _COLUMNS)
+    write(query.output, shown, _COLUMNS)
     return ExitCode.OK

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.options import variable_of
 from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
-from commitlake.jobs.cli.settings_check import variable_of
 from commitlake.jobs.cli.store_arguments import (
     add_store_argument,
     check_store_is_given,

@@ -1,0 +1,334 @@
+"""Declaration of a command's options, as the fields of a frozen dataclass.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Shop(Command, Times, after={Times: "topic"}):
+        topic: tuple[str, ...] = repeated("only this topic")
+        limit: int = option("largest number of rows (default: 100)", parse=int, default=100, metavar="N")
+        body: bool = flag("print the body", rules=not_with("count"))
+        count: bool = flag("print only the number of rows")
+
+A field is an option of the field's name, as `--topic`, unless its declaration has other names. From it follow the
+parser with its help (`add_options`), the environment variable, the key in a settings file, and the completion; the
+checks of combinations (`conflict`); and the values with which the command is made (`values_of`).
+
+Commands share options by inheritance. The options of bases come first, then those of the fields. `after` moves the
+options of a base behind a field. A field that is declared again replaces the option of the base, at its place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar, Unpack, cast, overload
+
+ENVIRONMENT_PREFIX = "COMMITLAKE_"
+_DECLARATION = "declaration"
+_Value = TypeVar("_Value")
+
+
+class Options:
+    """The base of dataclasses whose fields are options."""
+
+    _after: ClassVar[Mapping[type, str]] = {}
+
+    def __init_subclass__(cls, *, after: Mapping[type, str] | None = None) -> None:
+        """Store after which fields the options of bases come; those of other bases come before all fields."""
+        cls._after = after or {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Section:
+    """A part of a command's help, with a title and a description."""
+
+    title: str
+    about: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneOf:
+    """Options of which only one may be given, or exactly one must be."""
+
+    required: bool = False
+
+
+class Rule(NamedTuple):
+    """A combination of options that is refused.
+
+    Attributes:
+        text: the error; `{this}` is the option with the rule, `{other}` the other one.
+        other: field of the other option; a value may follow, as in `via hbase`.
+        is_refused_with: True if the other option is refused, False if it is needed.
+        hint: a hint on what to do.
+        allows_variables: True if the option has no effect, and may be set in the environment for other commands.
+    """
+
+    text: str
+    other: str
+    is_refused_with: bool
+    hint: str = ""
+    allows_variables: bool = False
+
+
+def needs(other: str, hint: str = "") -> tuple[Rule, ...]:
+    """Return the rule of an option that needs another one."""
+    return (Rule("{this} needs {other}", other, is_refused_with=False, hint=hint),)
+
+
+def only_with(other: str) -> tuple[Rule, ...]:
+    """Return the rule of an option that has no effect without another one; its environment variable is accepted."""
+    text, hint = "{this} has no effect without {other}", "add {other}, or leave it out"
+    return (Rule(text, other, is_refused_with=False, hint=hint, allows_variables=True),)
+
+
+def not_with(*others: str, hint: str = "") -> tuple[Rule, ...]:
+    """Return the rules of an option that cannot be used together with others."""
+    text = "{this} and {other} cannot be used together"
+    return tuple(Rule(text, other, is_refused_with=True, hint=hint) for other in others)
+
+
+def overrides(*others: str, hint: str = "") -> tuple[Rule, ...]:
+    """Return the rules of an option with which others have no effect."""
+    return tuple(Rule("{other} has no effect with {this}", other, is_refused_with=True, hint=hint) for other in others)
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """An option or an argument, as it is declared.
+
+    Attributes:
+        names: names on the command line; the first is shown, the others are older names. Without names, it is that of
+            the field.
+        settings: further parameters of `ArgumentParser.add_argument`.
+        section: part of the help.
+        one_of: options that exclude each other.
+        rules: combinations that are refused.
+        is_argument: True for an argument without dashes.
+        twin: help of an option with the argument's name that means the same; None if there is no such option.
+    """
+
+    names: tuple[str, ...]
+    settings: Mapping[str, Any]
+    section: Section | None = None
+    one_of: OneOf | None = None
+    rules: Sequence[Rule] = ()
+    is_argument: bool = False
+    twin: str | None = None
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """Return the names on the command line, for the name of the field."""
+        return self.names or (name if self.is_argument else f"--{name.replace('_', '-')}",)
+
+
+class Shorthand(NamedTuple):
+    """An option that sets another option's field to a value; the class variable of this name has it."""
+
+    text: str
+    name: str
+    value: object
+    section: Section | None = None
+
+
+class Parts(TypedDict, total=False):
+    """Parts of a declaration that all kinds of options have."""
+
+    section: Section | None
+    one_of: OneOf | None
+    rules: Sequence[Rule]
+
+
+class ValueParts(Parts, total=False):
+    """Parts of the declaration of an option with a value."""
+
+    metavar: str
+    choices: Iterable[Any]
+    action: type[argparse.Action]
+
+
+@overload
+def option(text: str, *names: str, required: Literal[True], **parts: Unpack[ValueParts]) -> str: ...
+@overload
+def option(text: str, *names: str, default: str, **parts: Unpack[ValueParts]) -> str: ...
+@overload
+def option(text: str, *names: str, **parts: Unpack[ValueParts]) -> str | None: ...
+@overload
+def option(
+    text: str, *names: str, parse: Callable[[str], _Value], default: _Value, **parts: Unpack[ValueParts]
+) -> _Value: ...
+@overload
+def option(text: str, *names: str, parse: Callable[[str], _Value], **parts: Unpack[ValueParts]) -> _Value | None: ...
+def option(text: str, *names: str, **parts: Any) -> Any:
+    """Declare an option with a value.
+
+    Args:
+        text: its help; `argparse.SUPPRESS` for an option that is not shown.
+        names: see `Declaration`.
+        parts: further parts of the declaration; `parse` makes the value of a text.
+    """
+    return _field(names, parts, {"help": text, "default": None})
+
+
+@overload
+def repeated(text: str, *names: str, required: bool = ..., **parts: Unpack[ValueParts]) -> tuple[str, ...]: ...
+@overload
+def repeated(
+    text: str, *names: str, parse: Callable[[str], _Value], **parts: Unpack[ValueParts]
+) -> tuple[_Value, ...]: ...
+def repeated(text: str, *names: str, **parts: Any) -> Any:
+    """Declare an option that may be given several times; see `option`."""
+    return _field(names, parts, {"help": text, "default": [], "action": "append"})
+
+
+def flag(text: str, *names: str, **parts: Unpack[Parts]) -> bool:
+    """Declare an option without a value; see `option`."""
+    return cast("bool", _field(names, parts, {"help": text, "default": False, "action": "store_true"}))
+
+
+def argument(text: str, *, twin: str | None = None, default: str | None = None, **parts: Any) -> Any:
+    """Declare an argument without dashes, which may be missing.
+
+    Args:
+        text: its help.
+        twin: see `Declaration`.
+    """
+    return _field((), parts, {"help": text, "default": default, "nargs": "?"}, is_argument=True, twin=twin)
+
+
+def _field(names: Sequence[str], parts: Mapping[str, Any], settings: dict[str, Any], **more: Any) -> Any:
+    of_declaration = {name: value for name, value in parts.items() if name in Parts.__annotations__}
+    of_parser = {name: value for name, value in parts.items() if name not in of_declaration}
+    if "parse" in of_parser:
+        of_parser["type"] = of_parser.pop("parse")
+    settings = {**settings, **of_parser}
+    metadata = {_DECLARATION: Declaration(tuple(names), settings, **of_declaration, **more)}
+    default = settings["default"]
+    if settings.get("required"):
+        return field(metadata=metadata)
+    return field(default=tuple(default) if isinstance(default, list) else default, metadata=metadata)
+
+
+def shorthand(text: str, section: Section | None = None, **sets: object) -> Shorthand:
+    """Declare an option that sets the value of another field, as a class variable of the option's name."""
+    ((name, value),) = sets.items()
+    return Shorthand(text, name, value, section)
+
+
+def declarations(kind: type[Options]) -> dict[str, Declaration | Shorthand]:
+    """Return the declared options of a class by the names of their fields, in the order of the help."""
+    declared = {each.name: each.metadata.get(_DECLARATION) for each in fields(cast("Any", kind))}
+    found = ((name, declared.get(name) or getattr(kind, name, None)) for name in dict.fromkeys(_names(kind)))
+    return {name: entry for name, entry in found if isinstance(entry, Declaration | Shorthand)}
+
+
+def value_options(kind: type[Options]) -> list[tuple[str, Declaration]]:
+    """Return the declared options that have a field, with its name."""
+    return [(name, entry) for name, entry in declarations(kind).items() if isinstance(entry, Declaration)]
+
+
+def _names(kind: type[Options]) -> Iterator[str]:
+    placed = {base: list(_names(base)) for base in kind._after}  # noqa: SLF001 (its own class)
+    elsewhere = {name for names in placed.values() for name in names}
+    for base in kind.__bases__:
+        if base not in placed and issubclass(base, Options):
+            yield from (name for name in _names(base) if name not in elsewhere)
+    for name in inspect.get_annotations(kind):
+        if name not in elsewhere:
+            yield name
+        for base, place in kind._after.items():  # noqa: SLF001
+            if place == name:
+                yield from placed[base]
+
+
+def add_options(
+    parser: argparse._ActionsContainer,
+    kind: type[Options],
+    *,
+    without: type[Options] | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> None:
+    """Add the declared options of a class to a parser.
+
+    Args:
+        without: class whose options the parser already has.
+        texts: other help texts of some fields.
+    """
+    known = set() if without is None else declarations(without).keys()
+    containers: dict[object, Any] = {None: parser}
+    for name, entry in declarations(kind).items():
+        if name in known:
+            continue
+        section, one_of = entry.section, getattr(entry, "one_of", None)
+        if section not in containers and section is not None:
+            containers[section] = parser.add_argument_group(section.title, section.about)
+        if one_of not in containers and one_of is not None:
+            containers[one_of] = containers[section].add_mutually_exclusive_group(required=one_of.required)
+        _add(containers[section if one_of is None else one_of], name, _with_text(entry, (texts or {}).get(name)))
+
+
+def _with_text(entry: Declaration | Shorthand, text: str | None) -> Declaration | Shorthand:
+    if text is None or isinstance(entry, Shorthand):
+        return entry
+    return replace(entry, settings={**entry.settings, "help": text})
+
+
+def _add(container: argparse._ActionsContainer, name: str, entry: Declaration | Shorthand) -> None:
+    if isinstance(entry, Shorthand):
+        option_name = f"--{name.replace('_', '-')}"
+        container.add_argument(
+            option_name, dest=entry.name, action="store_const", const=entry.value, default=argparse.SUPPRESS,
+            help=entry.text,
+        )  # fmt: skip
+    elif not entry.is_argument:
+        container.add_argument(*entry.names_of(name), dest=name, **entry.settings)
+    elif entry.twin is None:
+        container.add_argument(name, **entry.settings)
+    else:
+        container.add_argument(name, **{**entry.settings, "default": argparse.SUPPRESS})
+        container.add_argument(f"--{name}", default=entry.settings["default"], metavar="PATH", help=entry.twin)
+
+
+def values_of(kind: type[Options], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the values of a class's fields in parsed arguments."""
+    found = {
+        each.name: getattr(arguments, each.name) for each in fields(cast("Any", kind)) if hasattr(arguments, each.name)
+    }
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+
+
+def conflict(kind: type[Options], arguments: argparse.Namespace) -> tuple[str, str] | None:
+    """Return the error and the hint for the first combination of options that is refused; None if there is none."""
+    declared = declarations(kind)
+    for name, entry in declared.items():
+        if isinstance(entry, Shorthand) or not _is_given(declared, arguments, name):
+            continue
+        for rule in entry.rules:
+            if _is_given(declared, arguments, rule.other) != rule.is_refused_with:
+                continue
+            this = _shown(declared, name)
+            if not (rule.allows_variables and variable_of(this.removeprefix("--")) in os.environ):
+                names = {"this": this, "other": _shown(declared, rule.other)}
+                return rule.text.format(**names), rule.hint.format(**names)
+    return None
+
+
+def _is_given(declared: Mapping[str, Declaration | Shorthand], arguments: argparse.Namespace, named: str) -> bool:
+    """Return True if an option has another value than its default, or the value that follows its name."""
+    name, _, value = named.partition(" ")
+    entry = declared[name]
+    assert isinstance(entry, Declaration)
+    found = getattr(arguments, name)
+    return bool(str(found) == value if value else found != entry.settings["default"])
+
+
+def _shown(declared: Mapping[str, Declaration | Shorthand], named: str) -> str:
+    name, space, value = named.partition(" ")
+    entry = declared[name]
+    assert isinstance(entry, Declaration)
+    return entry.names_of(name)[0] + space + value
+
+
+def variable_of(option_name: str) -> str:
+    """Return the environment variable that sets an option."""
+    return ENVIRONMENT_PREFIX + option_name.strip("-").upper().replace("-", "_")
