@@ -12,10 +12,9 @@ tables of another lake.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 
 from commitlake.connectors.catalog.client import CatalogClient
 from commitlake.connectors.catalog.credentials import process_credentials
@@ -24,9 +23,10 @@ from commitlake.connectors.catalog.names import parse_name
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import catalog_server
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.s3_arguments import add_s3_arguments
+from commitlake.jobs.cli.options import OneOf, flag, option
+from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
@@ -43,38 +43,42 @@ EXAMPLES = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("catalog", DESCRIPTION, EXAMPLES)
-    parser.add_argument(
-        "--lake", required=True, metavar="PLACE", help="the lake: a folder, s3://bucket/prefix, or catalog.schema"
+_ACTION = OneOf(required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogCommand(Command, S3Arguments, after={S3Arguments: "credentials"}):
+    """The command `catalog`."""
+
+    NAME = "catalog"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    lake: str = option("the lake: a folder, s3://bucket/prefix, or catalog.schema", required=True, metavar="PLACE")
+    to: str | None = option(
+        "catalog.schema; the schema is created if it does not exist", metavar="NAME", one_of=_ACTION
     )
-    action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--to", metavar="NAME", help="catalog.schema; the schema is created if it does not exist")
-    action.add_argument(
-        "--credentials", action="store_true", help="print temporary credentials for the lake in S3, as AWS's tools "
-        "take them from credential_process in a profile"
-    )  # fmt: skip
-    add_s3_arguments(parser)
-    return parser
+    credentials: bool = flag(
+        "print temporary credentials for the lake in S3, as AWS's tools take them from credential_process in a profile",
+        one_of=_ACTION,
+    )
+
+    def run(self) -> ExitCode:
+        """Register the lake, or print credentials."""
+        server = catalog_server()
+        if server is None:
+            raise CatalogError("no catalog is set: set UNITY_CATALOG_URL, or DATABRICKS_HOST and DATABRICKS_TOKEN")
+        client = CatalogClient(server)
+        return _print_credentials(client, self.lake) if self.credentials else _register(client, self, self.to or "")
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Register the lake, or print credentials."""
-    server = catalog_server()
-    if server is None:
-        raise CatalogError("no catalog is set: set UNITY_CATALOG_URL, or DATABRICKS_HOST and DATABRICKS_TOKEN")
-    client = CatalogClient(server)
-    return _print_credentials(client, arguments.lake) if arguments.credentials else _register(client, arguments)
-
-
-def _register(client: CatalogClient, arguments: argparse.Namespace) -> ExitCode:
+def _register(client: CatalogClient, command: CatalogCommand, to: str) -> ExitCode:
     from commitlake.connectors.lake.catalog_tables import catalog_tables
     from commitlake.connectors.lake.paths import local_folder
     from commitlake.jobs.cli.places import lake_of
 
-    name = parse_name(arguments.to)
-    lake = lake_of(arguments)
+    name = parse_name(to)
+    lake = lake_of(command)
     root = lake.root if lake.s3 is not None else local_folder(lake.root).as_uri()
     done = register_lake(client, name, root, catalog_tables(lake))
     for table in done.outdated:
@@ -83,7 +87,7 @@ def _register(client: CatalogClient, arguments: argparse.Namespace) -> ExitCode:
             f"{name}.{table}: the catalog has other columns than the lake. Jobs and Spark read the lake's own; on "
             f"Databricks, run MSCK REPAIR TABLE {name}.{table} SYNC METADATA",
         )
-    if not arguments.quiet:
+    if not command.quiet:
         print(_summary(f"{name}", root, done))
     return ExitCode.OK
 
@@ -102,6 +106,4 @@ def _print_credentials(client: CatalogClient, place: str) -> ExitCode:
     return ExitCode.OK
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake catalog`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = CatalogCommand.parser, CatalogCommand.main

@@ -9,12 +9,16 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.options import variable_of
+from commitlake.jobs.cli.options import Options, variable_of
+
+_Command = TypeVar("_Command", bound=Options)
 
 
-def check_has_effect(arguments: argparse.Namespace, options: Sequence[str], needed: str) -> None:
+def check_has_effect(arguments: Options | argparse.Namespace, options: Sequence[str], needed: str) -> None:
     """Refuse options that were given without the option that they need.
 
     Args:
@@ -28,7 +32,7 @@ def check_has_effect(arguments: argparse.Namespace, options: Sequence[str], need
     if _value(arguments, needed):
         return
     for option in options:
-        if _value(arguments, option) not in (None, False, []) and variable_of(option) not in os.environ:
+        if _value(arguments, option) not in (None, False, [], ()) and variable_of(option) not in os.environ:
             raise JobError(f"--{option} has no effect without --{needed}", f"add --{needed}, or leave it out")
 
 
@@ -45,5 +49,18 @@ def prefer_given(arguments: argparse.Namespace, given: str, other: str) -> None:
         setattr(arguments, other.replace("-", "_"), None)
 
 
-def _value(arguments: argparse.Namespace, option: str) -> object:
+def without_variable(command: _Command, given: str, other: str) -> _Command:
+    """Return a command without an option that only the environment gives, if an option that excludes it is given.
+
+    Args:
+        given: name of the option that is preferred, without the dashes, or of a positional argument.
+        other: name of the option that it excludes; its value is a string.
+    """
+    is_set = _value(command, other) is not None and _value(command, other) == os.environ.get(variable_of(other))
+    if is_set and _value(command, given) and variable_of(given) not in os.environ:
+        return cast("_Command", replace(cast("Any", command), **{other.replace("-", "_"): None}))
+    return command
+
+
+def _value(arguments: Options | argparse.Namespace, option: str) -> object:
     return getattr(arguments, option.replace("-", "_"))

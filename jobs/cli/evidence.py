@@ -6,25 +6,34 @@ import argparse
 import importlib.metadata
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from commitlake.jobs.cli.options import Options, add_options, option
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     from commitlake.connectors.lake.lake import Lake
 
-_HELP = (
-    "sign a record of what was done with this private key, in the table evidence ('commitlake evidence key' creates a "
-    "key; its text may be in COMMITLAKE_EVIDENCE_SECRET instead)"
-)
+
+@dataclass(frozen=True, kw_only=True)
+class EvidenceArgument(Options):
+    """The option `--evidence-key`."""
+
+    evidence_key: str | None = option(
+        "sign a record of what was done with this private key, in the table evidence ('commitlake evidence key' "
+        "creates a key; its text may be in COMMITLAKE_EVIDENCE_SECRET instead)",
+        metavar="FILE",
+    )
 
 
 def add_evidence_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--evidence-key`."""
-    parser.add_argument("--evidence-key", metavar="FILE", help=_HELP)
+    add_options(parser, EvidenceArgument)
 
 
-def evidence_key(arguments: argparse.Namespace) -> Ed25519PrivateKey | None:
+def evidence_key(arguments: EvidenceArgument | argparse.Namespace) -> Ed25519PrivateKey | None:
     """Return the signing key; None if no evidence is wanted.
 
     Raises:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats, format_called
+from commitlake.jobs.cli.options import Options, Section, add_options, option
 
 FOLDERS = "commitlog/ or journal/"
 """The folders that a store may hold, for help texts."""
@@ -14,19 +16,31 @@ _HELP = (
 )
 
 
-def add_layout_argument(parser: argparse._ActionsContainer) -> None:
-    """Add `--layout`."""
-    choices = tuple(log_format.folder for log_format in all_formats())
-    parser.add_argument("--layout", type=_folder_of, choices=choices, metavar="FORMAT", help=_HELP)
-
-
 def _folder_of(name: str) -> str:
     """Return the folder of the format with this name, or the name itself if there is no such format."""
     log_format = format_called(name)
     return name if log_format is None else log_format.folder
 
 
-def layout_of(arguments: argparse.Namespace) -> FormatChoice:
+def layout_option(section: Section | None = None) -> str | None:
+    """Declare `--layout`."""
+    choices = tuple(log_format.folder for log_format in all_formats())
+    return option(_HELP, parse=_folder_of, choices=choices, metavar="FORMAT", section=section)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutArgument(Options):
+    """The option `--layout`."""
+
+    layout: str | None = layout_option()
+
+
+def add_layout_argument(parser: argparse._ActionsContainer) -> None:
+    """Add `--layout`."""
+    add_options(parser, LayoutArgument)
+
+
+def layout_of(arguments: Options | argparse.Namespace) -> FormatChoice:
     """Return the chosen format; a job without the option detects the format from the folder."""
     text = getattr(arguments, "layout", None)
     return ANY_FORMAT if text is None else FormatChoice.parse(text)

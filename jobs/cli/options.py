@@ -77,9 +77,13 @@ def needs(other: str, hint: str = "") -> tuple[Rule, ...]:
     return (Rule("{this} needs {other}", other, is_refused_with=False, hint=hint),)
 
 
-def only_with(other: str) -> tuple[Rule, ...]:
-    """Return the rule of an option that has no effect without another one; its environment variable is accepted."""
-    text, hint = "{this} has no effect without {other}", "add {other}, or leave it out"
+def only_with(other: str, this: str = "{this}") -> tuple[Rule, ...]:
+    """Return the rule of an option that has no effect without another one; its environment variables are accepted.
+
+    Args:
+        this: name of the option in the error; by default the first one.
+    """
+    text, hint = f"{this} has no effect without {{other}}", "add {other}, or leave it out"
     return (Rule(text, other, is_refused_with=False, hint=hint, allows_variables=True),)
 
 
@@ -186,14 +190,18 @@ def flag(text: str, *names: str, **parts: Unpack[Parts]) -> bool:
     return cast("bool", _field(names, parts, {"help": text, "default": False, "action": "store_true"}))
 
 
-def argument(text: str, *, twin: str | None = None, default: str | None = None, **parts: Any) -> Any:
-    """Declare an argument without dashes, which may be missing.
+def argument(
+    text: str, *, is_optional: bool = True, twin: str | None = None, default: str | None = None, **parts: Any
+) -> Any:
+    """Declare an argument without dashes.
 
     Args:
         text: its help.
+        is_optional: True if it may be missing.
         twin: see `Declaration`.
     """
-    return _field((), parts, {"help": text, "default": default, "nargs": "?"}, is_argument=True, twin=twin)
+    nargs = {"nargs": "?"} if is_optional else {}
+    return _field((), parts, {"help": text, "default": default, **nargs}, is_argument=True, twin=twin)
 
 
 def _field(names: Sequence[str], parts: Mapping[str, Any], settings: dict[str, Any], **more: Any) -> Any:
@@ -306,9 +314,9 @@ def conflict(kind: type[Options], arguments: argparse.Namespace) -> tuple[str, s
         for rule in entry.rules:
             if _is_given(declared, arguments, rule.other) != rule.is_refused_with:
                 continue
-            this = _shown(declared, name)
-            if not (rule.allows_variables and variable_of(this.removeprefix("--")) in os.environ):
-                names = {"this": this, "other": _shown(declared, rule.other)}
+            variables = {variable_of(each) for each in entry.names_of(name)}
+            if not (rule.allows_variables and variables & os.environ.keys()):
+                names = {"this": _shown(declared, name), "other": _shown(declared, rule.other)}
                 return rule.text.format(**names), rule.hint.format(**names)
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.lake.lake import Lake
@@ -12,7 +13,7 @@ from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.options import add_options, option
 from commitlake.jobs.cli.permissions import check_lake_is_readable
-from commitlake.jobs.cli.s3_arguments import S3Arguments, set_s3_environment
+from commitlake.jobs.cli.s3_arguments import NamesObjectStore, S3Arguments, set_s3_environment
 
 BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
 
@@ -36,7 +37,23 @@ def add_place_arguments(parser: argparse.ArgumentParser, **texts: str) -> None:
     add_options(parser, LakeArguments, texts=texts)
 
 
-def lake_of(arguments: LakeArguments | argparse.Namespace) -> Lake:
+class NamesLake(NamesObjectStore, Protocol):
+    """Options that name a lake."""
+
+    @property
+    def lake(self) -> str | None:
+        """The lake, which is given where it is opened."""
+
+
+class NamesBodies(Protocol):
+    """Options that may name the place of the packs."""
+
+    @property
+    def bodies(self) -> str | None:
+        """The place; None for that in the lake."""
+
+
+def lake_of(arguments: NamesLake | argparse.Namespace) -> Lake:
     """Return the lake that the arguments name.
 
     The options of the object store are set in this process's environment, from which all code that opens a table, a
@@ -47,12 +64,13 @@ def lake_of(arguments: LakeArguments | argparse.Namespace) -> Lake:
         S3Error: if it is in an object store without a bucket's name, or the endpoint is not a URL.
     """
     set_s3_environment(arguments)
+    assert arguments.lake is not None
     lake = Lake(arguments.lake)
     check_lake_is_readable(lake)
     return lake
 
 
-def bodies_of(arguments: LakeArguments | argparse.Namespace, lake: Lake) -> str:
+def bodies_of(arguments: NamesBodies | argparse.Namespace, lake: Lake) -> str:
     """Return the root of the packs.
 
     Raises:

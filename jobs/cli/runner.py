@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.combinations import check_has_effect
+from commitlake.jobs.cli.options import OneOf, Options, add_options, flag, only_with, option
 from commitlake.jobs.cli.store_arguments import positive
 
 if TYPE_CHECKING:
@@ -18,23 +20,60 @@ if TYPE_CHECKING:
 _LOCAL_RUNNERS = {"threads": ThreadRunner, "processes": ProcessRunner}
 
 
+def _workers(kind: str) -> int | None:
+    return option(
+        "with --local: number of workers (default: one per core)",
+        *(f"--{name}" for name in _LOCAL_RUNNERS),  # each job accepts both, so that users need not distinguish them
+        parse=positive,
+        metavar="N",
+        rules=only_with("local", this=f"--{kind}"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalArguments(Options):
+    """The option `--local` of a command that otherwise runs on Spark."""
+
+    local: bool = flag("run on this machine's cores, without Spark")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadArguments(LocalArguments):
+    """`--local` of a command whose workers are threads."""
+
+    threads: int | None = _workers("threads")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessArguments(LocalArguments):
+    """`--local` of a command whose workers are processes."""
+
+    processes: int | None = _workers("processes")
+
+
+_WHERE = OneOf()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkArguments(Options):
+    """The option `--spark` of a command that otherwise runs here, and `--local`, which states the default."""
+
+    local: bool = flag("in this process, without Spark (the default)", one_of=_WHERE)
+    spark: bool = flag("on Spark's workers, which need the same folders", one_of=_WHERE)
+
+
 def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads") -> None:
     """Add `--local`, and an option for the number of workers.
 
     Args:
         workers: kind of the workers: threads or processes.
     """
-    parser.add_argument("--local", action="store_true", help="run on this machine's cores, without Spark")
-    number_help = "with --local: number of workers (default: one per core)"
-    names = (f"--{name}" for name in _LOCAL_RUNNERS)  # each job accepts both, so that users need not distinguish them
-    parser.add_argument(*names, dest=workers, type=positive, metavar="N", help=number_help)
+    add_options(parser, ThreadArguments if workers == "threads" else ProcessArguments)
 
 
 def add_spark_argument(parser: argparse.ArgumentParser) -> None:
     """Add `--spark` to a job that runs on this machine by default, and `--local`, which states the default."""
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument("--local", action="store_true", help="in this process, without Spark (the default)")
-    where.add_argument("--spark", action="store_true", help="on Spark's workers, which need the same folders")
+    add_options(parser, SparkArguments)
 
 
 def check_local_arguments(arguments: argparse.Namespace) -> None:
@@ -46,11 +85,12 @@ def check_local_arguments(arguments: argparse.Namespace) -> None:
     check_has_effect(arguments, [name for name in _LOCAL_RUNNERS if hasattr(arguments, name)], "local")
 
 
-def make_runner(arguments: argparse.Namespace, job: str, s3: S3Options | None = None) -> Runner:
+def make_runner(
+    arguments: LocalArguments | SparkArguments | argparse.Namespace, job: str, s3: S3Options | None = None
+) -> Runner:
     """Return the runner of a job's tasks.
 
     Args:
-        arguments: parsed arguments of a parser with `add_local_arguments` or `add_spark_argument`.
         job: name of the job, for a new session.
         s3: the object store that Spark itself reads and writes, if any.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import dataclass
+from typing import Protocol
 
 from commitlake.jobs.cli.options import Options, add_options, option
 
@@ -25,7 +26,19 @@ def add_s3_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, S3Arguments)
 
 
-def set_s3_environment(arguments: S3Arguments | argparse.Namespace) -> None:
+class NamesObjectStore(Protocol):
+    """Options of an object store; see `S3Arguments`."""
+
+    @property
+    def s3_endpoint(self) -> str | None:
+        """URL of the object store."""
+
+    @property
+    def s3_region(self) -> str | None:
+        """Region of the bucket."""
+
+
+def set_s3_environment(arguments: NamesObjectStore | argparse.Namespace) -> None:
     """Set the options in this process's environment, from which all code that opens an object store reads them."""
     for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
         if value:

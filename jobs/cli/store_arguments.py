@@ -6,8 +6,10 @@ import argparse
 import math
 import re
 from collections.abc import Callable
+from typing import cast
 
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.options import argument
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 
 
@@ -31,6 +33,22 @@ def add_store_argument(parser: argparse.ArgumentParser, text: str) -> None:
     """
     parser.add_argument("store", nargs="?", default=argparse.SUPPRESS, metavar="STORE", help=text)
     parser.add_argument("--store", default=None, metavar="PATH", help="the same as STORE")
+
+
+def store_argument(text: str) -> str | None:
+    """Declare a store as an argument, which can also be given as `--store`, as in other commands."""
+    return cast("str | None", argument(text, twin="the same as STORE", metavar="STORE"))
+
+
+def given_store(store: str | None) -> str:
+    """Return the store that is given.
+
+    Raises:
+        JobError: if none is given.
+    """
+    if store is None:
+        raise JobError("expected a store, found none", "name the folder that holds commitlog/ or journal/")
+    return store
 
 
 def check_store_is_given(arguments: argparse.Namespace) -> None:

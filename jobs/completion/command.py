@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.options import argument
 from commitlake.jobs.cli.settings_check import shown_names
 from commitlake.schemas.errors import ExitCode
 
@@ -29,17 +30,20 @@ _FILES = frozenset({"FILE", "PATH", "STORE"})
 _FOLDERS = frozenset({"DIR", "PLACE"})
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the job."""
-    parser = job_parser("completion", DESCRIPTION, EXAMPLES)
-    parser.add_argument("shell", choices=SHELLS, help="bash, zsh or fish")
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Completion(Command):
+    """The command `completion`."""
 
+    NAME = "completion"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Print the script."""
-    print(script(arguments.shell))
-    return ExitCode.OK
+    shell: str = argument("bash, zsh or fish", is_optional=False, choices=SHELLS)
+
+    def run(self) -> ExitCode:
+        """Print the script."""
+        print(script(self.shell))
+        return ExitCode.OK
 
 
 def script(shell: str) -> str:
@@ -81,6 +85,4 @@ def _completing(action: argparse.Action) -> argparse.Action:
     return action
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake completion`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Completion.parser, Completion.main

@@ -6,11 +6,11 @@ experiments. A second run starts from the beginning. Exit codes: as for `archive
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,8 +20,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.jobs.archive.run import VERSION, archive_progress, page_in
 from commitlake.jobs.archive.summary import summary
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
+from commitlake.jobs.cli.options import option
 from commitlake.jobs.cli.rows_output import plain_rows, write_table
 from commitlake.jobs.demo.offset_history import OffsetHistory
 from commitlake.jobs.lineage.tree import write_tree
@@ -52,53 +53,51 @@ _BY_TOPIC = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("demo", DESCRIPTION, EXAMPLES)
-    parser.add_argument(
-        "--dir", default="commitlake-demo", metavar="DIR", help="the demo's folder (default: commitlake-demo)"
-    )
-    parser.add_argument("--layout", choices=tuple(_FILL), default="rocketmq",
-                        help="format of the store's files (default: rocketmq)")  # fmt: skip
-    parser.add_argument(
-        "--orders", type=int, default=400, metavar="N", help="number of orders in the shop (default: 400)"
-    )
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Demo(Command):
+    """The command `demo`."""
 
+    NAME = "demo"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Fill the store, archive it, and show the result."""
-    from commitlake.connectors.runtime.spark_runner import SparkRunner
-    from commitlake.jobs.cli.runner import open_session
+    dir: str = option("the demo's folder (default: commitlake-demo)", default="commitlake-demo", metavar="DIR")
+    layout: str = option("format of the store's files (default: rocketmq)", default="rocketmq", choices=tuple(_FILL))
+    orders: int = option("number of orders in the shop (default: 400)", parse=int, default=400, metavar="N")
 
-    if arguments.orders < 1:
-        raise JobError(f"--orders: expected at least 1, found {arguments.orders}")
-    folder = _clean_folder(Path(arguments.dir))
-    store, lake = folder / "broker-a" / "store", Lake(str(folder / "lake"))
-    started = time.monotonic()
-    config = Config(str(store), lake.root, parser_version=VERSION, page=page_in(lake))
-    offsets = OffsetHistory(config)
-    _FILL[arguments.layout](store, orders=arguments.orders, pause=offsets.read)
-    _print(f"a shop's broker, with {arguments.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
-    result = run_archive(
-        SparkRunner(open_session("demo")), config, progress=partial(archive_progress, quiet=arguments.quiet)
-    )
-    offsets.read()
-    offsets.append()
-    _print("\n".join(summary(result)))
-    _show(lake, "Messages in the log, by topic and kind:", _BY_TOPIC)
-    print(f"\nWhat happened to {_ORDER}:\n")
-    write_tree(story_of(lake, Question(key=_ORDER)), sys.stdout)
-    sys.stdout.flush()
-    _print("\nTry next, for example:")
-    program = "  .venv/bin/commitlake" if SET_UP_SCRIPT.exists() else "  commitlake"
-    _print(f"{program} lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
-    _print(f"{program} lag --lake {lake.root}")
-    if arguments.layout != "jmq":
-        _print(f"{program} query --lake {lake.root} --kind dlq")
-    _print(f"{program} query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
-    _print(f"{program} dump {store} --body-as text | head -n 1")
-    return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
+    def run(self) -> ExitCode:
+        """Fill the store, archive it, and show the result."""
+        from commitlake.connectors.runtime.spark_runner import SparkRunner
+        from commitlake.jobs.cli.runner import open_session
+
+        if self.orders < 1:
+            raise JobError(f"--orders: expected at least 1, found {self.orders}")
+        folder = _clean_folder(Path(self.dir))
+        store, lake = folder / "broker-a" / "store", Lake(str(folder / "lake"))
+        started = time.monotonic()
+        config = Config(str(store), lake.root, parser_version=VERSION, page=page_in(lake))
+        offsets = OffsetHistory(config)
+        _FILL[self.layout](store, orders=self.orders, pause=offsets.read)
+        _print(f"a shop's broker, with {self.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
+        result = run_archive(
+            SparkRunner(open_session("demo")), config, progress=partial(archive_progress, quiet=self.quiet)
+        )
+        offsets.read()
+        offsets.append()
+        _print("\n".join(summary(result)))
+        _show(lake, "Messages in the log, by topic and kind:", _BY_TOPIC)
+        print(f"\nWhat happened to {_ORDER}:\n")
+        write_tree(story_of(lake, Question(key=_ORDER)), sys.stdout)
+        sys.stdout.flush()
+        _print("\nTry next, for example:")
+        program = "  .venv/bin/commitlake" if SET_UP_SCRIPT.exists() else "  commitlake"
+        _print(f"{program} lineage --lake {lake.root} --key {_ORDER} --html {folder / 'order.html'}")
+        _print(f"{program} lag --lake {lake.root}")
+        if self.layout != "jmq":
+            _print(f"{program} query --lake {lake.root} --kind dlq")
+        _print(f"{program} query --lake {lake.root} --topic orders --where \"properties['city'] = '北京'\"")
+        _print(f"{program} dump {store} --body-as text | head -n 1")
+        return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
 def _clean_folder(folder: Path) -> Path:
@@ -123,6 +122,4 @@ def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake demo`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Demo.parser, Demo.main

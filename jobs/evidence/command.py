@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.combinations import prefer_given
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.combinations import without_variable
+from commitlake.jobs.cli.command import Command, JobError
+from commitlake.jobs.cli.options import argument, flag, option, repeated
 from commitlake.jobs.cli.places import lake_of
-from commitlake.jobs.cli.s3_arguments import add_s3_arguments
+from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -49,82 +51,79 @@ _SHOWN = 20
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("evidence", DESCRIPTION, EXAMPLES)
-    parser.add_argument("action", choices=(KEY, VERIFY, SHOW), help="what to do")
-    parser.add_argument("file", nargs="?", metavar="FILE", help="verify: file of documents, one per line")
-    parser.add_argument(
-        "--lake", metavar="PLACE", help="verify and show: a folder, s3://bucket/prefix, or catalog.schema"
-    )
-    add_s3_arguments(parser)
-    parser.add_argument(
-        "--out", metavar="FILE", help="key: file for the private key; the public key is written to FILE.pub"
-    )
-    parser.add_argument(
-        "--public-key", action="append", default=[], metavar="FILE", help="verify: a trusted public key"
-    )
-    parser.add_argument(
-        "--head", metavar="SHA256", type=_sha256, help="verify: expected SHA-256 of the newest document"
-    )
-    parser.add_argument("--from-any", action="store_true", help="verify: the first document may have any number")
-    return parser
-
-
 def _sha256(text: str) -> str:
     if _SHA256.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"expected 64 hexadecimal digits, found {text[:80]!a}")
     return text.lower()
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Run the chosen action."""
-    _check(arguments)
-    if arguments.action == KEY:
+@dataclass(frozen=True, kw_only=True)
+class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
+    """The command `evidence`."""
+
+    NAME = "evidence"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    action: str = argument("what to do", is_optional=False, choices=(KEY, VERIFY, SHOW))
+    file: str | None = argument("verify: file of documents, one per line", metavar="FILE")
+    lake: str | None = option("verify and show: a folder, s3://bucket/prefix, or catalog.schema", metavar="PLACE")
+    out: str | None = option("key: file for the private key; the public key is written to FILE.pub", metavar="FILE")
+    public_key: tuple[str, ...] = repeated("verify: a trusted public key", metavar="FILE")
+    head: str | None = option("verify: expected SHA-256 of the newest document", parse=_sha256, metavar="SHA256")
+    from_any: bool = flag("verify: the first document may have any number")
+
+    def run(self) -> ExitCode:
+        """Run the chosen action."""
+        return _act(without_variable(self, "file", "lake"))
+
+
+def _act(command: EvidenceCommand) -> ExitCode:
+    _check(command)
+    if command.action == KEY:
         from commitlake.pipelines.evidence.keys import make_key
 
-        key_id = make_key(Path(arguments.out).expanduser())
-        print_line(f"{arguments.out}: private key; {arguments.out}.pub: public key, with the id {key_id}")
+        key_id = make_key(Path(command.out or "").expanduser())
+        print_line(f"{command.out}: private key; {command.out}.pub: public key, with the id {key_id}")
         return ExitCode.OK
-    if arguments.action == SHOW:
-        for _, text in _documents(arguments):
+    if command.action == SHOW:
+        for _, text in _documents(command):
             print(text)
         return ExitCode.OK
-    return _verify(arguments)
+    return _verify(command)
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    prefer_given(arguments, "file", "lake")
-    if arguments.action == KEY:
-        if not arguments.out:
+def _check(command: EvidenceCommand) -> None:
+    if command.action == KEY:
+        if not command.out:
             raise JobError(
                 "evidence key: expected --out FILE, found nothing", "name a file outside of every repository"
             )
         return
-    if arguments.out:
-        raise JobError(f"--out has no effect with {arguments.action}", "leave it out")
-    if arguments.action == SHOW and (arguments.file or not arguments.lake):
+    if command.out:
+        raise JobError(f"--out has no effect with {command.action}", "leave it out")
+    if command.action == SHOW and (command.file or not command.lake):
         raise JobError("evidence show: expected --lake", "it prints the documents of a lake")
-    if arguments.action == VERIFY:
-        if not arguments.file and not arguments.lake:
+    if command.action == VERIFY:
+        if not command.file and not command.lake:
             raise JobError("evidence verify: expected a FILE or --lake, or both")
-        if not arguments.public_key:
+        if not command.public_key:
             raise JobError(
                 "evidence verify: expected --public-key, found none",
                 "without a trusted key a signature proves nothing: use FILE.pub from 'commitlake evidence key'",
             )
 
 
-def _verify(arguments: argparse.Namespace) -> ExitCode:
+def _verify(command: EvidenceCommand) -> ExitCode:
     from commitlake.pipelines.evidence.verifying import verify_chain
 
-    first = None if arguments.from_any else 1
-    keys, documents = _keys(arguments), _documents(arguments)
-    found = verify_chain(documents, keys, head=arguments.head, first=first, last=_written(arguments))
-    if arguments.lake and arguments.head is None:
+    first = None if command.from_any else 1
+    keys, documents = _keys(command), _documents(command)
+    found = verify_chain(documents, keys, head=command.head, first=first, last=_written(command))
+    if command.lake and command.head is None:
         from commitlake.pipelines.evidence.chain import undocumented
 
-        for text in undocumented(lake_of(arguments), found.newest, found.at):
+        for text in undocumented(lake_of(command), found.newest, found.at):
             found.add("no document", text)
     for finding in found.findings[:_SHOWN]:
         print(f"WRONG ({finding.code}): {finding.text}")
@@ -140,35 +139,35 @@ def _verify(arguments: argparse.Namespace) -> ExitCode:
         )
         return ExitCode.DAMAGE
     print(f"valid: {count_text(found.documents, 'document')} ({kinds}); the newest has the SHA-256 {found.head}")
-    if not arguments.lake and arguments.head is None:
+    if not command.lake and command.head is None:
         print("documents that were cut off at the end would not be noticed: give --lake or --head, too")
     return ExitCode.OK
 
 
-def _written(arguments: argparse.Namespace) -> int:
+def _written(command: EvidenceCommand) -> int:
     """Return the number of the newest document ever written to a lake's table; 0 without a lake."""
-    if not arguments.lake:
+    if not command.lake:
         return 0
     from commitlake.pipelines.evidence.chain import written_number
 
-    return written_number(lake_of(arguments))
+    return written_number(lake_of(command))
 
 
-def _keys(arguments: argparse.Namespace) -> dict[str, Ed25519PublicKey]:
+def _keys(command: EvidenceCommand) -> dict[str, Ed25519PublicKey]:
     from commitlake.pipelines.evidence.documents import key_id_of
     from commitlake.pipelines.evidence.keys import public_key
 
-    keys = [public_key(path) for path in arguments.public_key]
+    keys = [public_key(path) for path in command.public_key]
     return {key_id_of(key): key for key in keys}
 
 
-def _documents(arguments: argparse.Namespace) -> Iterator[tuple[StoredAs | None, str]]:
-    if arguments.file:
-        yield from _lines(arguments.file)
+def _documents(command: EvidenceCommand) -> Iterator[tuple[StoredAs | None, str]]:
+    if command.file:
+        yield from _lines(command.file)
         return
     from commitlake.pipelines.evidence.chain import read_documents
 
-    lake = lake_of(arguments)
+    lake = lake_of(command)
     lake.table("messages")  # raises an error if this is not a lake
     yield from read_documents(lake)
 
@@ -186,6 +185,4 @@ def _lines(name: str) -> Iterator[tuple[None, str]]:
         raise JobError(f"{name}: expected a file of documents, found: {error.strerror}") from None
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake evidence`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = EvidenceCommand.parser, EvidenceCommand.main

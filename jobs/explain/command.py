@@ -8,21 +8,25 @@ option; 3 if a segment is missing in the part that would be read, because a read
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import printable_line
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.command import Command, JobError
+from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.output_forms import add_format_argument
+from commitlake.jobs.cli.options import flag, needs, option, repeated
+from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.rows_output import write_objects
-from commitlake.jobs.cli.store_arguments import add_store_argument, at_least, check_store_is_given
-from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.cli.store_arguments import (
+    at_least,
+    given_store,
+    store_argument,
+)
+from commitlake.jobs.cli.times import parse_time
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import epoch_ms
@@ -51,96 +55,106 @@ _BY_TIME = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("explain", DESCRIPTION, EXAMPLES)
-    add_store_argument(parser, f"store folder (the one that holds {FOLDERS}), or a glob")
-    parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
-    add_layout_argument(parser)
-    parser.add_argument("--topic", action="append", default=[], help="stored topic")
-    parser.add_argument("--queue", action="append", default=[], type=at_least(0), help="queue id")
-    parser.add_argument("--key", action="append", default=[], help="business key or unique key; needs --topic")
-    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
-                        help="stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, "
-                             "-2h")  # fmt: skip
-    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME", help="stored before this time")
-    parser.add_argument("--from-offset", type=int, metavar="N", help="physical offset, inclusive")
-    parser.add_argument("--to-offset", type=int, metavar="N", help="physical offset, exclusive")
-    parser.add_argument("--clock-tolerance", type=int, metavar="MS",
-                        help="largest expected error of a broker's clock; a larger error that lasted for less than "
-                             "a sixteenth of a segment can hide records from --from and --to "
-                             "(default: 600000)")  # fmt: skip
-    indexes_help = "do not use queues and IndexFiles (Spark option useIndexes=false)"
-    parser.add_argument("--no-indexes", action="store_true", help=indexes_help)
-    add_format_argument(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Explain(
+    Command, LayoutArgument, OutputArguments, after={LayoutArgument: "broker", OutputArguments: "no_indexes"}
+):
+    """The command `explain`."""
+
+    NAME = "explain"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    store: str | None = store_argument(f"store folder (the one that holds {FOLDERS}), or a glob")
+    broker: str | None = option("the store's name (default: the folder's name)", action=Once)
+    topic: tuple[str, ...] = repeated("stored topic")
+    queue: tuple[int, ...] = repeated("queue id", parse=at_least(0))
+    key: tuple[str, ...] = repeated(
+        "business key or unique key; needs --topic", rules=needs("topic", "a broker's index knows keys by topic")
+    )
+    start: datetime.datetime | None = option(
+        "stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, -2h",
+        "--from",
+        parse=parse_time,
+        metavar="TIME",
+    )
+    end: datetime.datetime | None = option("stored before this time", "--to", parse=parse_time, metavar="TIME")
+    from_offset: int | None = option("physical offset, inclusive", parse=int, metavar="N")
+    to_offset: int | None = option("physical offset, exclusive", parse=int, metavar="N")
+    clock_tolerance: int | None = option(
+        "largest expected error of a broker's clock; a larger error that lasted for less than "
+        "a sixteenth of a segment can hide records from --from and --to "
+        "(default: 600000)",
+        parse=int,
+        metavar="MS",
+    )
+    no_indexes: bool = flag("do not use queues and IndexFiles (Spark option useIndexes=false)")
+
+    def run(self) -> ExitCode:
+        """Plan the read, and print the plan."""
+        given_store(self.store)
+        _check(self)
+        from commitlake.connectors.formats.engine.filters import narrow
+        from commitlake.connectors.formats.engine.options import ReadOptions
+        from commitlake.connectors.formats.engine.read_plan import plan_read
+
+        options = ReadOptions.parse(_options(self))
+        plan = plan_read(options, narrow(options))
+        _warn_of_unknown_names(self)
+        rows = [store.to_row() for store in plan.stores]
+        if self.output == "table":
+            _print_table(rows)
+        else:
+            write_objects(self.output, rows)
+        missing = _missing(plan)
+        for sentence in missing:
+            print(f"damage: {sentence}", file=sys.stderr)
+        return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Plan the read, and print the plan."""
-    check_store_is_given(arguments)
-    _check(arguments)
-    from commitlake.connectors.formats.engine.filters import narrow
-    from commitlake.connectors.formats.engine.options import ReadOptions
-    from commitlake.connectors.formats.engine.read_plan import plan_read
-
-    options = ReadOptions.parse(_options(arguments))
-    plan = plan_read(options, narrow(options))
-    _warn_of_unknown_names(arguments)
-    rows = [store.to_row() for store in plan.stores]
-    if arguments.output == "table":
-        _print_table(rows)
-    else:
-        write_objects(arguments.output, rows)
-    missing = _missing(plan)
-    for sentence in missing:
-        print(f"damage: {sentence}", file=sys.stderr)
-    return ExitCode.DAMAGE if missing else ExitCode.OK
-
-
-def _warn_of_unknown_names(arguments: argparse.Namespace) -> None:
+def _warn_of_unknown_names(command: Explain) -> None:
     """Warn of topics and queues without a folder in any store; the log may still have messages of them."""
-    if not arguments.topic and not arguments.queue:
+    if not command.topic and not command.queue:
         return
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.jobs.cli.store_queues import unknown_names
 
-    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
-    for sentence in unknown_names(stores, arguments.topic, arguments.queue):
+    stores = find_stores(given_store(command.store), command.broker, layout_of(command).formats)
+    for sentence in unknown_names(stores, command.topic, command.queue):
         warn("commitlake explain", f"there is {sentence}")
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    if arguments.key and not arguments.topic:
+def _check(command: Explain) -> None:
+    if command.key and not command.topic:
         raise JobError("--key needs --topic", "a broker's index knows keys by topic")
-    if arguments.start and arguments.end and arguments.start >= arguments.end:
-        raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
-    low, high = arguments.from_offset, arguments.to_offset
+    if command.start and command.end and command.start >= command.end:
+        raise JobError(f"--from {command.start} is not before --to {command.end}")
+    low, high = command.from_offset, command.to_offset
     if low is not None and high is not None and low >= high:
         raise JobError(f"--from-offset {low} is not before --to-offset {high}")
     for name in ("topic", "key"):
-        for value in getattr(arguments, name):
+        for value in getattr(command, name):
             if not value.strip():
                 raise JobError(f"--{name}: expected a {name}, found {value!r}", "leave the option out to take all")
             if "," in value:
                 raise JobError(f"--{name}: expected no comma, found {value!r}", "give the option twice")
 
 
-def _options(arguments: argparse.Namespace) -> dict[str, str]:
+def _options(command: Explain) -> dict[str, str]:
     """Return the equivalent options of the Spark source."""
     given = {
-        "path": arguments.store,
-        "broker": arguments.broker,
-        "layout": str(layout_of(arguments)),
-        "topics": ",".join(arguments.topic) or None,
-        "queueIds": ",".join(map(str, arguments.queue)) or None,
-        "keys": ",".join(arguments.key) or None,
-        "startingTimestamp": _milliseconds(arguments.start),
-        "endingTimestamp": _milliseconds(arguments.end),
-        "startingOffset": arguments.from_offset,
-        "endingOffset": arguments.to_offset,
-        "clockTolerance": arguments.clock_tolerance,
-        "useIndexes": "false" if arguments.no_indexes else None,
+        "path": command.store,
+        "broker": command.broker,
+        "layout": str(layout_of(command)),
+        "topics": ",".join(command.topic) or None,
+        "queueIds": ",".join(map(str, command.queue)) or None,
+        "keys": ",".join(command.key) or None,
+        "startingTimestamp": _milliseconds(command.start),
+        "endingTimestamp": _milliseconds(command.end),
+        "startingOffset": command.from_offset,
+        "endingOffset": command.to_offset,
+        "clockTolerance": command.clock_tolerance,
+        "useIndexes": "false" if command.no_indexes else None,
     }
     return {name: str(value) for name, value in given.items() if value is not None}
 
@@ -195,6 +209,4 @@ def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
     return lines
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake explain`."""
-    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))
+build_parser, main = Explain.parser, Explain.main

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +11,7 @@ from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
 from commitlake.jobs.cli.broker_conf import read_broker_conf
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.guard.arguments import RuleArguments
 from commitlake.pipelines.retention.rules import Rules
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.boltmq.conf import BoltmqConf, is_boltmq_conf, parse_boltmq_conf
@@ -23,11 +23,10 @@ _ABORT = "abort"
 _BOLTMQ_IS_AS_ROCKETMQ = 4
 
 
-def read_rules(arguments: argparse.Namespace, now: datetime.datetime) -> Callable[[Store], Rules]:
+def read_rules(arguments: RuleArguments, now: datetime.datetime) -> Callable[[Store], Rules]:
     """Return a function that gives a store's deletion rules.
 
     Args:
-        arguments: Parsed arguments of guard.
         now: Time at which the stores are read.
 
     Returns:

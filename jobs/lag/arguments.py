@@ -1,32 +1,83 @@
-"""Arguments of commands that read a lake or stores, and arguments of those that measure lag."""
+"""Options of commands that read a lake or stores, and options of those that measure lag."""
 
 from __future__ import annotations
 
 import argparse
+import datetime
+from dataclasses import dataclass
 
-from commitlake.jobs.cli.broker_conf import add_broker_conf_argument
+from commitlake.jobs.cli.broker_conf import BrokerConfArgument
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
+from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument
+from commitlake.jobs.cli.options import OneOf, Options, add_options, needs, option, repeated
 from commitlake.jobs.cli.places import BODIES_HELP
-from commitlake.jobs.cli.s3_arguments import add_s3_arguments
+from commitlake.jobs.cli.s3_arguments import S3Arguments
+from commitlake.jobs.cli.times import parse_time
+
+_SOURCE = OneOf(required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceArguments(S3Arguments, LayoutArgument, after={S3Arguments: "store", LayoutArgument: "store"}):
+    """A lake or stores, one of which must be given."""
+
+    lake: str | None = option(
+        "the lake: a folder, s3://bucket/prefix, or catalog.schema", metavar="PLACE", one_of=_SOURCE
+    )
+    store: str | None = option(
+        f"a store folder (the one that holds {FOLDERS}), or a glob", metavar="PATH", one_of=_SOURCE
+    )
+
+    @property
+    def source(self) -> tuple[str, str]:
+        """The option that names the lake or the stores, and its value."""
+        return ("--lake", self.lake) if self.lake is not None else ("--store", self.store or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagArguments(SourceArguments, BrokerConfArgument, after={BrokerConfArgument: "watch"}):
+    """Options of a measurement of lag."""
+
+    bodies: str | None = option(BODIES_HELP, metavar="PLACE", rules=needs("lake", "a store has its bodies in its log"))
+    watch: datetime.timedelta = option(
+        "with --lake: time over which the movement of groups is watched, for rates, the time to catch up, and the "
+        "verdicts slow, stalled and rewound; if snapshots are rarer, the one before is compared (default: 5m)",
+        parse=parse_duration,
+        default=parse_duration("5m"),
+        metavar="TIME",
+    )
+
+
+def _filter(text: str) -> tuple[str, str, str]:
+    place, equals, expression = text.partition("=")
+    group, at, topic = place.strip().rpartition("@")
+    if not equals or not at or not group or not topic or not expression.strip():
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected GROUP@TOPIC=FILTER, as in 'shipping@orders=paid || refunded'"
+        )
+    return group, topic, expression.strip()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagQuestion(Options):
+    """Options that choose groups; without them, all are measured."""
+
+    at: datetime.datetime | None = option(
+        "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)",
+        parse=parse_time,
+        metavar="TIME",
+        rules=needs("lake", "a store has no history of its groups; 'commitlake snapshot' records one"),
+    )
+    broker: tuple[str, ...] = repeated("only this store")
+    group: tuple[str, ...] = repeated("only this group")
+    topic: tuple[str, ...] = repeated("only this topic")
+    filter: tuple[tuple[str, str, str], ...] = repeated(
+        "a group's filter on a topic: tags separated by ||, or sql:EXPRESSION; overrides the stored filter",
+        parse=_filter,
+        metavar="GROUP@TOPIC=FILTER",
+    )
 
 
 def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--lake` and `--store`, one of which must be given, and the options that belong to them."""
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--lake", metavar="PLACE", help="the lake: a folder, s3://bucket/prefix, or catalog.schema")
-    source.add_argument("--store", metavar="PATH", help=f"a store folder (the one that holds {FOLDERS}), or a glob")
-    add_s3_arguments(parser)
-    add_layout_argument(parser)
-
-
-def add_lag_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `add_source_arguments`, and the other options of a lag measurement."""
-    add_source_arguments(parser)
-    parser.add_argument("--bodies", metavar="PLACE", help=BODIES_HELP)
-    watch_help = (
-        "with --lake: time over which the movement of groups is watched, for rates, the time to catch up, and the "
-        "verdicts slow, stalled and rewound; if snapshots are rarer, the one before is compared (default: 5m)"
-    )
-    parser.add_argument("--watch", type=parse_duration, default="5m", metavar="TIME", help=watch_help)
-    add_broker_conf_argument(parser)
+    """Add the options of `SourceArguments`."""
+    add_options(parser, SourceArguments)

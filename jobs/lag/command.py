@@ -14,20 +14,18 @@ still to consume.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.html import add_html_argument
+from commitlake.jobs.cli.command import Command, JobError
+from commitlake.jobs.cli.html import HtmlArgument
 from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.output_forms import add_format_argument
+from commitlake.jobs.cli.options import flag, option, repeated
+from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.times import join_times, parse_time
-from commitlake.jobs.lag.arguments import add_lag_arguments
-from commitlake.jobs.lag.conditions import parse_condition
+from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
+from commitlake.jobs.lag.conditions import Condition, parse_condition
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
@@ -61,87 +59,72 @@ EXAMPLES = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("lag", DESCRIPTION, EXAMPLES)
-    parser.set_defaults(spark=False)
-    add_lag_arguments(parser)
-    at_help = "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)"
-    parser.add_argument("--at", type=parse_time, metavar="TIME", help=at_help)
-    parser.add_argument("--broker", action="append", default=[], help="only this store")
-    parser.add_argument("--group", action="append", default=[], help="only this group")
-    parser.add_argument("--topic", action="append", default=[], help="only this topic")
-    filter_help = "a group's filter on a topic: tags separated by ||, or sql:EXPRESSION; overrides the stored filter"
-    parser.add_argument(
-        "--filter", action="append", default=[], type=_filter, metavar="GROUP@TOPIC=FILTER", help=filter_help
+@dataclass(frozen=True, kw_only=True)
+class LagCommand(
+    Command,
+    LagArguments,
+    LagQuestion,
+    OutputArguments,
+    HtmlArgument,
+    after={OutputArguments: "by", HtmlArgument: "by"},
+):
+    """Measure the lag, and print it."""
+
+    NAME = "lag"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+    DEFAULTS: ClassVar = {"spark": False}
+
+    all: bool = flag("also print groups that are not behind")
+    by: str | None = option(
+        "rows of the table: a row for each group, or for each of its queues, as in all other formats (default: group)",
+        choices=("group", "queue"),
     )
-    parser.add_argument("--all", action="store_true", help="also print groups that are not behind")
-    by_help = (
-        "rows of the table: a row for each group, or for each of its queues, as in all other formats (default: group)"
-    )
-    parser.add_argument("--by", choices=("group", "queue"), help=by_help)
-    add_format_argument(parser)
-    add_html_argument(parser)
-    fail_help = (
+    fail_if: tuple[Condition, ...] = repeated(
         "exit with 3 if a row meets this condition: messages, bytes, time_lag or verdict, > >= < <= or =, and a value; "
-        "for a range, its upper bound is compared"
+        "for a range, its upper bound is compared",
+        parse=parse_condition,
+        metavar="CONDITION",
     )
-    parser.add_argument(
-        "--fail-if", action="append", default=[], type=parse_condition, metavar="CONDITION", help=fail_help
-    )
-    return parser
+
+    def run(self) -> ExitCode:
+        """Measure the lag, print it, and write the page."""
+        if self.html is None:
+            return _answer(None, self)
+        from commitlake.jobs.pages.lag import TITLE
+        from commitlake.jobs.pages.output import failure_page, page_file
+
+        file = page_file(self.html)
+        name, place = self.source
+        with failure_page(file, "lag", TITLE, [(name.removeprefix("--").capitalize(), place)]):
+            return _answer(file, self)
 
 
-def _filter(text: str) -> tuple[str, str, str]:
-    place, equals, expression = text.partition("=")
-    group, at, topic = place.strip().rpartition("@")
-    if not equals or not at or not group or not topic or not expression.strip():
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: expected GROUP@TOPIC=FILTER, as in 'shipping@orders=paid || refunded'"
-        )
-    return group, topic, expression.strip()
-
-
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Measure the lag, print it, and return an exit code."""
-    if arguments.html is None:
-        return _answer(None, arguments)
-    from commitlake.jobs.pages.lag import TITLE
-    from commitlake.jobs.pages.output import failure_page, page_file
-
-    file = page_file(arguments.html)
-    option, place = _place(arguments)
-    with failure_page(file, "lag", TITLE, [(option.removeprefix("--").capitalize(), place)]):
-        return _answer(file, arguments)
-
-
-def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
+def _answer(file: PageFile | None, command: LagCommand) -> ExitCode:
     from commitlake.jobs.cli.rows_output import write
     from commitlake.jobs.lag import formatting
     from commitlake.jobs.lag.source import measure_lag, unknown_names
     from commitlake.pipelines.lag.groups import worst_first
 
-    if arguments.by == "group" and arguments.output != "table":
-        raise JobError(f"--by group: rows of --format {arguments.output} are queues", "leave --by out")
-    if arguments.store is not None and arguments.at is not None:
-        raise JobError("--at needs --lake", "a store has no history of its groups; 'commitlake snapshot' records one")
-    answer = measure_lag(arguments)
-    unknown = unknown_names(arguments, answer)
+    if command.by == "group" and command.output != "table":
+        raise JobError(f"--by group: rows of --format {command.output} are queues", "leave --by out")
+    answer = measure_lag(command, command)
+    unknown = unknown_names(command, answer)
     missing = [*answer.missing, *unknown]
-    failing = [(row, condition) for row in answer.rows for condition in arguments.fail_if if condition.holds(row)]
-    rows = worst_first(row for row in answer.rows if arguments.all or _is_behind(row))
-    if arguments.output != "table":
-        write(arguments.output, formatting.plain_rows(rows), formatting.PLAIN_COLUMNS, missing)
-    elif arguments.by == "queue":
+    failing = [(row, condition) for row in answer.rows for condition in command.fail_if if condition.holds(row)]
+    rows = worst_first(row for row in answer.rows if command.all or _is_behind(row))
+    if command.output != "table":
+        write(command.output, formatting.plain_rows(rows), formatting.PLAIN_COLUMNS, missing)
+    elif command.by == "queue":
         write("table", formatting.queue_rows(rows), formatting.QUEUE_COLUMNS)
     else:
         write("table", formatting.group_rows(rows), formatting.GROUP_COLUMNS)
     sys.stdout.flush()
     if file is not None:
-        file.write(_page(arguments, replace(answer, missing=missing)))
+        file.write(_page(command, replace(answer, missing=missing)))
     for sentence in missing:
         warn("commitlake lag", sentence)
-    if not arguments.quiet:
+    if not command.quiet:
         for group in answer.broadcasting:
             print_line(str(group))
         print_line(formatting.summary(answer.rows))
@@ -150,20 +133,16 @@ def _answer(file: PageFile | None, arguments: argparse.Namespace) -> ExitCode:
     for row, condition in failing:
         where = f"{row.group or row.kind} on {row.topic}, queue {row.queue_id}"
         print_line(f"failed: {where}: {condition.text}")
-    is_unchecked = bool(unknown and arguments.fail_if)  # a check of a misspelt group must not succeed
+    is_unchecked = bool(unknown and command.fail_if)  # a check of a misspelt group must not succeed
     return ExitCode.DAMAGE if failing or answer.missing or is_unchecked else ExitCode.OK
 
 
-def _page(arguments: argparse.Namespace, answer: LagAnswer) -> Page:
+def _page(command: LagCommand, answer: LagAnswer) -> Page:
     from commitlake.jobs.lag.source import measure_history
     from commitlake.jobs.pages.lag import MAX_HEAT_GROUPS, LagSource, lag_page
 
-    history = measure_history(arguments, answer, MAX_HEAT_GROUPS)
-    return lag_page(answer, history, LagSource(_place(arguments), arguments.at))
-
-
-def _place(arguments: argparse.Namespace) -> tuple[str, str]:
-    return ("--store", arguments.store) if arguments.lake is None else ("--lake", arguments.lake)
+    history = measure_history(command, command, answer, MAX_HEAT_GROUPS)
+    return lag_page(answer, history, LagSource(command.source, command.at))
 
 
 def _is_behind(row: Lag) -> bool:
@@ -172,6 +151,4 @@ def _is_behind(row: Lag) -> bool:
     return bool(row.messages.high is None or row.messages.high) or row.judged.verdict is not LagVerdict.OK
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """`commitlake lag`."""
-    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--at"))
+build_parser, main = LagCommand.parser, LagCommand.main

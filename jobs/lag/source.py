@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
@@ -19,6 +17,7 @@ from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import nearest_or_all, some_names
 from commitlake.jobs.cli.places import bodies_of, lake_of
+from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.groups import by_group
 from commitlake.pipelines.lag.history import LagHistory, lag_history
@@ -31,11 +30,11 @@ _READ = ("messages", "consumer_offsets", "subscriptions", "store_config", "edges
 """Tables from which the lag in a lake is computed."""
 
 
-def measure_lag(arguments: argparse.Namespace) -> LagAnswer:
+def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) -> LagAnswer:
     """Measure the lag.
 
     Args:
-        arguments: Parsed arguments of a job, with `--lake` or `--store`. Without options for groups, all are measured.
+        question: the chosen groups; None for all.
 
     Raises:
         JobError: A filter is invalid, or a broker is unknown.
@@ -43,22 +42,21 @@ def measure_lag(arguments: argparse.Namespace) -> LagAnswer:
         CommitLogError: There is no store, or it cannot be read.
         QueryError: A table cannot be read.
     """
-    choice = Choice(frozenset(_given(arguments, "group")), frozenset(_given(arguments, "topic")))
-    brokers = _given(arguments, "broker")
-    given = Given(_filters(_given(arguments, "filter")))
+    asked = question or LagQuestion()
+    choice = Choice(frozenset(asked.group), frozenset(asked.topic))
+    brokers = asked.broker
+    given = Given(_filters(asked.filter))
     if arguments.lake is not None:
         lake = lake_of(arguments)
         check_brokers(lake, brokers)
         delays = _delays(arguments.broker_conf, brokers or _archived(lake))
         given = replace(given, delay_levels_ms=delays, bodies=bodies_of(arguments, lake), watch=arguments.watch)
         with naming_damaged_files(lake, _READ):
-            return lag_of_lake(lake, getattr(arguments, "at", None), choice, brokers, given)
-    if arguments.bodies is not None:
-        raise JobError("--bodies needs --lake", "a store has its bodies in its log")
-    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
+            return lag_of_lake(lake, asked.at, choice, brokers, given)
+    stores = find_stores(arguments.source[1], None, layout_of(arguments).formats)
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:
-        raise JobError(f"--broker: {arguments.store} has no store of that name")
+        raise JobError(f"--broker: {arguments.source[1]} has no store of that name")
     now = datetime.datetime.now(datetime.UTC)
     given = replace(given, delay_levels_ms=_delays(arguments.broker_conf, [store.broker for store in stores]))
     answers = [lag_of_store(store, now, choice, given) for store in stores]
@@ -70,11 +68,10 @@ def measure_lag(arguments: argparse.Namespace) -> LagAnswer:
     )
 
 
-def measure_history(arguments: argparse.Namespace, answer: LagAnswer, most: int) -> LagHistory | None:
+def measure_history(arguments: LagArguments, question: LagQuestion, answer: LagAnswer, most: int) -> LagHistory | None:
     """Return how far the worst groups were behind over time; None for a store, which has no history.
 
     Args:
-        arguments: See `measure_lag`.
         answer: Result of `measure_lag`.
         most: The largest number of groups.
 
@@ -87,12 +84,12 @@ def measure_history(arguments: argparse.Namespace, answer: LagAnswer, most: int)
     lake = lake_of(arguments)
     until = max(row.as_of for row in answer.rows)
     brokers = sorted({row.broker for row in answer.rows})
-    filters, topics = _filters(_given(arguments, "filter")), _given(arguments, "topic")
+    filters, topics = _filters(question.filter), question.topic
     with naming_damaged_files(lake, _READ):
         return lag_history(lake, groups, until, brokers, filters, topics)
 
 
-def unknown_names(arguments: argparse.Namespace, answer: LagAnswer) -> list[str]:
+def unknown_names(question: LagQuestion, answer: LagAnswer) -> list[str]:
     """Return a sentence for each requested group and topic without a known offset or a row."""
     known = {
         name: {getattr(place, name) for places in (answer.known, answer.broadcasting, answer.rows) for place in places}
@@ -101,7 +98,7 @@ def unknown_names(arguments: argparse.Namespace, answer: LagAnswer) -> list[str]
     return [
         f"--{name}: no offset of the {name} {asked!a} is known.{nearest_or_all(asked, names)}"
         for name, names in known.items()
-        for asked in _given(arguments, name)
+        for asked in getattr(question, name)
         if names and asked not in names
     ]
 
@@ -122,12 +119,7 @@ def _delays(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]
     return {broker: levels for broker, levels in found.items() if levels}
 
 
-def _given(arguments: argparse.Namespace, name: str) -> list[Any]:
-    found: list[Any] = getattr(arguments, name, [])
-    return found
-
-
-def _filters(given: list[tuple[str, str, str]]) -> dict[GroupTopic, GroupFilter]:
+def _filters(given: Sequence[tuple[str, str, str]]) -> dict[GroupTopic, GroupFilter]:
     found = {}
     for group, topic, text in given:
         is_sql = text.startswith("sql:")

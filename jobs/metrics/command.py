@@ -11,17 +11,19 @@ the file has the known metrics).
 
 from __future__ import annotations
 
-import argparse
+import datetime
 import threading
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.names import warn
+from commitlake.jobs.cli.options import OneOf, option
 from commitlake.jobs.cli.output_files import check_text_file
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.lag.arguments import add_lag_arguments
+from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
 
@@ -40,59 +42,65 @@ EXAMPLES = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("metrics", DESCRIPTION, EXAMPLES)
-    parser.set_defaults(spark=False)
-    add_lag_arguments(parser)
-    output = parser.add_mutually_exclusive_group(required=True)
-    output.add_argument("--textfile", metavar="FILE", help="write the metrics to this file, and replace it as a whole")
-    output.add_argument("--listen", metavar="IP:PORT", help="serve the metrics at http://IP:PORT/metrics")
-    parser.add_argument(
-        "--cluster",
-        default="DefaultCluster",
-        metavar="NAME",
-        help="value of the label cluster (default: DefaultCluster)",
+_OUTPUT = OneOf(required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metrics(Command, LagArguments):
+    """Write metrics once, or serve them."""
+
+    NAME = "metrics"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+    DEFAULTS: ClassVar = {"spark": False}
+
+    textfile: str | None = option(
+        "write the metrics to this file, and replace it as a whole", metavar="FILE", one_of=_OUTPUT
     )
-    interval_help = "with --listen: shortest time between two measurements (default: 15s)"
-    parser.add_argument("--min-interval", type=parse_duration, default="15s", metavar="TIME", help=interval_help)
-    return parser
+    listen: str | None = option("serve the metrics at http://IP:PORT/metrics", metavar="IP:PORT", one_of=_OUTPUT)
+    cluster: str = option(
+        "value of the label cluster (default: DefaultCluster)", default="DefaultCluster", metavar="NAME"
+    )
+    min_interval: datetime.timedelta = option(
+        "with --listen: shortest time between two measurements (default: 15s)",
+        parse=parse_duration,
+        default=parse_duration("15s"),
+        metavar="TIME",
+    )
+
+    def run(self) -> ExitCode:
+        """Write the metrics, or serve them until stopped."""
+        from commitlake.jobs.metrics.measure import Measured
+
+        if self.textfile is not None:
+            return _write(self, Path(self.textfile))
+        host, port = _address(self.listen or "")
+        Measured.of(self)  # fails at once for a wrong lake or store
+        return _serve(self, host, port)
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Write the metrics once, or serve them."""
-    from commitlake.jobs.metrics.measure import Measured
-
-    if arguments.textfile is not None:
-        return _write(arguments)
-    host, port = _address(arguments.listen)
-    Measured.of(arguments)  # fails at once for a wrong lake or store
-    return _serve(arguments, host, port)
-
-
-def _write(arguments: argparse.Namespace) -> ExitCode:
+def _write(command: Metrics, path: Path) -> ExitCode:
     from prometheus_client import CollectorRegistry, generate_latest
 
     from commitlake.connectors.whole_files import write_whole
     from commitlake.jobs.metrics.collector import MetricsCollector
     from commitlake.jobs.metrics.measure import Measured
 
-    path = Path(arguments.textfile)
     check_text_file("--textfile", path)
-    measured = Measured.of(arguments)
+    measured = Measured.of(command)
     registry = CollectorRegistry()
-    registry.register(MetricsCollector(lambda: measured.families(arguments.cluster), 0))
+    registry.register(MetricsCollector(lambda: measured.families(command.cluster), 0))
     with write_whole(path) as file:
         file.write(generate_latest(registry))
     answer = measured.lag
     for sentence in answer.missing:
         warn("commitlake metrics", sentence)
-    if not arguments.quiet:
+    if not command.quiet:
         print_line(f"{path}: the lag of {len({row.group for row in answer.rows if row.group})} groups")
     return ExitCode.DAMAGE if answer.missing else ExitCode.OK
 
 
-def _serve(arguments: argparse.Namespace, host: str, port: int) -> ExitCode:
+def _serve(command: Metrics, host: str, port: int) -> ExitCode:
     from prometheus_client import CollectorRegistry
 
     from commitlake.jobs.cli.process import stop_softly
@@ -101,18 +109,18 @@ def _serve(arguments: argparse.Namespace, host: str, port: int) -> ExitCode:
     from commitlake.jobs.metrics.server import MetricsServer, serve
 
     registry = CollectorRegistry()
-    seconds = arguments.min_interval.total_seconds()
-    registry.register(MetricsCollector(lambda: Measured.of(arguments).families(arguments.cluster), seconds))
+    seconds = command.min_interval.total_seconds()
+    registry.register(MetricsCollector(lambda: Measured.of(command).families(command.cluster), seconds))
     stop = threading.Event()
     try:
         server = MetricsServer(host, port, registry)
     except OSError as error:
-        raise JobError(f"--listen {arguments.listen}: {error.strerror or error}") from None
+        raise JobError(f"--listen {command.listen}: {error.strerror or error}") from None
     thread = serve(server)
     try:
         with stop_softly(stop.set):
-            if not arguments.quiet:
-                print_line(f"metrics at http://{arguments.listen}/metrics")
+            if not command.quiet:
+                print_line(f"metrics at http://{command.listen}/metrics")
             stop.wait()
     finally:
         server.shutdown()
@@ -129,6 +137,4 @@ def _address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), number
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake metrics`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Metrics.parser, Metrics.main

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +9,7 @@ from prometheus_client.core import GaugeMetricFamily
 
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.jobs.lag.source import measure_lag
 from commitlake.jobs.metrics.archive_families import archive_families
 from commitlake.jobs.metrics.lag_families import lag_families
@@ -44,7 +44,7 @@ class Measured:
     ends: Mapping[Queue, QueueSpan] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, arguments: argparse.Namespace) -> Measured:
+    def of(cls, arguments: LagArguments) -> Measured:
         """Measure the lake or stores that the job's arguments name.
 
         Raises:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +9,7 @@ from typing import Any
 
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.lag import formatting
+from commitlake.jobs.lag.arguments import LagQuestion
 from commitlake.jobs.lag.formatting import bounded_text, seconds_text
 from commitlake.jobs.lag.source import unknown_names
 from commitlake.pipelines.lag.answer import LagAnswer
@@ -67,7 +67,7 @@ def answer(
 
 def unknown(choice: Choice, lag: LagAnswer) -> list[str]:
     """Return a sentence for each requested group and topic without a known offset."""
-    asked = argparse.Namespace(group=list(choice.groups), topic=list(choice.topics))
+    asked = LagQuestion(group=tuple(choice.groups), topic=tuple(choice.topics))
     return [sentence.removeprefix("--").rstrip(".?") for sentence in unknown_names(asked, lag)]
 
 

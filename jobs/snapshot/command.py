@@ -11,20 +11,20 @@ store or option; 3 if a store's offsets exist but cannot be read; 4 if other sna
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.cli.names import did_you_mean, some_names, warn
 from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.places import add_place_arguments, lake_of
+from commitlake.jobs.cli.options import OneOf, needs, option
+from commitlake.jobs.cli.places import LakeArguments, lake_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 
@@ -45,54 +45,57 @@ EXAMPLES = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("snapshot", DESCRIPTION, EXAMPLES)
-    parser.set_defaults(spark=False)
-    add_place_arguments(parser)
-    source = parser.add_mutually_exclusive_group(required=True)
-    store_help = (
+_SOURCE = OneOf(required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot(Command, LakeArguments, LayoutArgument, after={LayoutArgument: "broker_conf"}):
+    """The command `snapshot`."""
+
+    NAME = "snapshot"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    DEFAULTS: ClassVar = {"spark": False}
+
+    store: str | None = option(
         f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
-        "the path component that names the broker"
+        "the path component that names the broker",
+        metavar="PATH",
+        one_of=_SOURCE,
     )
-    source.add_argument("--store", metavar="PATH", help=store_help)
-    source.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, separated by semicolons")
-    broker_help = "the store's name in the lake; with --namesrv: only this broker"
-    parser.add_argument("--broker", action=Once, help=broker_help)
-    parser.add_argument(
-        "--broker-conf",
+    namesrv: str | None = option("name servers, separated by semicolons", metavar="HOST:PORT", one_of=_SOURCE)
+    broker: str | None = option("the store's name in the lake; with --namesrv: only this broker", action=Once)
+    broker_conf: str | None = option(
+        "with --store: the broker's settings file broker.conf, for brokerName and the folders of the log",
         metavar="FILE",
-        help="with --store: the broker's settings file broker.conf, for brokerName and the folders of the log",
+        rules=needs("store", "live brokers report their own names"),
     )
-    add_layout_argument(parser)
-    every_help = "take a snapshot at this interval, until stopped (SIGTERM)"
-    parser.add_argument("--every", type=parse_duration, metavar="TIME", help=every_help)
-    return parser
+    every: datetime.timedelta | None = option(
+        "take a snapshot at this interval, until stopped (SIGTERM)", parse=parse_duration, metavar="TIME"
+    )
+
+    def run(self) -> ExitCode:
+        """Take one snapshot, or one at each interval."""
+        from commitlake.jobs.cli.process import stop_softly
+
+        lake = lake_of(self)
+        lake.table("messages")  # raises an error if this is not a lake
+        shown: set[str] = set()
+        if self.every is None:
+            return _take(self, shown)
+        if self.every <= datetime.timedelta(0):
+            raise JobError("--every: expected more than 0 seconds")
+        stop = threading.Event()
+        worst = ExitCode.OK
+        with stop_softly(stop.set):
+            while not stop.is_set():
+                worst = max(worst, _take(self, shown))
+                stop.wait(self.every.total_seconds())
+        return worst
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Take one snapshot, or one at each interval."""
-    from commitlake.jobs.cli.process import stop_softly
-
-    if arguments.namesrv is not None and arguments.broker_conf is not None:
-        raise JobError("--broker-conf needs --store", "live brokers report their own names")
-    lake = lake_of(arguments)
-    lake.table("messages")  # raises an error if this is not a lake
-    shown: set[str] = set()
-    if arguments.every is None:
-        return _take(arguments, shown)
-    if arguments.every <= datetime.timedelta(0):
-        raise JobError("--every: expected more than 0 seconds")
-    stop = threading.Event()
-    worst = ExitCode.OK
-    with stop_softly(stop.set):
-        while not stop.is_set():
-            worst = max(worst, _take(arguments, shown))
-            stop.wait(arguments.every.total_seconds())
-    return worst
-
-
-def _take(arguments: argparse.Namespace, shown: set[str]) -> ExitCode:
+def _take(command: Snapshot, shown: set[str]) -> ExitCode:
     """Take one snapshot of each store or broker.
 
     Args:
@@ -102,20 +105,20 @@ def _take(arguments: argparse.Namespace, shown: set[str]) -> ExitCode:
     from commitlake.jobs.snapshot.summary import summary_lines
     from commitlake.pipelines.snapshot.append import append_progress
 
-    lake = Lake(arguments.lake)
+    lake = Lake(command.lake)
     code = ExitCode.OK
-    for progress in _ask(arguments) if arguments.namesrv is not None else _read(arguments, lake, shown):
+    for progress in _read(command, lake, command.store, shown) if command.store is not None else _ask(command):
         appended = append_progress(lake, progress)
         for sentence in progress.unreadable:
             code = ExitCode.DAMAGE
             warn("commitlake snapshot", f"{sentence}; none of its offsets were saved")
-        if not arguments.quiet:
+        if not command.quiet:
             for line in summary_lines(progress, appended):
                 print_line(line)
     return code
 
 
-def _read(arguments: argparse.Namespace, lake: Lake, shown: set[str]) -> Iterator[StoreSnapshot]:
+def _read(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterator[StoreSnapshot]:
     """Yield the offsets in the files of each store."""
     from commitlake.connectors.formats.engine.plan import take_snapshot
     from commitlake.connectors.formats.engine.stores import find_stores
@@ -126,13 +129,13 @@ def _read(arguments: argparse.Namespace, lake: Lake, shown: set[str]) -> Iterato
 
     last = read_last_commit(lake.uri("messages"))
     known = () if last is None else tuple(last.stores)
-    warn_of_unknown_broker("commitlake snapshot", arguments.broker, known)
-    formats = layout_of(arguments).formats
-    name = broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, formats)
-    if name.note and name.note not in shown and not arguments.quiet:
+    warn_of_unknown_broker("commitlake snapshot", command.broker, known)
+    formats = layout_of(command).formats
+    name = broker_name(place, command.broker, command.broker_conf, known, formats)
+    if name.note and name.note not in shown and not command.quiet:
         print_line(name.note)
         shown.add(name.note)
-    for store in find_stores(arguments.store, name.name, formats):
+    for store in find_stores(place, name.name, formats):
         progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
         if progress is None:
             raise JobError(
@@ -143,22 +146,20 @@ def _read(arguments: argparse.Namespace, lake: Lake, shown: set[str]) -> Iterato
         yield replace(progress, log_end=take_snapshot([store]).ranges[store.broker].end)
 
 
-def _ask(arguments: argparse.Namespace) -> Iterator[StoreSnapshot]:
+def _ask(command: Snapshot) -> Iterator[StoreSnapshot]:
     """Yield the offsets of live brokers."""
     from commitlake.connectors.rocketmq import Admin, ClientOptions
     from commitlake.pipelines.snapshot.live import ask_progress
 
-    with closing(Admin(ClientOptions(arguments.namesrv))) as admin:
+    with closing(Admin(ClientOptions(command.namesrv or ""))) as admin:
         brokers = sorted(admin.clusters().broker_addr_table)
-        if arguments.broker is not None and arguments.broker not in brokers:
+        if command.broker is not None and command.broker not in brokers:
             raise JobError(
-                f"the name server has no broker {arguments.broker!a}.{did_you_mean(arguments.broker, brokers)}",
+                f"the name server has no broker {command.broker!a}.{did_you_mean(command.broker, brokers)}",
                 f"brokers: {some_names(brokers)}",
             )
-        for broker in brokers if arguments.broker is None else [arguments.broker]:
+        for broker in brokers if command.broker is None else [command.broker]:
             yield ask_progress(admin, broker)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake snapshot`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Snapshot.parser, Snapshot.main

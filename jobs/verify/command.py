@@ -10,22 +10,28 @@ problem was found (there may be notes); 2 for a wrong store or option; 3 if a pr
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
+from commitlake.jobs.cli.broker_conf import BrokerConfArgument, read_store_conf
 from commitlake.jobs.cli.combinations import check_has_effect
-from commitlake.jobs.cli.command import job_parser, run_job
-from commitlake.jobs.cli.html import add_html_argument
-from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.html import HtmlArgument
+from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.output_forms import add_format_argument
+from commitlake.jobs.cli.options import option
+from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.places import lake_of
-from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
-from commitlake.jobs.cli.s3_arguments import add_s3_arguments, set_s3_environment
-from commitlake.jobs.cli.store_arguments import add_store_argument, check_store_is_given, delay_levels, positive
+from commitlake.jobs.cli.runner import ProcessArguments, make_runner
+from commitlake.jobs.cli.s3_arguments import S3Arguments, set_s3_environment
+from commitlake.jobs.cli.store_arguments import (
+    delay_levels,
+    given_store,
+    positive,
+    store_argument,
+)
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -48,120 +54,137 @@ EXAMPLES = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("verify", DESCRIPTION, EXAMPLES)
-    store_help = (
+@dataclass(frozen=True, kw_only=True)
+class Verify(
+    Command,
+    LayoutArgument,
+    ProcessArguments,
+    BrokerConfArgument,
+    S3Arguments,
+    OutputArguments,
+    HtmlArgument,
+    after={
+        LayoutArgument: "broker",
+        ProcessArguments: "broker",
+        BrokerConfArgument: "broker",
+        S3Arguments: "lake",
+        OutputArguments: "lake",
+        HtmlArgument: "lake",
+    },
+):
+    """The command `verify`."""
+
+    NAME = "verify"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    store: str | None = store_argument(
         f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
         "the path component that names the broker. In an object store or HDFS, it must be a copy by 'commitlake ship'"
     )
-    add_store_argument(parser, store_help)
-    parser.add_argument("--broker", action=Once, help="the store's name (default: the folder's name)")
-    add_layout_argument(parser)
-    add_local_arguments(parser, "processes")
-    add_broker_conf_argument(parser)
-    parser.add_argument("--delay-levels", type=delay_levels, metavar="LEVELS",
-                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
-                             "levels that the store's schedule queues show)")  # fmt: skip
-    parser.add_argument("--findings", type=positive, default=20, metavar="N",
-                        help="maximum number of findings per class and store in JSON and on the page; a table shows "
-                             "three; all are counted (default: 20)")  # fmt: skip
-    parser.add_argument("--lake", metavar="PLACE", help="also compare with this lake: a folder, "
-                        "s3://bucket/prefix, or catalog.schema")  # fmt: skip
-    add_s3_arguments(parser)
-    add_format_argument(parser)
-    add_html_argument(parser)
-    return parser
+    broker: str | None = option("the store's name (default: the folder's name)", action=Once)
+    delay_levels: tuple[int, ...] | None = option(
+        "the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
+        "levels that the store's schedule queues show)",
+        parse=delay_levels,
+        metavar="LEVELS",
+    )
+    findings: int = option(
+        "maximum number of findings per class and store in JSON and on the page; a table shows "
+        "three; all are counted (default: 20)",
+        parse=positive,
+        default=20,
+        metavar="N",
+    )
+    lake: str | None = option(
+        "also compare with this lake: a folder, s3://bucket/prefix, or catalog.schema", metavar="PLACE"
+    )
+
+    def run(self) -> ExitCode:
+        """Verify the stores, print a report, and return an exit code."""
+        store = given_store(self.store)
+        from commitlake.jobs.pages.output import failure_page, page_file
+        from commitlake.jobs.verify.page import TITLE, stores_page
+        from commitlake.jobs.verify.report import Remedies, print_report, summary
+        from commitlake.pipelines.verify.doctor import join_findings
+        from commitlake.pipelines.verify.verdict import verdict_of
+
+        if "s3://" in store:
+            set_s3_environment(self)
+        else:
+            check_has_effect(self, ["s3-endpoint", "s3-region"], "lake")
+        file = page_file(self.html)
+        lake = lake_of(self) if self.lake else None
+        remedies = Remedies(lake, list(_settings(self)))
+        facts = [("Store", store), *([("Lake", lake.root)] if lake else [])]
+        with failure_page(file, "verify", TITLE, facts, lake):
+            reports = _verify_stores(self)
+            if file is not None:
+                file.write(stores_page(reports, remedies))
+        print_report(self.output, reports, remedies)
+        if not self.quiet:
+            print(summary(reports), file=sys.stderr)
+        verdict = verdict_of(join_findings(reports), len(reports))
+        return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Verify the stores, print a report, and return an exit code."""
-    check_store_is_given(arguments)
-    from commitlake.jobs.pages.output import failure_page, page_file
-    from commitlake.jobs.verify.page import TITLE, stores_page
-    from commitlake.jobs.verify.report import Remedies, print_report, summary
-    from commitlake.pipelines.verify.doctor import join_findings
-    from commitlake.pipelines.verify.verdict import verdict_of
-
-    check_local_arguments(arguments)
-    if "s3://" in arguments.store:
-        set_s3_environment(arguments)
-    else:
-        check_has_effect(arguments, ["s3-endpoint", "s3-region"], "lake")
-    file = page_file(arguments.html)
-    lake = lake_of(arguments) if arguments.lake else None
-    remedies = Remedies(lake, list(_settings(arguments)))
-    facts = [("Store", arguments.store), *([("Lake", lake.root)] if lake else [])]
-    with failure_page(file, "verify", TITLE, facts, lake):
-        reports = _verify_stores(arguments)
-        if file is not None:
-            file.write(stores_page(reports, remedies))
-    print_report(arguments.output, reports, remedies)
-    if not arguments.quiet:
-        print(summary(reports), file=sys.stderr)
-    verdict = verdict_of(join_findings(reports), len(reports))
-    return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
-
-
-def _settings(arguments: argparse.Namespace) -> Iterator[str]:
+def _settings(command: Verify) -> Iterator[str]:
     """Yield the options that say how to read the stores, for `rebuild`."""
-    for option in ("layout", "broker_conf"):
-        if (value := getattr(arguments, option)) is not None:
-            yield from (f"--{option.replace('_', '-')}", value)
-    if arguments.delay_levels is not None:
-        yield from ("--delay-levels", " ".join(f"{delay // 1000}s" for delay in arguments.delay_levels))
+    for name in ("layout", "broker_conf"):
+        if (value := getattr(command, name)) is not None:
+            yield from (f"--{name.replace('_', '-')}", value)
+    if command.delay_levels is not None:
+        yield from ("--delay-levels", " ".join(f"{delay // 1000}s" for delay in command.delay_levels))
 
 
-def _verify_stores(arguments: argparse.Namespace) -> list[StoreReport]:
+def _verify_stores(command: Verify) -> list[StoreReport]:
     """Find the stores, and verify them."""
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.pipelines.verify.admission import VerifyOptions
 
-    if arguments.lake:
-        arguments.broker = _name_in_lake(arguments)
-    stores = find_stores(arguments.store, arguments.broker, layout_of(arguments).formats)
-    confs = {store.broker: read_store_conf(arguments.broker_conf, store.broker) for store in stores}
+    place = given_store(command.store)
+    broker = _name_in_lake(command, place) if command.lake else command.broker
+    stores = find_stores(place, broker, layout_of(command).formats)
+    confs = {store.broker: read_store_conf(command.broker_conf, store.broker) for store in stores}
     options = VerifyOptions(
-        arguments.delay_levels,
-        limit=arguments.findings,
+        command.delay_levels,
+        limit=command.findings,
         delay_levels_by_broker={
-            broker: arguments.delay_levels or conf.delay_levels_ms
+            broker: command.delay_levels or conf.delay_levels_ms
             for broker, conf in confs.items()
             if conf.delay_levels_ms
         },
     )
-    return _verify(arguments, stores, options)
+    return _verify(command, stores, options, broker)
 
 
-def _name_in_lake(arguments: argparse.Namespace) -> str | None:
+def _name_in_lake(command: Verify, place: str) -> str | None:
     """Return the store's name in the lake to compare with."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 
-    last = read_last_commit(lake_of(arguments).uri("messages"))
+    last = read_last_commit(lake_of(command).uri("messages"))
     known = () if last is None else tuple(last.stores)
-    warn_of_unknown_broker("commitlake verify", arguments.broker, known)
-    layouts = layout_of(arguments).formats
-    return broker_name(arguments.store, arguments.broker, arguments.broker_conf, known, layouts).name
+    warn_of_unknown_broker("commitlake verify", command.broker, known)
+    layouts = layout_of(command).formats
+    return broker_name(place, command.broker, command.broker_conf, known, layouts).name
 
 
-def _verify(arguments: argparse.Namespace, stores: Sequence[Store], options: VerifyOptions) -> list[StoreReport]:
+def _verify(command: Verify, stores: Sequence[Store], options: VerifyOptions, broker: str | None) -> list[StoreReport]:
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.verify.doctor import verify_stores
 
-    lake = lake_of(arguments) if arguments.lake else None
-    runner = make_runner(arguments, "verify", lake.s3 if lake else None)
+    lake = lake_of(command) if command.lake else None
+    runner = make_runner(command, "verify", lake.s3 if lake else None)
     size = sum(segment.file_size for store in stores for segment in store.segments)
-    with runner_progress(runner, f"verifying {arguments.store}", size, quiet=arguments.quiet) as advance:
+    with runner_progress(runner, f"verifying {command.store}", size, quiet=command.quiet) as advance:
         reports = verify_stores(stores, options, runner=runner, advance=advance)
         if lake is not None:
             from commitlake.jobs.verify.lake import add_lake_findings
 
-            add_lake_findings(runner, lake, arguments.store, arguments.broker, reports, layout_of(arguments))
+            add_lake_findings(runner, lake, given_store(command.store), broker, reports, layout_of(command))
     return reports
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake verify`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Verify.parser, Verify.main

@@ -249,9 +249,9 @@ def test_an_option_without_an_effect_is_accepted_from_the_environment(
 ) -> None:
     monkeypatch.setenv("COMMITLAKE_PROCESSES", "2")
     monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda *_: next(iter(())))
-    arguments = verify.build_parser().parse_args([str(store)])
+    command = verify.Verify.parse(str(store))
     with pytest.raises(StopIteration):  # the job got as far as opening a session
-        verify.job(arguments)
+        command.run()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""Tests of options that are declared as the fields of a dataclass."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import FrozenInstanceError, dataclass
+from typing import ClassVar
+
+import pytest
+
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.options import (
+    OneOf,
+    Options,
+    Section,
+    add_options,
+    argument,
+    conflict,
+    declarations,
+    flag,
+    needs,
+    not_with,
+    only_with,
+    option,
+    overrides,
+    repeated,
+    shorthand,
+    values_of,
+)
+from commitlake.schemas.errors import ExitCode
+
+_PLACE = OneOf(required=True)
+_WHERE = Section("where to", "the target")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forms(Options):
+    """Options that commands share."""
+
+    form: str = option("form", "--format", "--output", choices=("table", "json"), default="table")
+    json: ClassVar = shorthand("same as --format json", form="json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shop(Command, Forms, after={Forms: "topic"}):
+    """A command."""
+
+    NAME = "archive"  # a settings file may have a table of this name
+    DESCRIPTION = "A shop."
+    EXAMPLES = ()
+
+    store: str | None = argument("the store", twin="the same as STORE", metavar="STORE")
+    lake: str | None = option("a lake", one_of=_PLACE)
+    dir: str | None = option("a folder", one_of=_PLACE)
+    topic: tuple[str, ...] = repeated("topics")
+    limit: int = option("rows", parse=int, default=100, rules=not_with("count", hint="leave one out"))
+    count: bool = flag("count rows", rules=overrides("topic", hint="all are counted"))
+    bodies: str | None = option("bodies", rules=needs("lake", "a folder has none"))
+    server: str | None = option("server", section=_WHERE, rules=only_with("form json"))
+
+    def run(self) -> ExitCode:
+        """Return as many as there are topics."""
+        return ExitCode(len(self.topic))
+
+
+def test_options_are_in_the_order_of_their_declaration() -> None:
+    names = ["store", "lake", "dir", "topic", "form", "json", "limit", "count", "bodies", "server"]
+    assert [name for name in declarations(Shop) if name not in declarations(Command)] == names
+
+
+def test_a_command_is_made_from_its_command_line() -> None:
+    shop = Shop.parse("s", "--lake", "l", "--topic", "a", "--topic", "b", "--json")
+    assert (shop.store, shop.lake, shop.topic, shop.form, shop.limit) == ("s", "l", ("a", "b"), "json", 100)
+    assert Shop.parse("--store", "s", "--dir", "d", "--output", "json").store == "s"
+    assert Shop(lake="l") == Shop.parse("--lake", "l")
+    with pytest.raises(FrozenInstanceError):
+        shop.limit = 1  # type: ignore[misc]
+
+
+def test_a_command_returns_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_LAKE", "l")
+    assert Shop.main(["--topic", "a", "--topic", "b"]) == 2
+    assert Shop.main([]) == 0
+
+
+def test_the_help_has_the_declared_texts_sections_and_names() -> None:
+    shown = " ".join(Shop.parser().format_help().split())
+    assert "the target --server SERVER server" in shown
+    assert "--output" not in shown
+    assert "topics; may be repeated" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "hint"),
+    [
+        (["--lake", "l", "--limit", "1", "--count"], "--limit and --count cannot be used together", "leave one out"),
+        (["--lake", "l", "--topic", "a", "--count"], "--topic has no effect with --count", "all are counted"),
+        (["--dir", "d", "--bodies", "b"], "--bodies needs --lake", "a folder has none"),
+        (
+            ["--lake", "l", "--server", "s"],
+            "--server has no effect without --format json",
+            "add --format json, or leave it out",
+        ),
+    ],
+)
+def test_a_combination_that_is_refused_is_said_with_a_hint(words: list[str], error: str, hint: str) -> None:
+    assert conflict(Shop, Shop.parser().parse_args(words)) == (error, hint)
+
+
+def test_options_of_which_one_must_be_given_are_refused_without_any(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        Shop.parse()
+    assert "one of the arguments --lake --dir is required" in capsys.readouterr().err
+
+
+def test_an_option_without_an_effect_may_be_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COMMITLAKE_SERVER", "s")
+    assert Shop.parse("--lake", "l").server == "s"
+
+
+def test_a_field_that_is_declared_again_replaces_the_option_at_its_place() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Other(Shop):
+        topic: tuple[str, ...] = repeated("only this topic")
+
+    assert list(declarations(Other)) == list(declarations(Shop))
+    assert "only this topic" in Other.parser().format_help()
+
+
+def test_options_can_be_added_to_any_parser_with_other_texts() -> None:
+    parser = argparse.ArgumentParser()
+    add_options(parser, Forms, texts={"form": "the form of rows"})
+    assert "the form of rows" in parser.format_help()
+    assert values_of(Forms, parser.parse_args(["--json"])) == {"form": "json"}
