@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,6 +10,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.names import did_you_mean, some_names, warn
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.offsets.arguments import OffsetsOptions
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
 from commitlake.pipelines.offsets.mqadmin import TopicOffsets, mqadmin_commands
@@ -22,27 +22,27 @@ from commitlake.schemas.remoting.routes import MessageQueue
 NOTHING = "no offset was set"
 
 
-def apply_offsets(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], client: OffsetClient) -> bool:
+def apply_offsets(command: OffsetsOptions, rows: Sequence[PlannedOffset], client: OffsetClient) -> bool:
     """Ask for confirmation, set all offsets that can be set, and return True if all succeeded.
 
     Raises:
         JobError: The group is unknown or has clients, or the answer is no.
         RocketMQError: A broker does not answer.
     """
-    group = arguments.group
+    group = command.group[0]
     wanted = {row.asked.message_queue: row.asked.low for row in rows if not row.asked.problem}
     changes = {queue: offset for queue, offset in wanted.items() if _current(rows, queue) != offset}
     if not changes:
-        if not arguments.quiet:
+        if not command.quiet:
             print_line(f"the offsets of {group} already have these values: {NOTHING}")
         return True
     brokers = sorted({queue.broker_name for queue in changes})
     check_group_is_known(client, group, brokers)
-    is_online = check_clients(client, group, brokers, may_be_online=arguments.online)
+    is_online = check_clients(client, group, brokers, may_be_online=command.online)
     text = f"{count_text(len(changes), 'offset')} of {group} on {', '.join(brokers)}"
-    confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=arguments.yes)
+    confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=command.yes)
     done = set_offsets(client.admin, group, changes, is_online=is_online)
-    return report_set(arguments, "commitlake offsets", group, done)
+    return report_set("commitlake offsets", group, done, quiet=command.quiet)
 
 
 def _current(rows: Sequence[PlannedOffset], queue: MessageQueue) -> int | None:
@@ -86,12 +86,12 @@ def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, m
     return True
 
 
-def report_set(arguments: argparse.Namespace, prog: str, group: str, done: Sequence[SetOffset]) -> bool:
+def report_set(prog: str, group: str, done: Sequence[SetOffset], *, quiet: bool) -> bool:
     """Print the result for each offset, and return True if all of them were set."""
     failed = [one for one in done if one.error]
     for one in failed:
         warn(prog, f"{queue_text(one.queue)}: {one.error}")
-    if not arguments.quiet:
+    if not quiet:
         print_line(f"{len(done) - len(failed)} of {count_text(len(done), 'offset')} of {group} were set and read back")
         for one in done:
             if not one.error and one.before is not None:
@@ -99,7 +99,7 @@ def report_set(arguments: argparse.Namespace, prog: str, group: str, done: Seque
     return not failed
 
 
-def mqadmin_lines(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], client: OffsetClient) -> Iterator[str]:
+def mqadmin_lines(command: OffsetsOptions, rows: Sequence[PlannedOffset], client: OffsetClient) -> Iterator[str]:
     """Yield mqadmin commands that set the offsets.
 
     Raises:
@@ -110,12 +110,12 @@ def mqadmin_lines(arguments: argparse.Namespace, rows: Sequence[PlannedOffset], 
     for row in rows:
         by_topic[row.asked.queue.topic].append(row)
     addresses = _addresses(client, {row.asked.queue.broker for row in rows})
-    live = LiveQueues(client, arguments.group)
+    live = LiveQueues(client, command.group[0])
     for topic, of_topic in sorted(by_topic.items()):
         wanted = {row.asked.message_queue: row.asked.low for row in of_topic if not row.asked.problem}
         current = {row.asked.message_queue: row.current for row in of_topic}
         offsets = TopicOffsets(wanted, current, live.other_offsets(topic, wanted))
-        yield from mqadmin_commands(arguments.namesrv, arguments.group, topic, offsets, addresses)
+        yield from mqadmin_commands(command.namesrv or "", command.group[0], topic, offsets, addresses)
         for row in of_topic:
             if row.asked.problem:
                 yield f"# not set: {queue_text(row.asked.message_queue)}: {row.asked.problem}"

@@ -1,8 +1,7 @@
-"""Computation of a group's offsets from a job's arguments."""
+"""Computation of a group's offsets from a job's command."""
 
 from __future__ import annotations
 
-import argparse
 import datetime
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.names import did_you_mean, nearest_or_all, some_names, there_are
 from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.offsets.arguments import OffsetsOptions
 from commitlake.pipelines.lag.subscriptions import BROADCASTING
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
@@ -54,7 +54,7 @@ def offset_client(name_servers: str) -> Iterator[OffsetClient]:
         yield OffsetClient(admin, puller)
 
 
-def gather(arguments: argparse.Namespace, client: OffsetClient | None) -> Gathered:
+def gather(command: OffsetsOptions, client: OffsetClient | None) -> Gathered:
     """Return the offsets that the arguments ask for.
 
     Args:
@@ -67,30 +67,29 @@ def gather(arguments: argparse.Namespace, client: OffsetClient | None) -> Gather
         CommitLogError: There is no store, or it cannot be read.
         RocketMQError: A broker does not answer.
     """
-    if arguments.lake is None:
-        stores = find_stores(arguments.store, None, layout_of(arguments).formats)
-        sources = store_sources(store for store in stores if not arguments.broker or store.broker in arguments.broker)
+    if command.lake is None:
+        stores = find_stores(command.source[1], None, layout_of(command).formats)
+        sources = store_sources(store for store in stores if not command.broker or store.broker in command.broker)
         if not sources:
-            raise JobError(
-                f"--broker: {arguments.store} has no store of that name", there_are(s.broker for s in stores)
-            )
-        return _gather(arguments, sources, None, client)
-    lake = lake_of(arguments)
+            raise JobError(f"--broker: {command.store} has no store of that name", there_are(s.broker for s in stores))
+        return _gather(command, sources, None, client)
+    lake = lake_of(command)
     with naming_damaged_files(lake, _READ):
-        check_brokers(lake, arguments.broker)
-        return _gather(arguments, lake_sources(lake, arguments.broker), lake, client)
+        check_brokers(lake, command.broker)
+        return _gather(command, lake_sources(lake, command.broker), lake, client)
 
 
 def _gather(
-    arguments: argparse.Namespace, sources: Sequence[OffsetSource], lake: Lake | None, client: OffsetClient | None
+    command: OffsetsOptions, sources: Sequence[OffsetSource], lake: Lake | None, client: OffsetClient | None
 ) -> Gathered:
-    live = None if client is None else LiveQueues(client, arguments.group)
+    live = None if client is None else LiveQueues(client, command.group[0])
     if client is not None:
         _check_live_brokers(client, sources)
-    if arguments.at is not None:
+    if command.at is not None:
         assert lake is not None, "--at needs --lake"
-        return _had(arguments, sources, lake, live)
-    return _needed(arguments, sources, live)
+        return _had(command, command.at, sources, lake, live)
+    assert command.consume_from is not None
+    return _needed(command, command.consume_from, sources, live)
 
 
 def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -> None:
@@ -105,7 +104,7 @@ def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -
 
 
 def _had(
-    arguments: argparse.Namespace, sources: Sequence[OffsetSource], lake: Lake, live: LiveQueues | None
+    command: OffsetsOptions, at: datetime.datetime, sources: Sequence[OffsetSource], lake: Lake, live: LiveQueues | None
 ) -> Gathered:
     table = open_snapshots(lake, OFFSETS)
     if table is None:
@@ -113,20 +112,22 @@ def _had(
             "the lake has no history of offsets",
             "'commitlake snapshot' and each run of 'archive' add to it; --consume-from needs none",
         )
-    had = read_past_offsets(table, sources, arguments.group, arguments.at, arguments.topic)
+    had = read_past_offsets(table, sources, command.group[0], at, command.topic)
     groups = set(had.groups).union(*(source.groups for source in sources))
-    if arguments.group not in groups and len(had.missing) < len(sources):
-        return _unknown_group(arguments.group, groups)
+    if command.group[0] not in groups and len(had.missing) < len(sources):
+        return _unknown_group(command.group[0], groups)
     missing = list(had.missing)
     if not had.offsets and not missing:
-        of_what = f" of {' or '.join(arguments.topic)}" if arguments.topic else ""
-        missing.append(f"the group {arguments.group} had no offset{of_what} at that time")
-    return Gathered(plan_had(sources, arguments.group, had.offsets, live), missing)
+        of_what = f" of {' or '.join(command.topic)}" if command.topic else ""
+        missing.append(f"the group {command.group[0]} had no offset{of_what} at that time")
+    return Gathered(plan_had(sources, command.group[0], had.offsets, live), missing)
 
 
-def _needed(arguments: argparse.Namespace, sources: Sequence[OffsetSource], live: LiveQueues | None) -> Gathered:
-    group = arguments.group
-    topics = set(arguments.topic) or {topic for source in sources for topic in source.topics_of(group)}
+def _needed(
+    command: OffsetsOptions, start: datetime.datetime, sources: Sequence[OffsetSource], live: LiveQueues | None
+) -> Gathered:
+    group = command.group[0]
+    topics = set(command.topic) or {topic for source in sources for topic in source.topics_of(group)}
     if not topics:
         groups = {name for source in sources for name in source.groups}
         if group in groups:
@@ -139,14 +140,14 @@ def _needed(arguments: argparse.Namespace, sources: Sequence[OffsetSource], live
         for topic in sorted(broadcast)
     ]
     wanted = topics - broadcast
-    rows = plan_needed(sources, group, wanted, arguments.consume_from, live)
+    rows = plan_needed(sources, group, wanted, start, live)
     found = {row.asked.queue.topic for row in rows}
     known = {topic for source in sources for topic in source.topics_of(group)}
     missing += [
         f"no message of the topic {topic!a} is known.{did_you_mean(topic, known - {topic})}"
         for topic in sorted(wanted - found)
     ]
-    if live is not None and not arguments.broker:
+    if live is not None and not command.broker:
         others = live.brokers_of(wanted) - {source.broker for source in sources}
         missing += [
             f"{broker} has queues of these topics, but none of its messages is archived" for broker in sorted(others)

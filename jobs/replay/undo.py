@@ -191,7 +191,7 @@ def _apply(arguments: argparse.Namespace, lake: Lake, steps: Sequence[GroupStep]
     for group, found in sorted(by_group.items()):
         wanted = {step.queue: step.step.to for step in found if step.step is not None}
         done = set_offsets(client.admin, group, wanted, is_online=is_online[group], only_forward=True)
-        is_done = report_set(arguments, PROG, group, done) and is_done
+        is_done = report_set(PROG, group, done, quiet=arguments.quiet) and is_done
         details += [
             f"{group} in {queue_text(one.queue)}: {one.before} to {one.wanted}" for one in done if not one.error
         ]

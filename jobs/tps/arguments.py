@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
+from dataclasses import dataclass
+from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.cli.command import JobError, job_parser
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.durations import duration_text, parse_duration
-from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spark
-from commitlake.jobs.cli.html import add_html_argument
+from commitlake.jobs.cli.engine_argument import EngineArguments, is_spark_given
+from commitlake.jobs.cli.html import HtmlArgument
 from commitlake.jobs.cli.names import did_you_mean
-from commitlake.jobs.cli.output_forms import add_format_argument
+from commitlake.jobs.cli.options import flag, needs, option, repeated, shorthand
+from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.store_arguments import at_least
-from commitlake.jobs.cli.times import add_time_arguments
-from commitlake.jobs.lag.arguments import add_source_arguments
+from commitlake.jobs.cli.times import TimeRange
+from commitlake.jobs.lag.arguments import SourceArguments
 from commitlake.pipelines.tps.question import GROUPS, SECOND
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 
@@ -53,81 +55,103 @@ _SHOWN = {
 _OF_RATES = ("window", "step", "percentiles", "compare", "html")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("tps", DESCRIPTION, EXAMPLES)
-    add_source_arguments(parser)
-    show_help = "; ".join(f"{name}: {text}" for name, text in _SHOWN.items())
-    parser.add_argument("--show", choices=tuple(_SHOWN), default=RATES, help=f"{show_help} (default: {RATES})")
-    by_help = (
+@dataclass(frozen=True, kw_only=True)
+class TpsOptions(
+    Command,
+    SourceArguments,
+    TimeRange,
+    EngineArguments,
+    OutputArguments,
+    HtmlArgument,
+    after={TimeRange: "broker", EngineArguments: "top", OutputArguments: "top", HtmlArgument: "top"},
+):
+    """The options of `tps`."""
+
+    NAME = "tps"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    show: str = option(
+        "; ".join(f"{name}: {text}" for name, text in _SHOWN.items()) + f" (default: {RATES})",
+        default=RATES,
+        choices=tuple(_SHOWN),
+    )
+    by: str | None = option(
         f"what to group by, separated by commas: {', '.join(GROUPS)}; 'none' for a single group (default: topic). Only "
         "messages of transactions name their producer group; origin-topic is the topic that a delayed, half, retried "
-        "or dead message was sent to"
+        "or dead message was sent to",
+        metavar="A,B",
     )
-    parser.add_argument("--by", metavar="A,B", help=by_help)
-    window_help = (
-        "one row for each window of this length, 1s or more, as in 1s, 5m, 1h (default: one row for the whole time)"
+    window: datetime.timedelta | None = option(
+        "one row for each window of this length, 1s or more, as in 1s, 5m, 1h (default: one row for the whole time)",
+        parse=parse_duration,
+        metavar="TIME",
     )
-    parser.add_argument("--window", type=parse_duration, metavar="TIME", help=window_help)
-    step_help = "with --window: begin a window at this interval, so that windows overlap; must divide --window"
-    parser.add_argument("--step", type=parse_duration, metavar="TIME", help=step_help)
-    parser.add_argument("--topic", action="append", default=[], help="only this stored topic")
-    parser.add_argument("--queue", action="append", default=[], type=at_least(0), help="only this queue id")
-    parser.add_argument("--tag", action="append", default=[], help="only this tag")
-    kinds = [str(kind) for kind in Kind]
-    parser.add_argument("--kind", action="append", default=[], choices=kinds, help="only this kind of record")
-    parser.add_argument("--broker", action="append", default=[], help="only this store")
-    add_time_arguments(parser)
-    percentiles_help = (
+    step: datetime.timedelta | None = option(
+        "with --window: begin a window at this interval, so that windows overlap; must divide --window",
+        parse=parse_duration,
+        metavar="TIME",
+    )
+    topic: tuple[str, ...] = repeated("only this stored topic")
+    queue: tuple[int, ...] = repeated("only this queue id", parse=at_least(0))
+    tag: tuple[str, ...] = repeated("only this tag")
+    kind: tuple[str, ...] = repeated("only this kind of record", choices=[str(kind) for kind in Kind])
+    broker: tuple[str, ...] = repeated("only this store")
+    percentiles: bool = flag(
         "also show p50, p95 and p99 of size, latency and wait, in ms: see schemas/tables/topic_minutes.py; only for "
         "groups and windows that topic_minutes has"
     )
-    parser.add_argument("--percentiles", action="store_true", help=percentiles_help)
-    compare_help = (
+    compare: str | None = option(
         "compare with the same time a day or a week before; a group that has messages only at that time has a row with "
-        "0 messages"
+        "0 messages",
+        choices=tuple(COMPARED),
     )
-    parser.add_argument("--compare", choices=tuple(COMPARED), help=compare_help)
-    life_help = "with --show delayed: how long segments are kept, the broker's fileReservedTime (default: 72h)"
-    parser.add_argument("--segment-life", type=parse_duration, metavar="TIME", help=life_help)
-    top_help = "only the groups with the most messages, now or at the time of --compare; 0 for all (default: 20)"
-    parser.add_argument("--top", type=int, default=20, metavar="N", help=top_help)
-    add_engine_argument(parser, "count on Spark, for more than a billion rows")
-    add_format_argument(parser)
-    add_html_argument(parser)
-    return parser
+    segment_life: datetime.timedelta | None = option(
+        "with --show delayed: how long segments are kept, the broker's fileReservedTime (default: 72h)",
+        parse=parse_duration,
+        metavar="TIME",
+        rules=needs("show delayed"),
+    )
+    top: int = option(
+        "only the groups with the most messages, now or at the time of --compare; 0 for all (default: 20)",
+        parse=int,
+        default=20,
+        metavar="N",
+    )
+    spark: ClassVar = shorthand("count on Spark, for more than a billion rows", engine=str(Engine.SPARK))
+
+    @property
+    def runs_on(self) -> Engine:
+        """The engine that counts; a variable for Spark may be meant for other commands."""
+        is_possible = self.store is None and self.show not in (HOT_KEYS, DELAYED)
+        return Engine.SPARK if self.is_on_spark and is_possible else Engine.DELTALAKE
 
 
-def check(arguments: argparse.Namespace) -> None:
+def check(command: TpsOptions) -> None:
     """Check that the options do not conflict.
 
     Raises:
         JobError: for the first conflict.
     """
-    if arguments.top < 0:
-        raise JobError(f"--top: expected 0 or more, found {arguments.top}")
-    if arguments.show != RATES:
-        _check_other(arguments)
-    elif arguments.segment_life is not None:
-        raise JobError("--segment-life needs --show delayed")
-    if arguments.engine == Engine.SPARK:
-        if arguments.store is not None:
-            refuse_spark(arguments, "--spark needs --lake", "a store's log is read in this process")
-        elif arguments.show in (HOT_KEYS, DELAYED):
-            refuse_spark(arguments, f"--spark has no effect with --show {arguments.show}", "leave one of them out")
-    _check_lengths(arguments)
+    if command.top < 0:
+        raise JobError(f"--top: expected 0 or more, found {command.top}")
+    if command.show != RATES:
+        _check_other(command)
+    if is_spark_given(command) and command.runs_on != Engine.SPARK:
+        if command.store is not None:
+            raise JobError("--spark needs --lake", "a store's log is read in this process")
+        raise JobError(f"--spark has no effect with --show {command.show}", "leave one of them out")
+    _check_lengths(command)
 
 
-def _check_other(arguments: argparse.Namespace) -> None:
+def _check_other(command: TpsOptions) -> None:
     """Refuse options that have no effect with `--show`."""
     for name in (*_OF_RATES, "by"):
-        if getattr(arguments, name) not in (None, False):
-            raise JobError(f"--{name} has no effect with --show {arguments.show}", "leave one of them out")
-    if arguments.show != DELAYED and arguments.segment_life is not None:
-        raise JobError("--segment-life needs --show delayed")
-    if arguments.show == DELAYED:
+        if getattr(command, name) not in (None, False):
+            raise JobError(f"--{name} has no effect with --show {command.show}", "leave one of them out")
+    if command.show == DELAYED:
         for name in ("kind", "topic", "queue", "tag"):
-            if getattr(arguments, name) not in (None, []):
+            if getattr(command, name) not in (None, ()):
                 raise JobError(
                     f"--{name} has no effect with --show {DELAYED}",
                     "its rows name topics and levels; select with --broker, --from and --to",
@@ -153,14 +177,14 @@ def groups_of(text: str | None) -> list[str]:
     return names
 
 
-def _check_lengths(arguments: argparse.Namespace) -> None:
-    window, step = arguments.window, arguments.step
+def _check_lengths(command: TpsOptions) -> None:
+    window, step = command.window, command.step
     if window is not None and window < SECOND:
         raise JobError("--window: expected 1s or more, found 0s", "a second is the shortest window")
-    if arguments.compare is not None and window is not None and COMPARED[arguments.compare] % (step or window):
+    if command.compare is not None and window is not None and COMPARED[command.compare] % (step or window):
         raise JobError(
-            f"--compare {arguments.compare}: expected {'--step' if step else '--window'} that divides a "
-            f"{arguments.compare}, found {duration_text(step or window)}",
+            f"--compare {command.compare}: expected {'--step' if step else '--window'} that divides a "
+            f"{command.compare}, found {duration_text(step or window)}",
             "as in --window 1h",
         )
     if step is None:
@@ -170,9 +194,9 @@ def _check_lengths(arguments: argparse.Namespace) -> None:
     if step < SECOND or window % step:
         raise JobError(f"--step: expected a part of --window {duration_text(window)}, found {duration_text(step)}",
                        "as in --window 5m --step 1m")  # fmt: skip
-    if arguments.html is not None and step != window:
+    if command.html is not None and step != window:
         raise JobError(
             "--html and --step cannot be used together", "windows of a chart do not overlap: leave --step out"
         )
-    if arguments.percentiles and step != window:
+    if command.percentiles and step != window:
         raise JobError("--percentiles and --step cannot be used together", "leave --step out")

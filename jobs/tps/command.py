@@ -15,24 +15,21 @@ and the exit code is 3 only if outcomes of transactions are columns of the answe
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.cli.command import JobError, run_job
+from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import named_damage
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.text_table import Column
-from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.tps import notes
-from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, build_parser, check, groups_of
+from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, TpsOptions, check, groups_of
 from commitlake.jobs.tps.source import TpsSource, open_source
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, rounded
 from commitlake.schemas.counts import count_text
@@ -59,135 +56,135 @@ _COUNTED = ("counted_from", "counted_to")
 _MADE_PLAIN = ("window_start", "peak_at", "oldest_overdue", *_COUNTED)
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Compute the rates, print them, and report what is missing."""
-    started = time.monotonic()
-    check(arguments)
-    if arguments.show == HOT_KEYS:
-        return _show_hot_keys(arguments, started)
-    if arguments.show == DELAYED:
-        return _show_delayed(arguments, started)
-    if arguments.show == HOT_QUEUES:
-        return _show_hot_queues(arguments, started)
-    return _show_rates(arguments, started)
+@dataclass(frozen=True, kw_only=True)
+class Tps(TpsOptions):
+    """The command `tps`."""
+
+    def run(self) -> ExitCode:
+        """Compute the rates, print them, and report what is missing."""
+        started = time.monotonic()
+        check(self)
+        if self.show == HOT_KEYS:
+            return _show_hot_keys(self, started)
+        if self.show == DELAYED:
+            return _show_delayed(self, started)
+        if self.show == HOT_QUEUES:
+            return _show_hot_queues(self, started)
+        return _show_rates(self, started)
 
 
-def _show_rates(arguments: argparse.Namespace, started: float) -> ExitCode:
-    if arguments.html is None:
-        return _show_rates_and(None, arguments, started)
+def _show_rates(command: TpsOptions, started: float) -> ExitCode:
+    if command.html is None:
+        return _show_rates_and(None, command, started)
     from commitlake.jobs.pages.output import failure_page, page_file
     from commitlake.jobs.pages.tps import TITLE
 
-    file = page_file(arguments.html)
-    option, place = _place(arguments)
+    file = page_file(command.html)
+    option, place = command.source
     with failure_page(file, "tps", TITLE, [(option.removeprefix("--").capitalize(), place)]):
-        return _show_rates_and(file, arguments, started)
+        return _show_rates_and(file, command, started)
 
 
-def _show_rates_and(file: PageFile | None, arguments: argparse.Namespace, started: float) -> ExitCode:
+def _show_rates_and(file: PageFile | None, command: TpsOptions, started: float) -> ExitCode:
     """Print rates, and write their page if a file is given."""
     from commitlake.pipelines.tps import comparison
     from commitlake.pipelines.tps.rates import QUANTILES, Rates
 
-    by = groups_of(arguments.by)
-    table = _table(arguments, by)
-    if table is MESSAGES and arguments.percentiles:
+    by = groups_of(command.by)
+    table = _table(command, by)
+    if table is MESSAGES and command.percentiles:
         raise JobError(
             "--percentiles needs windows of whole minutes, and groups other than producers",
             "give a --window such as 1m, and other groups",
         )
-    with open_source(arguments, table, COMPARED.get(arguments.compare)) as source:
-        question = _question(arguments, by, source)
+    with open_source(command, table, COMPARED.get(command.compare or "")) as source:
+        question = _question(command, by, source)
         if question is None:
             if file is not None:
-                file.write(_empty_page(arguments))
+                file.write(_empty_page(command))
             return _report_no_messages(source)
-        rates = Rates(source.lake, source.coverage, Engine(arguments.engine))
-        columns = _columns(question, QUANTILES if arguments.percentiles else ())
-        if arguments.compare:
-            compared = comparison.Comparison(rates, question, COMPARED[arguments.compare])
-            rows = compared.rows(has_quantiles=arguments.percentiles)
+        rates = Rates(source.lake, source.coverage, command.runs_on)
+        columns = _columns(question, QUANTILES if command.percentiles else ())
+        if command.compare:
+            compared = comparison.Comparison(rates, question, COMPARED[command.compare])
+            rows = compared.rows(has_quantiles=command.percentiles)
             columns += comparison.COLUMNS
         else:
-            rows = rates.rows(question, has_quantiles=arguments.percentiles)
+            rows = rates.rows(question, has_quantiles=command.percentiles)
         totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
         has_outcomes = not by and question.window is None
         needs_outcomes = has_outcomes or file is not None
-        outcomes = _outcomes(arguments, source, question, totals["prepared"], is_needed=needs_outcomes)
+        outcomes = _outcomes(command, source, question, totals["prepared"], is_needed=needs_outcomes)
         if has_outcomes:
             columns += OUTCOME_COLUMNS
             for row in rows:
                 row |= {name: getattr(outcomes.found, name, None) for name in OUTCOME_COLUMNS}
-        shown, groups = _largest(rows, by, arguments.top)
-        columns += () if arguments.output == "table" else _COUNTED
-        missing = _warn_of_lost(arguments, source, question)
-        _print_rows(arguments, [_with_times(row, question) for row in shown], columns, missing)
-        widened = notes.widened_note(question, arguments.start, arguments.end, _unit(arguments))
+        shown, groups = _largest(rows, by, command.top)
+        columns += () if command.output == "table" else _COUNTED
+        missing = _warn_of_lost(command, source, question)
+        _print_rows(command, [_with_times(row, question) for row in shown], columns, missing)
+        widened = notes.widened_note(question, command.start, command.end, _unit(command))
         if file is not None:
-            file.write(_page(arguments, source, question, widened))
-        _explain_empty(arguments, source, rows)
-        if not arguments.quiet:
-            lines = notes.cut_note(arguments.top or groups, groups, "groups")
-            if arguments.step in (None, arguments.window):
+            file.write(_page(command, source, question, widened))
+        _explain_empty(command, source, rows)
+        if not command.quiet:
+            lines = notes.cut_note(command.top or groups, groups, "groups")
+            if command.step in (None, command.window):
                 lines += notes.rate_notes(totals, outcomes.found, (question.end - question.start).total_seconds())
             lines += notes.tag_notes(totals, question)
-            if arguments.compare:
+            if command.compare:
                 silent = comparison.silent_groups(question, rows)
-                lines += notes.comparison_notes(question, arguments.compare, silent, source)
+                lines += notes.comparison_notes(question, command.compare, silent, source)
             _print_lines([*lines, *widened], question, table, source, started)
         return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source, missing)
 
 
 def _outcomes(
-    arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion, prepared: int, *, is_needed: bool
+    command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared: int, *, is_needed: bool
 ) -> ReadOutcomes:
     """Return the outcomes of the transactions if they are needed or printed; warn if `edges` is damaged."""
     from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
 
-    if not is_needed and arguments.quiet:
+    if not is_needed and command.quiet:
         return ReadOutcomes()
-    outcomes = read_outcomes_if_intact(source.lake, question, prepared, Engine(arguments.engine))
+    outcomes = read_outcomes_if_intact(source.lake, question, prepared, command.runs_on)
     if outcomes.damage:
         unknown = "how many transactions were rolled back, were given up or are open is not known"
         warn("commitlake tps", f"{unknown}: {named_damage(source.lake.uri('edges'), outcomes.damage)}")
     return outcomes
 
 
-def _empty_page(arguments: argparse.Namespace) -> Page:
+def _empty_page(command: TpsOptions) -> Page:
     from commitlake.jobs.pages.tps import RatesSource, empty_page
 
-    return empty_page(RatesSource(*_place(arguments)))
+    return empty_page(RatesSource(*command.source))
 
 
-def _page(arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion, widened: Sequence[str]) -> Page:
+def _page(command: TpsOptions, source: TpsSource, question: RatesQuestion, widened: Sequence[str]) -> Page:
     from commitlake.jobs.pages.tps import RatesSource, rates_page
     from commitlake.pipelines.tps.report import make_report
 
-    compared = COMPARED.get(arguments.compare)
-    report = make_report(source.lake, source.coverage, question, Engine(arguments.engine), compared)
+    compared = COMPARED.get(command.compare or "")
+    report = make_report(source.lake, source.coverage, question, command.runs_on, compared)
     damaged = sum(source.damaged.values())
-    return rates_page(report, RatesSource(*_place(arguments), damaged=damaged, widened=widened))
+    return rates_page(report, RatesSource(*command.source, damaged=damaged, widened=widened))
 
 
-def _place(arguments: argparse.Namespace) -> tuple[str, str]:
-    return ("--lake", arguments.lake) if arguments.store is None else ("--store", arguments.store)
-
-
-def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
+def _show_hot_queues(command: TpsOptions, started: float) -> ExitCode:
     from commitlake.pipelines.tps.hot_queues import COLUMNS, hot_queues
 
     by = ["broker", "topic", "queue"]
-    table = _table(arguments, by)
-    with open_source(arguments, table) as source:
-        question = _question(arguments, by, source)
+    table = _table(command, by)
+    with open_source(command, table) as source:
+        question = _question(command, by, source)
         if question is None:
             return _report_no_messages(source)
-        rows = hot_queues(source.lake, source.coverage, question, Engine(arguments.engine))
-        shown = rows[: arguments.top] if arguments.top else rows
-        missing = _warn_of_lost(arguments, source, question)
-        _print_rows(arguments, shown, COLUMNS, missing)
-        _explain_empty(arguments, source, rows)
-        if not arguments.quiet:
+        rows = hot_queues(source.lake, source.coverage, question, command.runs_on)
+        shown = rows[: command.top] if command.top else rows
+        missing = _warn_of_lost(command, source, question)
+        _print_rows(command, shown, COLUMNS, missing)
+        _explain_empty(command, source, rows)
+        if not command.quiet:
             lines = notes.cut_note(len(shown), len(rows), "queues")
             lines.append(
                 "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
@@ -196,19 +193,19 @@ def _show_hot_queues(arguments: argparse.Namespace, started: float) -> ExitCode:
         return _exit_code(source, missing)
 
 
-def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
+def _show_hot_keys(command: TpsOptions, started: float) -> ExitCode:
     from commitlake.pipelines.tps.hot_keys import COLUMNS, hot_keys
 
-    with open_source(arguments, MESSAGES, columns=["keys"]) as source:
-        question = _question(arguments, [], source)
+    with open_source(command, MESSAGES, columns=["keys"]) as source:
+        question = _question(command, [], source)
         if question is None:
             return _report_no_messages(source)
         found = hot_keys(source.lake, question)
-        shown = found.rows[: arguments.top] if arguments.top else found.rows
-        missing = _warn_of_lost(arguments, source, question)
-        _print_rows(arguments, shown, COLUMNS, missing)
-        _explain_empty(arguments, source, found.rows)
-        if not arguments.quiet:
+        shown = found.rows[: command.top] if command.top else found.rows
+        missing = _warn_of_lost(command, source, question)
+        _print_rows(command, shown, COLUMNS, missing)
+        _explain_empty(command, source, found.rows)
+        if not command.quiet:
             lines = notes.cut_note(len(shown), len(found.rows), "keys")
             counted = f"{count_text(found.total, 'message key was', 'message keys were')} counted"
             bounds = (
@@ -220,19 +217,19 @@ def _show_hot_keys(arguments: argparse.Namespace, started: float) -> ExitCode:
         return _exit_code(source, missing)
 
 
-def _show_delayed(arguments: argparse.Namespace, started: float) -> ExitCode:
+def _show_delayed(command: TpsOptions, started: float) -> ExitCode:
     from commitlake.pipelines.tps.delayed import COLUMNS, DEFAULT_SEGMENT_LIFE, NEEDED, delayed_messages
 
-    with open_source(arguments, MESSAGES, columns=NEEDED, is_whole=True) as source:
-        question = _question(arguments, [], source)
+    with open_source(command, MESSAGES, columns=NEEDED, is_whole=True) as source:
+        question = _question(command, [], source)
         if question is None:
             return _report_no_messages(source)
-        life = arguments.segment_life or DEFAULT_SEGMENT_LIFE
+        life = command.segment_life or DEFAULT_SEGMENT_LIFE
         rows = delayed_messages(source.lake, source.coverage, question, life, has_config=not source.stores)
-        shown = rows[: arguments.top] if arguments.top else rows
-        missing = _warn_of_lost(arguments, source, question)
-        _print_rows(arguments, shown, COLUMNS, missing)
-        if not arguments.quiet:
+        shown = rows[: command.top] if command.top else rows
+        missing = _warn_of_lost(command, source, question)
+        _print_rows(command, shown, COLUMNS, missing)
+        if not command.quiet:
             lines = notes.cut_note(len(shown), len(rows), "rows")
             _print_lines([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
         return _exit_code(source, missing)
@@ -277,48 +274,48 @@ def _exit_code(source: TpsSource, missing: Sequence[str] = ()) -> ExitCode:
     return ExitCode.DAMAGE if missing or any(source.damaged.values()) else ExitCode.OK
 
 
-def _warn_of_lost(arguments: argparse.Namespace, source: TpsSource, question: RatesQuestion) -> list[str]:
+def _warn_of_lost(command: TpsOptions, source: TpsSource, question: RatesQuestion) -> list[str]:
     """Warn of messages of this time that the lake has lost; returns the sentences."""
     if source.stores:
         return []
-    earlier = COMPARED.get(arguments.compare)
+    earlier = COMPARED.get(command.compare or "")
     start = question.start if earlier is None else question.earlier(earlier).start
     return warn_of_lost_ranges("tps", source.lake, question.brokers, start, question.end)
 
 
-def _unit(arguments: argparse.Namespace) -> datetime.timedelta:
+def _unit(command: TpsOptions) -> datetime.timedelta:
     """Return the unit of time to which the time range is rounded."""
-    return arguments.step or arguments.window or (MINUTE if arguments.percentiles else SECOND)
+    return command.step or command.window or (MINUTE if command.percentiles else SECOND)
 
 
-def _table(arguments: argparse.Namespace, by: Sequence[str]) -> CountedTable:
+def _table(command: TpsOptions, by: Sequence[str]) -> CountedTable:
     """Return the table for a question, before it is known which time is archived. From a log, only one is made."""
-    unit = _unit(arguments)
-    start = rounded(arguments.start or EPOCH, unit)
-    end = start + 2 * MINUTE if arguments.end is None else rounded(arguments.end, unit, up=True)
-    question = RatesQuestion(by, min(start, end), end, arguments.window, arguments.step)
-    is_cut = arguments.store is not None and arguments.window is None and len(question.parts()) > 1
+    unit = _unit(command)
+    start = rounded(command.start or EPOCH, unit)
+    end = start + 2 * MINUTE if command.end is None else rounded(command.end, unit, up=True)
+    question = RatesQuestion(by, min(start, end), end, command.window, command.step)
+    is_cut = command.store is not None and command.window is None and len(question.parts()) > 1
     return MESSAGES if is_cut else question.table
 
 
-def _question(arguments: argparse.Namespace, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
+def _question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
     """Return the question, rounded to whole units of time; None if there are no messages."""
     span = source.coverage.whole
     if span is None:
         return None
     question = RatesQuestion(
         by=by,
-        start=arguments.start or span.start,
-        end=arguments.end or max(span.end, after(arguments.start or span.start, MINUTE)),
-        window=arguments.window,
-        step=arguments.step,
-        topics=arguments.topic,
-        queue_ids=arguments.queue,
-        tags=arguments.tag,
-        kinds=arguments.kind,
-        brokers=arguments.broker,
+        start=command.start or span.start,
+        end=command.end or max(span.end, after(command.start or span.start, MINUTE)),
+        window=command.window,
+        step=command.step,
+        topics=command.topic,
+        queue_ids=command.queue,
+        tags=command.tag,
+        kinds=command.kind,
+        brokers=command.broker,
     )
-    unit = _unit(arguments)
+    unit = _unit(command)
     aligned = replace(
         question,
         start=rounded(question.start, unit),
@@ -348,10 +345,8 @@ def rate_columns(names: Sequence[str]) -> list[Column]:
     return [Column(name, _SPARE.index(name) + 1 if name in _SPARE else 0) for name in names]
 
 
-def _print_rows(
-    arguments: argparse.Namespace, rows: Sequence[Row], columns: Sequence[str], missing: Sequence[str]
-) -> None:
-    write(arguments.output, (_plain(row, columns) for row in rows), rate_columns(columns), missing)
+def _print_rows(command: TpsOptions, rows: Sequence[Row], columns: Sequence[str], missing: Sequence[str]) -> None:
+    write(command.output, (_plain(row, columns) for row in rows), rate_columns(columns), missing)
 
 
 def _largest(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:
@@ -378,12 +373,10 @@ def _plain(row: Row, columns: Sequence[str]) -> Row:
     return found
 
 
-def _explain_empty(arguments: argparse.Namespace, source: TpsSource, rows: Sequence[Row]) -> None:
+def _explain_empty(command: TpsOptions, source: TpsSource, rows: Sequence[Row]) -> None:
     is_empty = not any(row["messages"] for row in rows)
-    if is_empty or max(len(arguments.topic), len(arguments.tag)) > 1:  # of several names, one may be misspelled
-        source.warn_of_unknown_names(arguments.topic, arguments.tag, arguments.queue if is_empty else [])
+    if is_empty or max(len(command.topic), len(command.tag)) > 1:  # of several names, one may be misspelled
+        source.warn_of_unknown_names(command.topic, command.tag, command.queue if is_empty else [])
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake tps`."""
-    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))
+build_parser, main = Tps.parser, Tps.main

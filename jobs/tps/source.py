@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.tps.arguments import TpsOptions
 from commitlake.pipelines.tps.question import MINUTES, CountedTable, rounded
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def _has_unnamed_tags(minutes: DeltaTable) -> bool:
 
 @contextmanager
 def open_source(
-    arguments: argparse.Namespace,
+    command: TpsOptions,
     table: CountedTable,
     earlier: datetime.timedelta | None = None,
     columns: Sequence[str] = (),
@@ -96,14 +96,14 @@ def open_source(
         LakeError: if there is no lake.
         CommitLogError: if there is no store, or it cannot be read.
     """
-    if arguments.store is not None:
+    if command.store is not None:
         with tempfile.TemporaryDirectory(prefix="commitlake-tps-") as folder:
-            end = None if is_whole else arguments.end
-            yield _read_store(arguments, table, earlier, columns, end, folder)
+            end = None if is_whole else command.end
+            yield _read_store(command, table, earlier, columns, end, folder)
         return
-    lake = lake_of(arguments)
+    lake = lake_of(command)
     with naming_damaged_files(lake, _READ):
-        yield _open_lake(lake, arguments.broker, table)
+        yield _open_lake(lake, command.broker, table)
 
 
 def _open_lake(lake: Lake, brokers: Sequence[str], table: CountedTable) -> TpsSource:
@@ -127,7 +127,7 @@ def _open_lake(lake: Lake, brokers: Sequence[str], table: CountedTable) -> TpsSo
 
 
 def _read_store(
-    arguments: argparse.Namespace,
+    command: TpsOptions,
     table: CountedTable,
     earlier: datetime.timedelta | None,
     columns: Sequence[str],
@@ -141,22 +141,22 @@ def _read_store(
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.tps.store_tables import LogSelection, StoreLogs
 
-    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
-    stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
+    stores = find_stores(command.source[1], None, layout_of(command).formats)
+    stores = [store for store in stores if not command.broker or store.broker in command.broker]
     if not stores:
-        raise JobError(f"--broker: {arguments.store} has no store of that name")
-    unit = arguments.step or arguments.window or table.unit
-    start = None if arguments.start is None else rounded(arguments.start, unit)
+        raise JobError(f"--broker: {command.store} has no store of that name")
+    unit = command.step or command.window or table.unit
+    start = None if command.start is None else rounded(command.start, unit)
     wanted = LogSelection(
         start=start - earlier if start is not None and earlier is not None else start,
         end=None if end is None else rounded(end, unit, up=True),
-        topics=arguments.topic,
-        queue_ids=arguments.queue,
+        topics=command.topic,
+        queue_ids=command.queue,
         columns=columns,
     )
     lake = Lake(folder)
     logs = StoreLogs(stores, wanted)
     runner = ThreadRunner()
-    with runner_progress(runner, f"reading {arguments.store}", logs.size, quiet=arguments.quiet) as advance:
+    with runner_progress(runner, f"reading {command.store}", logs.size, quiet=command.quiet) as advance:
         read = logs.fill(table, lake, runner, advance)
     return TpsSource(lake, read.coverage, stores, table, read.damaged)
