@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +17,7 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.arrow_output import arrow_output
 from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.storage.options import S3Options
-from commitlake.connectors.storage.uris import is_s3
-from commitlake.connectors.whole_files import write_whole
-from commitlake.schemas.store_files import make_folders
+from commitlake.connectors.storage.writing import write_file
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 BATCH_VALUES = 8 << 10
@@ -125,23 +121,8 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
     Raises:
         S3Error: if an object store refuses it.
     """
-    with _open_unbuffered(table_uri, path, s3) as file, arrow_output(file) as output:
+    with write_file(table_uri, path, s3) as file, arrow_output(file) as output:
         yield output
-
-
-@contextmanager
-def _open_unbuffered(table_uri: str, path: str, s3: S3Options | None) -> Iterator[Any]:
-    if is_s3(table_uri):
-        from commitlake.connectors.storage.access import write_object
-        from commitlake.connectors.storage.finding import s3_options
-
-        with write_object(s3 or s3_options(), f"{table_uri}/{path}") as file:
-            yield file
-    else:
-        local = Path(table_uri) / path
-        make_folders(local.parent, below=Path(table_uri).parent)  # the table's own folder must not be a link either
-        with write_whole(local) as file:
-            yield file
 
 
 def _write(rows: pa.Table, output: object) -> pq.FileMetaData:

@@ -20,8 +20,7 @@ from commitlake.connectors.lake.paths import local_folder
 from commitlake.connectors.lake.versions import StorageOptions, table_files
 from commitlake.connectors.storage.options import S3Options
 from commitlake.connectors.storage.uris import is_s3
-from commitlake.connectors.whole_files import write_whole
-from commitlake.schemas.store_files import make_folders
+from commitlake.connectors.storage.writing import write_file
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.\d{10}|\.[0-9a-f-]{36})?\.(?:parquet|json)")
@@ -140,17 +139,9 @@ class LogFolder:
 
     def write(self, name: str, data: bytes, folder: str = LOG) -> None:
         """Write a file of the log, or replace it as a whole."""
-        if self._folder is None:  # deltalake's own streams do not accept bytes from pyarrow
-            from commitlake.connectors.storage.access import write_object
-            from commitlake.connectors.storage.finding import s3_options
-
-            with write_object(self._s3 or s3_options(), f"{self.table_uri}/{folder}/{name}") as output:
-                output.write(data)
-            return
-        path = self._folder / folder / name
-        make_folders(path.parent, below=self._folder.parent)
-        with write_whole(path) as file:
-            file.write(data)
+        # deltalake's own streams do not accept bytes from pyarrow.
+        with write_file(str(self._folder or self.table_uri), f"{folder}/{name}", self._s3) as output:
+            output.write(data)
 
     def note_newest(self, version: int) -> None:
         """Note the table's newest version in the lake."""

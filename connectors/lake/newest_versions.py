@@ -19,9 +19,9 @@ from commitlake.connectors.lake.digests import with_digest, without_digest
 from commitlake.connectors.lake.versions import StorageOptions, table_files
 from commitlake.connectors.storage.options import S3Options
 from commitlake.connectors.storage.uris import is_s3
-from commitlake.connectors.whole_files import write_whole
+from commitlake.connectors.storage.writing import write_file
 from commitlake.schemas.layouts.numbers import INT64_MAX
-from commitlake.schemas.store_files import make_folders, read_file
+from commitlake.schemas.store_files import read_file
 
 NOTES = "_newest"
 """Name of a folder in the lake."""
@@ -56,16 +56,7 @@ def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> N
     """
     root, name = _place(table_uri)
     data = with_digest(json.dumps({"table": name, "version": version}).encode())
-    if is_s3(table_uri):
-        from commitlake.connectors.storage.access import write_object
-        from commitlake.connectors.storage.finding import s3_options
-
-        with write_object(s3 or s3_options(), f"{root}/{NOTES}/{name}.json") as output:
-            output.write(data)
-        return
-    path = Path(root) / NOTES / f"{name}.json"
-    make_folders(path.parent, below=Path(root))
-    with write_whole(path) as file:
+    with write_file(f"{root}/{NOTES}", f"{name}.json", s3) as file:
         file.write(data)
 
 

@@ -13,8 +13,9 @@ reading      Arrow's own        cloud_storage   cloud_storage   hdfs_files
 
 filesystem   Azure, Google and HDFS for Arrow, for reading     range_files   its files
 options      endpoint and region of S3, for workers            finding       which server, from options and environment
-access       S3 for Arrow and Delta, and writing of objects    upload        an object that is written
-spark        S3 for Spark                                      arrow_errors  explanation of Arrow's and Delta's errors
+access       S3 for Delta, and a look at a place               upload        an object of S3 that is written
+spark        S3 for Spark                                      writing       files of lakes, in folders and in S3
+arrow_errors explanation of Arrow's and Delta's errors
 
 Code that needs boto3, obstore, google-cloud-storage or hdfs-native is in separate modules: the import takes a fifth of
 a second or more, which a local lake should not need.

@@ -1,20 +1,16 @@
-"""Credentials of this process for libraries other than boto3, and writing of objects.
+"""Credentials of this process for libraries other than boto3, and a look at a place.
 
 Credentials of roles expire: use these results soon, and create them again for the next use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import boto3
 from botocore import exceptions
 
-from commitlake.connectors.storage.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
+from commitlake.connectors.storage.clients import FEW_ATTEMPTS, s3_client
 from commitlake.connectors.storage.options import S3Options
 from commitlake.connectors.storage.troubles import ERRORS, NO_LISTING, trouble_of
-from commitlake.connectors.storage.upload import S3Upload, open_upload
 from commitlake.connectors.storage.uris import parse_s3_uri
 
 _FEW_NAMES = 3
@@ -48,25 +44,6 @@ def delta_options(options: S3Options) -> dict[str, str]:
         found["aws_endpoint_url"] = options.endpoint
         found["aws_allow_http"] = str(options.endpoint.startswith("http://")).lower()
     return found
-
-
-@contextmanager
-def write_object(options: S3Options, uri: str) -> Iterator[S3Upload]:
-    """Open an object for writing, which appears under its name only if the `with` ends without an error.
-
-    Args:
-        uri: `s3://bucket/key`; an object of that name is replaced.
-
-    Raises:
-        S3Error: if it cannot be written.
-    """
-    place = parse_s3_uri(uri)
-    client = s3_client(options, MAX_ATTEMPTS)
-    try:
-        with open_upload(client, {"Bucket": place.bucket, "Key": place.prefix}) as upload:
-            yield upload
-    except ERRORS as error:
-        raise trouble_of(error, place.bucket).error(f"{place} cannot be written: ") from None
 
 
 def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:

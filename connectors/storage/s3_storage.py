@@ -20,6 +20,7 @@ from commitlake.connectors.storage.options import S3Options
 from commitlake.connectors.storage.pace import Pace, PacedBody
 from commitlake.connectors.storage.storage import Content, FoundFile, ReplacedError, Storage, checked
 from commitlake.connectors.storage.troubles import ERRORS, MISSING_OBJECT, error_code, trouble_of
+from commitlake.connectors.storage.upload import S3Upload, open_upload
 from commitlake.connectors.storage.uris import parse_s3_uri
 from commitlake.schemas.shipped import Part
 
@@ -131,6 +132,13 @@ class S3Storage(Storage):
                 if error_code(error) in _CONFLICTS | MISSING_OBJECT:
                     raise ReplacedError from None
                 raise
+
+    @contextmanager
+    def open_write(self, name: str) -> Iterator[S3Upload]:
+        """Open an object for writing; it appears once the block has ended without an error."""
+        place = self._place(name)
+        with self._errors(name, "written"), open_upload(self._client, place) as upload:
+            yield upload
 
     def delete(self, name: str) -> None:
         """See Storage."""

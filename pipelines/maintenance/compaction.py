@@ -10,16 +10,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.arrow_output import arrow_output
-from commitlake.connectors.lake.data_files import NO_DATE
+from commitlake.connectors.lake.data_files import NO_DATE, open_table_file
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.links import check_table_links
 from commitlake.connectors.lake.row_sums import SummedWriter
@@ -27,8 +24,6 @@ from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.lake.sum_changes import sum_in_footer
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.storage.uris import is_uri
-from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_file
 from commitlake.pipelines.maintenance.bins import Bin, plan_bins
 from commitlake.pipelines.maintenance.merging import Merge, UnsortedFileError, open_merge
@@ -39,7 +34,6 @@ from commitlake.pipelines.maintenance.table_files import (
     folder_of,
     read_table_files,
 )
-from commitlake.schemas.store_files import make_folders
 
 _ROW_GROUP_ROWS = 1 << 17
 _ROW_GROUP_BYTES = 32 << 20  # size in memory
@@ -154,7 +148,7 @@ def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[st
     path = "/".join([*(f"{column}={value or NO_DATE}" for column, value in partition.items()), name])
     try:
         merge = open_merge(folder_of(table_uri), [file.path for file in files], sort_columns)
-        with merge, _open_new(table_uri, path) as output:
+        with merge, open_table_file(table_uri, path) as output:
             batches = merge.batches()
             metadata = _write(merge, output, batches if join is None else join(batches))
     except FileNotFoundError as error:
@@ -162,18 +156,6 @@ def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[st
     size = folder_of(table_uri).get_file_info(path).size
     arrived = max(file.modified_ms for file in files)
     return TableFile(path, partition, size, metadata.num_rows, arrived, statistics=file_statistics(metadata))
-
-
-@contextmanager
-def _open_new(table_uri: str, path: str) -> Iterator[pa.NativeFile]:
-    if is_uri(table_uri):
-        with folder_of(table_uri).open_output_stream(path) as output:
-            yield output
-        return
-    local = Path(table_uri) / path
-    make_folders(local.parent, below=Path(table_uri).parent)
-    with write_whole(local) as file, arrow_output(file) as output:
-        yield output
 
 
 def _write(merge: Merge, output: pa.NativeFile, batches: Iterator[pa.Table]) -> pq.FileMetaData:

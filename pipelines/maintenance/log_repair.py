@@ -49,6 +49,7 @@ from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.connectors.lake.log_seals import newest_seal, newest_version, sealed_sum, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.storage.writing import write_file
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.maintenance.first_entry import first_entry
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
@@ -131,11 +132,9 @@ class AsideFolder:
             if self.lake.s3 is None:
                 self._copy_local(path)
                 return
-            from commitlake.connectors.storage.access import write_object  # noqa: PLC0415 (loads boto3)
-
             with (
                 self.files.open_input_stream(path, compression=None) as source,
-                write_object(self.lake.s3, f"{self.lake.root}/{self.place}/{path}") as output,
+                write_file(f"{self.lake.root}/{self.place}", path, self.lake.s3) as output,
             ):
                 while block := source.read(_BLOCK_BYTES):
                     output.write(block)
