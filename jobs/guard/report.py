@@ -12,8 +12,7 @@ from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.text_table import Column
-from commitlake.pipelines.retention.disk import Disk
-from commitlake.pipelines.retention.rules import Rules
+from commitlake.pipelines.retention.rules import Disk, Rules
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
 from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import count_text

@@ -98,11 +98,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     """Rebuild one store, and print a summary."""
     check_store_is_given(arguments)
     from commitlake.connectors.formats.engine.stores import find_stores
-    from commitlake.pipelines.rebuild.errors import (
-        BusyStoreError,
-        DisagreementError,
-        UnknownDelaysError,
-    )
+    from commitlake.pipelines.rebuild.errors import BusyStoreError, DisagreementError, UnknownDelaysError
 
     _check_combinations(arguments)
     stores = find_stores(arguments.store, None, layout_of(arguments).formats)
@@ -288,8 +284,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
 def salvage_summary(salvaged: Salvaged) -> str:
     """Return a line about the salvaged log."""
     from commitlake.jobs.cli.sizes import size_text
-    from commitlake.pipelines.salvage.lost_end import MAX_COUNTED
-    from commitlake.pipelines.salvage.run import DAMAGES, MOVED
+    from commitlake.pipelines.salvage.run import DAMAGES, MAX_COUNTED, MOVED
 
     text = (
         f"{count_text(salvaged.records, 'intact record')} of {size_text(salvaged.bytes)} in "

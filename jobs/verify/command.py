@@ -129,6 +129,7 @@ class Verify(
 
 
 def _settings(command: Verify) -> Iterator[str]:
+    from commitlake.pipelines.verify.findings import verdict_of
     """Yield the options that say how to read the stores, for `rebuild`."""
     for name in ("layout", "broker_conf"):
         if (value := getattr(command, name)) is not None:

@@ -16,8 +16,7 @@ from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.jobs.verify.report import Remedies, having
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
-from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.verdict import verdict_of
+from commitlake.pipelines.verify.findings import Finding, Findings, verdict_of
 from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import count_text
 

@@ -15,8 +15,7 @@ from commitlake.jobs.cli.terminal import print_text
 from commitlake.jobs.cli.text_table import Column
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
-from commitlake.pipelines.verify.findings import Finding
-from commitlake.pipelines.verify.verdict import verdict_of
+from commitlake.pipelines.verify.findings import Finding, verdict_of
 from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import count_text
 

@@ -11,10 +11,10 @@ First pass, a task for each range of the log
     collect    the entries of every queue and the keys of every record, into a part file (parts)
 
 Second pass, tasks for groups of queues and for index files
-    queues     queue files, by the broker's rules (the format's `queue_writer`); queue_folder: a folder in progress
-    index      IndexFiles (chaining: compiled)
+    queues     queue files, by the broker's rules (the format's `queue_writer`)
+    index      IndexFiles (index_entries: compiled)
 
 At the end
-    checkpoint the checkpoint                        topics     topics.json, from the old one and from the log
-    replace    replaces a store's files by the new ones, and keeps the old ones beside them
+    small_files  the checkpoint, and topics.json from the old one and from the log
+    replace      replaces a store's files by the new ones, and keeps the old ones beside them
 """

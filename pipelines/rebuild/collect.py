@@ -14,17 +14,8 @@ from commitlake.connectors.formats.facts.names import can_be_folder
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.facts.records import Facts
 from commitlake.connectors.formats.facts.topic_kinds import evidence_of
-from commitlake.pipelines.rebuild.chaining import merge_tags
-from commitlake.pipelines.rebuild.parts import (
-    KeyBlock,
-    Keys,
-    PartWriter,
-    Queue,
-    QueueBlock,
-    Table,
-    Totals,
-    read_table,
-)
+from commitlake.pipelines.rebuild.index_entries import merge_tags
+from commitlake.pipelines.rebuild.parts import KeyBlock, Keys, PartWriter, Queue, QueueBlock, Table, Totals, read_table
 from commitlake.pipelines.rebuild.settings import Settings
 from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.whole_files import move_synced
-from commitlake.pipelines.rebuild import chaining
+from commitlake.pipelines.rebuild import index_entries
 from commitlake.pipelines.rebuild.parts import Keys, PartReader, Totals
 from commitlake.pipelines.rebuild.queues import prefix_sums
 from commitlake.pipelines.rebuild.settings import INDEX, Settings
@@ -127,12 +127,12 @@ def build_index(task: IndexTask) -> IndexBuilt:
         for keys, first, end in _keys(task, task.first, task.end):
             _enter(descriptor, geometry, keys, range(first, end), slots, state)
         header = Header(
-            int(state[chaining.BEGIN_TIME]),
-            int(state[chaining.END_TIME]),
-            int(state[chaining.BEGIN_OFFSET]),
-            int(state[chaining.END_OFFSET]),
-            int(state[chaining.USED_SLOTS]),
-            int(state[chaining.NUMBER]),
+            int(state[index_entries.BEGIN_TIME]),
+            int(state[index_entries.END_TIME]),
+            int(state[index_entries.BEGIN_OFFSET]),
+            int(state[index_entries.END_OFFSET]),
+            int(state[index_entries.USED_SLOTS]),
+            int(state[index_entries.NUMBER]),
         )
         _write(descriptor, slots.astype(">i4").view(np.uint8), geometry.slot_position(0))
         _write(descriptor, np.frombuffer(serialize_header(header), np.uint8), 0)
@@ -145,12 +145,12 @@ def build_index(task: IndexTask) -> IndexBuilt:
 
 def _first_state(task: IndexTask) -> Array:
     """Return the state of an empty file, whose header has the end of the previous file."""
-    state = np.zeros(chaining.STATE_SIZE, np.int64)
-    state[chaining.NUMBER] = 1
+    state = np.zeros(index_entries.STATE_SIZE, np.int64)
+    state[index_entries.NUMBER] = 1
     for keys, first, _ in _keys(task, task.first - 1, task.first) if task.first else ():
         record = int(np.searchsorted(keys.ends, first, side="right"))
-        state[chaining.BEGIN_TIME] = state[chaining.END_TIME] = keys.times[record]
-        state[chaining.BEGIN_OFFSET] = state[chaining.END_OFFSET] = keys.offsets[record]
+        state[index_entries.BEGIN_TIME] = state[index_entries.END_TIME] = keys.times[record]
+        state[index_entries.BEGIN_OFFSET] = state[index_entries.END_OFFSET] = keys.offsets[record]
     return state
 
 
@@ -166,8 +166,8 @@ def _enter(descriptor: int, geometry: Geometry, keys: Keys, chosen: range, slots
     out = np.empty(ENTRY.size * min(len(chosen), _AT_ONCE), np.uint8)
     for first in range(chosen.start, chosen.stop, _AT_ONCE):
         end = min(chosen.stop, first + _AT_ONCE)
-        position = geometry.entry_position(int(state[chaining.NUMBER]))
-        chaining.enter_keys(keys.offsets, keys.times, keys.ends, keys.hashes, first, end, slots, state, out)
+        position = geometry.entry_position(int(state[index_entries.NUMBER]))
+        index_entries.enter_keys(keys.offsets, keys.times, keys.ends, keys.hashes, first, end, slots, state, out)
         _write(descriptor, out[: ENTRY.size * (end - first)], position)
 
 

@@ -28,10 +28,10 @@ from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.small_files import CHECKPOINT
 from commitlake.connectors.whole_files import remove_but_last, write_synced
-from commitlake.pipelines.rebuild.checkpoint import count_again
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.plan import PLAN, WORK
 from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings
+from commitlake.pipelines.rebuild.small_files import update_entry_count
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.classes import CLASSES, Severity
 from commitlake.pipelines.verify.doctor import verify_stores
@@ -160,7 +160,7 @@ class Replacement:
                         self._copy_synced([folder / name for name in names], new)
                         count += 1
         if count and topics is None and self._format.counts_entries:
-            count_again(self.out, settings)
+            update_entry_count(self.out, settings)
         return count
 
     def verify(

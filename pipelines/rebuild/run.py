@@ -20,14 +20,13 @@ from commitlake.connectors.formats.small_files import CHECKPOINT
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.connectors.whole_files import remove_but_last, write_synced
-from commitlake.pipelines.rebuild.checkpoint import new_checkpoint
 from commitlake.pipelines.rebuild.collect import Collected, CollectTask, collect
 from commitlake.pipelines.rebuild.index import IndexBuilt, IndexTask, build_index, name_files, plan_index
 from commitlake.pipelines.rebuild.parts import Queue, Totals
 from commitlake.pipelines.rebuild.plan import PARTITION_BYTES, PLAN, RebuildPlan, begin_or_resume
 from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_queues, group_queues
 from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings, find_settings
-from commitlake.pipelines.rebuild.topics import topics_of, unlikely_queues
+from commitlake.pipelines.rebuild.small_files import new_checkpoint, topics_of, unlikely_queues
 from commitlake.pipelines.verify.store_view import is_locked
 from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS

@@ -8,12 +8,13 @@ without both, a new broker is assumed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles, StoreFiles
+from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles, StoreFiles, read_all
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
@@ -21,15 +22,25 @@ from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.rocketmq.small_files import read_checkpoint
 from commitlake.pipelines.rebuild.errors import RebuildError
-from commitlake.pipelines.rebuild.index_tags import index_has_tags
 from commitlake.pipelines.verify.observed_delays import observe_delays, with_observed
 from commitlake.pipelines.verify.store_view import list_queues, queue_file_size
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, geometry_of
+from commitlake.schemas.layouts.rocketmq.indexfile import (
+    ENTRY,
+    HEADER,
+    Geometry,
+    IndexFileEntry,
+    geometry_of,
+    key_hash,
+    parse_entry,
+    parse_header,
+    tags_key,
+)
 
 INDEX = "index"
 _INDEX_NAME_LENGTH = 17
+_LOOKED_AT = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,3 +237,41 @@ def _geometry_of(files: StoreFiles, index_files: Sequence[str]) -> Geometry:
         with suppress(LayoutError, FileNotFoundError):
             return geometry_of(files.size_of(path))
     return Geometry()
+
+
+def index_has_tags(
+    files: StoreFiles, index_files: Sequence[str], geometry: Geometry, records: LogRecords
+) -> bool | None:
+    """Return whether tags are in the index, or None if the files do not show it.
+
+    Args:
+        index_files: paths of its IndexFiles, oldest first.
+        geometry: their numbers of slots and entries.
+    """
+    for path in reversed(index_files):
+        groups = list(_by_record(_last_entries(files, path, geometry)))
+        # Some keys of the first and the last record may be in another file, or were not read.
+        for offset, hashes in reversed(groups[1:-1]):
+            message = records.at(offset)
+            if message is not None and (tags := dict(message.properties).get("TAGS")):
+                return key_hash(message.topic, tags_key(tags)) in hashes
+    return None
+
+
+def _by_record(entries: list[IndexFileEntry]) -> Iterator[tuple[int, set[int]]]:
+    for offset, group in groupby(entries, key=lambda entry: entry.physical_offset):
+        yield offset, {entry.key_hash for entry in group}
+
+
+def _last_entries(files: StoreFiles, path: str, geometry: Geometry) -> list[IndexFileEntry]:
+    """Return the newest entries of a file, in order; none if the file is not readable."""
+    try:
+        with closing(files.open(path)) as file:
+            count = min(parse_header(read_all(file, 0, HEADER.size).tobytes()).index_count, geometry.entries)
+            first = max(1, count - _LOOKED_AT)
+            start = geometry.entry_position(first)
+            data = read_all(file, start, start + ENTRY.size * max(0, count - first)).tobytes()
+    except (OSError, LayoutError):
+        return []
+    whole = len(data) - len(data) % ENTRY.size
+    return [parse_entry(data, at) for at in range(0, whole, ENTRY.size)]

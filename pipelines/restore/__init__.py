@@ -6,10 +6,9 @@ The run
     run        entry point: `restore_store`
 
 The log, segment by segment
-    segment    reads the rows of a segment and writes its file
-    records    writes each record at its offset, from rows in any order (serialize, parts; kernel: compiled)
+    segment    reads the rows of a segment, writes its file, and fills the ranges without a record
+    records    writes each record at its offset, from rows in any order
     bodies     copies bodies into the segment, pack by pack
-    stretches  fills the ranges without a record: fillers, and the BLANK at the end of a segment
 
 All other files
     config     consumer offsets, finished delays and groups; the rest is rebuilt from the log (pipelines.rebuild)
@@ -17,5 +16,5 @@ All other files
 A restored record is byte for byte what the broker stored. The table has every field of it except the text of the
 properties. That text follows from the map of properties, and the size of the record shows whether it does. If it does
 not (a key was repeated, or an entry had no value), the restore writes a text with the same properties and pads it with
-an entry that decoders skip: see `serialize`.
+an entry that decoders skip: see `records`.
 """

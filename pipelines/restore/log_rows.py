@@ -1,12 +1,19 @@
-"""Queries to the table `messages`: the range of a log, its records, and the ends of its queues."""
+"""Queries to the table `messages`: the range of a log, its records, the ends of its queues, and its segment size.
+
+A record never crosses the end of a segment, and each segment ends with a BLANK of at least 8 bytes. The log therefore
+has a hole before the start of each segment, and that start is a multiple of the segment size. Records that are missing
+in the lake leave holes as well, but not before every multiple of some size.
+"""
 
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
@@ -16,14 +23,18 @@ from commitlake.connectors.formats.registry import all_formats, format_named, fo
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, microseconds_literal, text_literal, timestamp_literal
 from commitlake.pipelines.restore.arrow import numbers
-from commitlake.pipelines.restore.errors import LakeRowsError, RestoreError
-from commitlake.pipelines.restore.found import COLUMNS
+from commitlake.pipelines.restore.row_facts import COLUMNS, RestoreError
+from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.properties import TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 from commitlake.schemas.times import epoch_ms
 
 _NAME = "messages"
 _LAST_OFFSET = (1 << 63) - 1
+_LOOK_BYTES = DEFAULT_SEGMENT_SIZE + (64 << 20)
+_SMALLEST = 4096
+_MAX_HOLES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
 
     Raises:
         RestoreError: if there is no record, or the records are from a JMQ store.
-        LakeRowsError: if the offsets are not those of a log.
+        RestoreError: if the offsets are not those of a log.
     """
     conditions = [f"broker = {text_literal(chosen.broker)}"]
     if chosen.start_offset is not None:
@@ -104,7 +115,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
             "as a log of RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
         )
     if first < 0 or last_size is None or not 0 < last_size <= _LAST_OFFSET - last:
-        raise LakeRowsError(f"the lake has records from {first} to {last}: expected physical offsets of a log")
+        raise RestoreError(f"the lake has records from {first} to {last}: expected physical offsets of a log")
     return LogRange(first, last + last_size, count, size or 0, _milliseconds(time))
 
 
@@ -197,3 +208,53 @@ def _one(table: DeltaTable, columns: str, conditions: Sequence[str]) -> list[Any
 
 def _milliseconds(time: datetime.datetime | None) -> int:
     return 0 if time is None else epoch_ms(time)
+
+
+def find_segment_size(table: DeltaTable, broker: str, log: LogRange) -> int:
+    """Return the segment size of a log: the default of brokers, unless the records contradict it.
+
+    Raises:
+        RestoreError: if it cannot be detected.
+    """
+    starts, sizes = extents(table, broker, log.start, min(log.end, log.start + _LOOK_BYTES))
+    order = np.argsort(starts)
+    return segment_size_of(starts[order], starts[order] + sizes[order])
+
+
+def segment_size_of(starts: Array, ends: Array) -> int:
+    """Return the segment size, from the first records of a log.
+
+    Args:
+        starts: physical offsets, in order.
+        ends: offset after each record.
+
+    Raises:
+        RestoreError: if it cannot be detected.
+    """
+    after_holes = starts[1:][starts[1:] > ends[:-1]][:_MAX_HOLES].tolist()
+    marks = [int(starts[0]), *after_holes]  # a log that was archived from its beginning begins with a segment, too
+    found = {math.gcd(*pair) for distance in (1, 2) for pair in zip(marks, marks[distance:], strict=False)}
+    for size in sorted(found):  # sizes that fit also fit as their multiples: the smallest one comes first
+        borders = _borders(starts, size)
+        # One border may be a coincidence: then only a multiple of 4096 is accepted.
+        if size >= _SMALLEST and len(borders) > (size % _SMALLEST > 0) and _fit(starts, ends, borders):
+            return size
+    if not _fit(starts, ends, _borders(starts, DEFAULT_SEGMENT_SIZE)):
+        raise RestoreError(
+            f"the size of the broker's segments cannot be detected: expected {DEFAULT_SEGMENT_SIZE:,} bytes, "
+            "found records that cross their ends. Give the size in the broker's mappedFileSizeCommitLog"
+        )
+    return DEFAULT_SEGMENT_SIZE
+
+
+def _borders(starts: Array, size: int) -> Array:
+    """Return the multiples of a size after the first record, up to the last one."""
+    if not size:
+        return np.zeros(0, np.int64)
+    return np.arange(starts[0] - starts[0] % size + size, starts[-1] + 1, size)
+
+
+def _fit(starts: Array, ends: Array, borders: Array) -> bool:
+    """Return whether each border has room for a BLANK before it."""
+    before = np.searchsorted(starts, borders) - 1
+    return bool((ends[before] + END_RESERVE <= borders).all())

@@ -11,8 +11,8 @@ from typing import Any
 
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.whole_files import write_synced
-from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.log_rows import Chosen, LogRange
+from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.segment import Lost, SegmentRestored, SegmentTask
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.segments import segment_name

@@ -33,28 +33,28 @@ from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settin
 from commitlake.pipelines.restore.config import (
     DELIVERY_MS,
     GroupOffsets,
+    KnownConfig,
     Table,
     config_files,
     fit_offsets,
     light_offsets_file,
     light_queue_ends,
+    read_known_config,
     timer_checkpoint,
 )
-from commitlake.pipelines.restore.errors import RestoreError
-from commitlake.pipelines.restore.known_config import KnownConfig, read_known_config
 from commitlake.pipelines.restore.log_rows import (
     Chosen,
     LogRange,
     brokers_of,
     find_range,
+    find_segment_size,
     first_undelivered,
     first_waiting_timer,
     queue_ends,
 )
 from commitlake.pipelines.restore.plan import PLAN, RestorePlan, check_disk, check_out, resumed_plan
-from commitlake.pipelines.restore.segment import SegmentRestored
-from commitlake.pipelines.restore.sizes import find_segment_size
-from commitlake.pipelines.restore.source import LakeVersion, restore_from
+from commitlake.pipelines.restore.row_facts import RestoreError
+from commitlake.pipelines.restore.segment import LakeVersion, SegmentRestored, restore_from
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS

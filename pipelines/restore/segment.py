@@ -1,27 +1,38 @@
-"""Restores one segment: reads its rows, writes it under a temporary name, fills the gaps, syncs and renames it."""
+"""Restores one segment: reads its rows, writes it under a temporary name, fills the gaps, syncs and renames it.
+
+A range without a record gets fillers between records, and a BLANK up to the end of the segment. A range smaller than
+the smallest filler cannot be filled, so the record after it is left out as well. The log of a broker has no such range;
+rows that no broker wrote, or a wrong segment size, can lead to one.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.whole_files import write_sized
-from commitlake.pipelines.restore import stretches
+from commitlake.pipelines.message_keys.opening import open_messages
 from commitlake.pipelines.restore.bodies import BodySource, place_bodies
-from commitlake.pipelines.restore.errors import RestoreError
-from commitlake.pipelines.restore.found import Records, Refusal
 from commitlake.pipelines.restore.log_rows import rows_of_segment
 from commitlake.pipelines.restore.records import RecordWriter
+from commitlake.pipelines.restore.row_facts import Records, Refusal, RestoreError
+from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, fillers
+from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, serialize_blank
 from commitlake.schemas.layouts.segments import segment_name
 
-_UNFIT = "no room for a filler next to it"
+_NO_ROOM = "no room for a filler next to it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +131,7 @@ def _write(descriptor: int, table: DeltaTable, bodies: BodySource, task: Segment
     batches = rows_of_segment(table, task.broker, max(task.start, task.base), min(task.end, task.base + task.size))
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
-        data = stretches.empty_segment(task.base, task.size, task.time)
+        data = empty_segment(task.base, task.size, task.time)
         os.pwrite(descriptor, data, 0)
         end = min(task.end, task.base + task.size)
         return SegmentRestored(0, 0, (), 0, (), ((task.base, end),), None, None, task.time)
@@ -153,24 +164,22 @@ def _complete(out: Array, records: Records, packs: list[str], bodies: BodySource
     if without:
         records = records.take(np.delete(np.arange(len(records.starts)), list(without)))
     end = task.base + task.size
-    fits = stretches.keep_fitting(
-        records.starts, records.starts + records.sizes, task.base, end, is_closed=not task.is_newest
-    )
-    lost += [_give_up(out, records, row, _UNFIT, task, is_body=False) for row in np.flatnonzero(~fits).tolist()]
+    fits = keep_fitting(records.starts, records.starts + records.sizes, task.base, end, is_closed=not task.is_newest)
+    lost += [_give_up(out, records, row, _NO_ROOM, task, is_body=False) for row in np.flatnonzero(~fits).tolist()]
     records = records.take(fits)
     if not len(records.starts):
-        data = stretches.empty_segment(task.base, task.size, task.time)
+        data = empty_segment(task.base, task.size, task.time)
         out[: len(data)] = np.frombuffer(data, np.uint8)
         nothing = (task.base, min(task.end, end))
         return SegmentRestored(0, 0, (), 0, tuple(lost), (nothing,), None, None, task.time)
     ends = records.starts + records.sizes
-    filled = stretches.stretches(records.starts, ends, records.times, task.base)
+    filled = gaps_between(records.starts, ends, records.times, task.base)
     for stretch in filled:
-        stretches.fill(out, task.base, stretch)
+        write_fillers(out, task.base, stretch)
     blank = None
     if not task.is_newest:
         blank = int(ends[-1])
-        stretches.close(out, blank - task.base)
+        write_blank(out, blank - task.base)
     return SegmentRestored(
         records=len(records.starts),
         bytes=int(records.sizes.sum()),
@@ -189,3 +198,109 @@ def _give_up(out: Array, records: Records, row: int, reason: str, task: SegmentT
     start, size = int(records.starts[row]), int(records.sizes[row])
     out[start - task.base : start - task.base + size] = 0
     return Lost(start, size, reason, is_body)
+
+
+class Gap(NamedTuple):
+    """A range without a record, between two records or before the first.
+
+    Attributes:
+        start: physical offset.
+        end: offset after it.
+        time: store time of its fillers, ms.
+    """
+
+    start: int
+    end: int
+    time: int
+
+
+def keep_fitting(starts: Array, ends: Array, base: int, end: int, *, is_closed: bool) -> Array:
+    """Return which records can stay, because the gaps between them and at the segment's end fit a filler or BLANK.
+
+    Args:
+        starts: physical offsets, in order.
+        ends: offset after each record.
+        base: physical offset of the start of the segment.
+        end: offset after the end of the segment.
+        is_closed: true if a BLANK follows the last record.
+    """
+    kept = np.ones(len(starts), bool)
+    reached = np.concatenate([[base], ends[:-1]])
+    small = (starts > reached) & (starts - reached < MIN_FILLER_BYTES)
+    for row in np.flatnonzero(small).tolist():
+        before = np.flatnonzero(kept[:row])
+        reaches = int(ends[before[-1]]) if len(before) else base
+        if starts[row] - reaches < MIN_FILLER_BYTES:
+            kept[row] = False
+    last = np.flatnonzero(kept)
+    if is_closed and len(last) and end - ends[last[-1]] < END_RESERVE:
+        kept[last[-1]] = False
+    return kept
+
+
+def gaps_between(starts: Array, ends: Array, times: Array, base: int) -> list[Gap]:
+    """Return the ranges between records, and the one before the first record."""
+    if not len(starts):
+        return []
+    reached = np.concatenate([[base], ends[:-1]])
+    found = []
+    for row in np.flatnonzero(starts > reached).tolist():
+        time = int(times[max(0, row - 1)])  # brokers search records by time
+        found.append(Gap(int(reached[row]), int(starts[row]), time))
+    return found
+
+
+def write_fillers(out: Array, base: int, stretch: Gap) -> None:
+    """Fill a range with fillers, in the segment that begins at physical offset `base`."""
+    at = stretch.start - base
+    for record in fillers(stretch.start, stretch.end - stretch.start, stretch.time):
+        out[at : at + len(record)] = np.frombuffer(record, np.uint8)
+        at += len(record)
+
+
+def write_blank(out: Array, at: int) -> None:
+    """Write a BLANK from a position to the end of the segment, where the file has zeros."""
+    blank = serialize_blank(len(out) - at)
+    out[at : at + len(blank)] = np.frombuffer(blank, np.uint8)
+
+
+def empty_segment(base: int, size: int, time: int) -> bytes:
+    """Return the first bytes of a segment without a record: a filler, because brokers expect a record, and a BLANK."""
+    first = next(fillers(base, MIN_FILLER_BYTES, time))
+    return first + serialize_blank(size - len(first))
+
+
+@dataclass(frozen=True, slots=True)
+class LakeVersion:
+    """One version of a lake.
+
+    Attributes:
+        lake: where the tables are.
+        version: version of `messages`.
+        packs: where the packs are.
+        skip: leave out the records whose bodies cannot be read; otherwise the first one is an error.
+        threads: how many packs are read at the same time for one segment.
+        run: identifies the run.
+    """
+
+    lake: Lake
+    version: int
+    packs: PackLocation
+    skip: bool
+    threads: int
+    run: str
+
+
+def restore_from(source: LakeVersion, task: SegmentTask) -> SegmentRestored:
+    """Restore one segment; see `segment.restore_segment`."""
+    bodies = BodySource(open_store(source.packs), source.skip, source.threads)
+    return restore_segment(_table(source), bodies, task)
+
+
+@lru_cache(1)
+def _table(source: LakeVersion) -> DeltaTable:
+    """Open `messages` once for all segments of a run in a process."""
+    table = open_messages(source.lake)
+    if table.version() != source.version:
+        table.load_as_version(source.version)
+    return table

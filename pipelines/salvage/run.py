@@ -1,15 +1,23 @@
-"""The entry point of a salvage: writes every segment to another folder, and a list of damaged ranges."""
+"""The entry point of a salvage: writes every segment to another folder, and a list of damaged ranges.
+
+The records that ConsumeQueues have after the end of the log are counted: they were lost in a crash, or overwritten with
+zeros. An end of zeros looks like space that was never written, so only the queues prove that there were records.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.engine.files import OpenSegment
+from commitlake.connectors.formats.engine.indexed_files import StoreFiles, read_all
 from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, log_range, segment_ranges
 from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
@@ -17,16 +25,18 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.formats.engine.stores import Segment, Store, list_again, segment_size, segment_sizes
 from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.connectors.formats.queue_walking import walk_queue_folders
+from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.storage.checksums import crc_of_parts
 from commitlake.connectors.whole_files import write_synced
-from commitlake.pipelines.salvage.lost_end import records_after
 from commitlake.pipelines.salvage.segments import Damage, SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.verify.store_view import ABORT, is_locked
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+from commitlake.schemas.layouts.segments import is_segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, Manifest
 from commitlake.schemas.store_files import (
     MAX_SMALL_FILE_BYTES,
@@ -46,6 +56,10 @@ DROPPED = "dropped"
 UNPROVEN = "unproven_end"
 """The fault of complete records whose last bytes may not have been written."""
 _WINDOW_BYTES = 4 << 20
+_FOLDER = "consumequeue"
+_READ_ENTRIES = 1 << 16
+MAX_COUNTED = 1 << 20
+"""Number of records after which no more are counted."""
 
 
 def dropped_tail(store: Store, found: StoreRange) -> tuple[list[Damage], int]:
@@ -304,3 +318,47 @@ class SalvageError(CommitLakeError):
     """A store or a folder that cannot be used for a salvage."""
 
     exit_code = ExitCode.USAGE
+
+
+def records_after(files: StoreFiles, end: int) -> int:
+    """Return the number of records after the log's end that queues point to, at most `MAX_COUNTED`.
+
+    Each queue is read from its newest file back to its first entry before the end.
+
+    Args:
+        end: physical offset at which the log ends.
+
+    Raises:
+        UnsafeFileError: for a link, or anything else that is not a regular file, among the queues.
+    """
+    offsets: set[int] = set()
+    for queue in walk_queue_folders(files, _FOLDER):
+        for name in reversed(files.files_in(queue.path, is_segment_name)):
+            if len(offsets) >= MAX_COUNTED:
+                return MAX_COUNTED
+            if _take_after(files, f"{queue.path}/{name}", end, offsets):
+                break
+    return min(len(offsets), MAX_COUNTED)
+
+
+def _take_after(files: StoreFiles, path: str, end: int, offsets: set[int]) -> bool:
+    """Add the offsets after the log's end in a file of a queue. Return whether the file has one before the end.
+
+    Entries are at the beginning of a file. Where they end is searched for, because a file may be large and empty.
+    """
+    with closing(files.open(path)) as file:
+
+        def read(start: int, stop: int) -> Array:
+            data = read_all(file, start * ENTRY_DTYPE.itemsize, stop * ENTRY_DTYPE.itemsize)
+            return data[: len(data) // ENTRY_DTYPE.itemsize * ENTRY_DTYPE.itemsize].view(ENTRY_DTYPE)
+
+        size = file.size() // ENTRY_DTYPE.itemsize
+        stop = bisect_left(range(size), True, key=lambda number: not is_written(read(number, number + 1)).all())
+        while stop > 0 and len(offsets) < MAX_COUNTED:
+            start = max(0, stop - _READ_ENTRIES)
+            found = read(start, stop)["physical_offset"]
+            offsets.update(found[found >= end].tolist())
+            if (found < end).any():
+                return True
+            stop = start
+    return False

@@ -27,7 +27,7 @@ from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings
 from commitlake.pipelines.verify.index_files import IndexPart, open_part, read_between
 from commitlake.pipelines.verify.observed_delays import differing_levels, observe_delays, with_observed
-from commitlake.pipelines.verify.queue_folders import check_kinds
+from commitlake.pipelines.verify.queue_ends import check_kinds
 from commitlake.pipelines.verify.store_view import (
     ABORT,
     StoreView,

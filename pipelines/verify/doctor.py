@@ -1,9 +1,13 @@
-"""Verification of stores: the tasks, and the checks that need the results of all tasks."""
+"""Verification of stores: the tasks, and the checks that need the results of all tasks.
+
+The checkpoint, the abort file and the offsets of groups and delay levels are compared with the log and its queues, once
+both were read.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from commitlake.connectors.formats.engine.concurrent_reads import REMOTE_THREADS, read_each
@@ -12,21 +16,20 @@ from commitlake.connectors.formats.engine.plan import StoreRange, divide, segmen
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.engine.store_files import threads_for
 from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.small_files import CheckedLog
+from commitlake.connectors.formats.rocketmq.small_files import DELAY_OFFSETS
+from commitlake.connectors.formats.small_files import CHECKPOINT, CheckedLog, SmallFiles
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.admission import Admitted, VerifyOptions, admit, check_is_readable
-from commitlake.pipelines.verify.batch_ends import BatchEnds
+from commitlake.pipelines.verify.batch_queues import BatchEnds
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import check_chains
 from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.log_check import LogReport, check_range, time_back
-from commitlake.pipelines.verify.loose import QueueEnds
-from commitlake.pipelines.verify.queue_check import Run
-from commitlake.pipelines.verify.runs import BadRanges, check_order, restarts_of
-from commitlake.pipelines.verify.small_files import check_marks, check_offsets
-from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_order, restarts_of
+from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueEnds
+from commitlake.pipelines.verify.store_view import ABORT, StoreView
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
@@ -36,6 +39,7 @@ _COPIES_ADMITTED_AT_ONCE = 4
 _QUEUES_AT_ONCE = 64
 Task = tuple[int, Shared[StoreView], Split | IndexPart]
 Advance = Callable[[int], None]
+BoundsByQueue = Mapping[tuple[str, int], QueueBounds]
 
 
 @dataclass
@@ -171,7 +175,7 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
     in_order = sorted({*queues, *admitted.queues})
     for place, (topic, queue_id) in enumerate(in_order):
         if place % _QUEUES_AT_ONCE == 0:
-            _read_ends(view, in_order[place : place + _QUEUES_AT_ONCE], batch_topics)
+            _check_queue_ends(view, in_order[place : place + _QUEUES_AT_ONCE], batch_topics)
         runs = check_order(queues.get((topic, queue_id), []), bad, findings, view.log, restarts.get(topic, ()))
         of_kind = batch_ends if topic in batch_topics else ends
         bounds[topic, queue_id] = of_kind.check(topic, queue_id, runs)
@@ -181,7 +185,7 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
         findings.add(
             Finding("log_not_copied", view.log, None, view.end, found="entries of a record", expected="this record")
         )
-    check_marks(view, admitted.small, newest, findings, awaits_record=awaits_record)
+    check_checkpoint(view, admitted.small, newest, findings, awaits_record=awaits_record)
     log = CheckedLog(
         records=LogRecords(view.segments, view.format),
         start=view.start,
@@ -210,7 +214,7 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
     )
 
 
-def _read_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
+def _check_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
     """Read the ends of some queues of a copy at once, so that the checks, one after the other, find them in memory."""
 
     def read(queue: tuple[str, int]) -> None:
@@ -249,3 +253,56 @@ def _join(
             findings.add(time_back(split, split.start, report.first_time, last_time))
         last_time = report.last_time if report.last_time is not None else last_time
     return queues
+
+
+def check_checkpoint(
+    view: StoreView, files: SmallFiles, newest_time: int, findings: Findings, *, awaits_record: bool
+) -> None:
+    """Compare checkpoint and abort file with the log.
+
+    Args:
+        newest_time: the latest store time in the log, ms; 0 without a record.
+        findings: receives the findings.
+        awaits_record: whether the store is a copy without the newest record, which the checkpoint may confirm.
+    """
+    if view.was_aborted and not view.is_live:
+        findings.add(Finding("abort_present", ABORT, found="the file, and nobody who holds the lock", expected="none"))
+    for name, value, is_time in files.claims:
+        most, what = (newest_time, "newest store time") if is_time else (view.end, "end")
+        may_be_awaited = awaits_record and (is_time or value <= view.end + DEFAULT_MAX_RECORD_BYTES)
+        if value > most and not may_be_awaited:
+            unit = " ms" if is_time else ""
+            found, expected = f"{name} {value}{unit}", f"at most {most}{unit}, the log's {what}"
+            findings.add(Finding(view.code_beyond("checkpoint_ahead"), CHECKPOINT, found=found, expected=expected))
+
+
+def check_offsets(files: SmallFiles, bounds: BoundsByQueue, findings: Findings, schedule_topic: str) -> None:
+    """Compare the offset of every consumer group and delay level with its queue."""
+    for topic, group, queue_id, offset in sorted(files.group_offsets):
+        for code, expected in _offset_problems(offset, bounds.get((topic, queue_id))):
+            findings.add(
+                Finding(code, files.offsets_file, queue=f"{topic}/{queue_id}", number=offset,
+                        found=f"group {group} at {offset}", expected=expected)
+            )  # fmt: skip
+    for level, offset in sorted(files.delay_offsets.items()):
+        queue = bounds.get((schedule_topic, level - 1))
+        end = 0 if queue is None else queue.end
+        if offset > end:
+            place = f"{schedule_topic}/{level - 1}"
+            found, expected = f"level {level} at {offset}", f"at most {end}"
+            findings.add(
+                Finding("delay_offset_beyond_queue", DELAY_OFFSETS, queue=place, number=offset, found=found,
+                        expected=expected)
+            )  # fmt: skip
+
+
+def _offset_problems(offset: int, queue: QueueBounds | None) -> Iterator[tuple[str, str]]:
+    if offset < 0:
+        yield "offset_invalid", "0 or more"
+    elif queue is None:
+        if offset > 0:
+            yield "offset_without_queue", "a queue"
+    elif offset > queue.end:
+        yield "offset_beyond_queue", f"at most {queue.end}"
+    elif offset < queue.first and queue.end > queue.first:
+        yield "offset_below_queue", f"{queue.first} or more"

@@ -1,4 +1,4 @@
-"""Findings of a run. All are counted; the first of each class are kept."""
+"""Findings of a run, and the verdict on them. All findings are counted; the first of each class are kept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
+from commitlake.schemas.counts import count_text
 
 DEFAULT_LIMIT = 20
 
@@ -131,3 +132,29 @@ class Findings:
     def worst(self) -> Severity | None:
         """The worst severity with findings; None if there are none."""
         return next((severity for severity in Severity if self.count(severity)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StoresVerdict:
+    """The verdict on all stores of a run.
+
+    Attributes:
+        text: one sentence.
+        kind: `good`, or the worst severity; selects the colour on the page.
+        is_damage: True if a finding is worse than information.
+    """
+
+    text: str
+    kind: str
+    is_damage: bool
+
+
+def verdict_of(findings: Findings, stores: int) -> StoresVerdict:
+    """Return the verdict on the findings of all stores."""
+    of = count_text(stores, "store")
+    worst = findings.worst
+    if worst is None:
+        return StoresVerdict(f"{of}: sound, nothing found", "good", False)
+    counts = ", ".join(f"{findings.count(severity):,} {severity}" for severity in Severity if findings.count(severity))
+    is_damage = any(findings.count(severity) for severity in Severity if severity is not Severity.INFO)
+    return StoresVerdict(f"{of}: {'not sound' if is_damage else 'sound'}, {counts}", str(worst), is_damage)

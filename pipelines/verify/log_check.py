@@ -18,7 +18,7 @@ from commitlake.connectors.formats.facts.names import can_be_folder
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.facts.records import Facts
 from commitlake.connectors.formats.facts.topic_kinds import evidence_of
-from commitlake.pipelines.verify.batch_check import BatchChecker
+from commitlake.pipelines.verify.batch_queues import BatchChecker
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import IndexChecker
 from commitlake.pipelines.verify.queue_check import QueueChecker, Run

@@ -20,8 +20,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.restore.errors import RestoreError
 from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.schemas.layouts.jmq.queue import ENTRY
 from commitlake.schemas.layouts.rocketmq.hosts import Host

@@ -150,11 +150,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/cli/test_permissions.py": ("connectors.lake.committer",),
     "tests/unit/jobs/cli/test_runner.py": ("jobs.cli.lake_names",),
     "tests/unit/jobs/cli/test_terminal.py": ("connectors.printable", "jobs.cli.store_queues"),
-    "tests/unit/jobs/guard/test_layouts.py": ("pipelines.retention.watch",),
-    "tests/unit/jobs/evidence/test_command.py": (
-        "jobs.cli.evidence",
-        "pipelines.evidence.facts",
-    ),
+    "tests/unit/jobs/evidence/test_command.py": ("jobs.cli.evidence", "pipelines.evidence.facts"),
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.data_files",),
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
     "tests/unit/jobs/query/test_command.py": ("pipelines.query.engines", "pipelines.query.sql"),
@@ -203,11 +199,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.offsets.store_queues",
     ),
     "tests/unit/jobs/replay/test_undo.py": ("pipelines.replay.undo",),
-    "tests/unit/jobs/replay/test_command.py": (
-        "pipelines.replay.planned",
-        "pipelines.replay.run",
-    ),
-    "tests/unit/pipelines/restore/test_known_config.py": ("connectors.lake.store_config",),
+    "tests/unit/jobs/replay/test_command.py": ("pipelines.replay.planned", "pipelines.replay.run"),
+    "tests/unit/pipelines/restore/test_config.py": ("connectors.lake.store_config",),
     "tests/unit/pipelines/restore/test_run.py": ("pipelines.message_keys.opening",),
     "tests/unit/pipelines/transforms/test_profile.py": ("schemas.tables.profile",),
     "tests/unit/pipelines/verify/test_rocketmq_damages.py": (

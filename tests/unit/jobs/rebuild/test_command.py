@@ -195,7 +195,7 @@ def test_a_full_disk_is_reported_and_the_next_run_succeeds(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("commitlake.pipelines.rebuild.queue_folder.QueueFolder._write", refuse)
+        patched.setattr("commitlake.pipelines.rebuild.queues.QueueFolder._write", refuse)
         assert main([str(store), "--in-place", *LOCAL]) == ExitCode.FAILED
     assert (
         "No space left on device\n  the store has lost nothing; fix the problem and run again"

@@ -13,9 +13,9 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.restore import run
-from commitlake.pipelines.restore.errors import MissingBodyError, RestoreError
 from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.plan import WORK
+from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.run import Restored
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.support.restored_stores import StoppedError, packs_of, segments, stop_after
@@ -120,7 +120,7 @@ def test_an_unfinished_run_with_other_options_is_refused(lake: Lake, restore: Re
 def test_a_run_that_failed_can_be_run_again(lake: Lake, restore: Restore, store: Path, tmp_path: Path) -> None:
     pack = list(packs_of(lake))[-1]
     hidden = pack.rename(tmp_path / "hidden")
-    with pytest.raises(MissingBodyError):
+    with pytest.raises(RestoreError):
         restore(lake)
     hidden.rename(pack)
     assert segments(restore(lake).out) == segments(store)

@@ -11,11 +11,10 @@ import pytest
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.restore.config import config_files, fit_offsets, light_offsets_file, parse_offsets
-from commitlake.pipelines.restore.errors import RestoreError
-from commitlake.pipelines.restore.log_rows import Chosen, find_range, first_undelivered
-from commitlake.pipelines.restore.parts import stored_hosts, stored_topics
-from commitlake.pipelines.restore.sizes import segment_size_of
-from commitlake.pipelines.restore.stretches import keep_fitting, stretches
+from commitlake.pipelines.restore.log_rows import Chosen, find_range, first_undelivered, segment_size_of
+from commitlake.pipelines.restore.records import stored_hosts, stored_topics
+from commitlake.pipelines.restore.row_facts import RestoreError
+from commitlake.pipelines.restore.segment import gaps_between, keep_fitting
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 from commitlake.schemas.remoting.fastjson import parse_fastjson
@@ -84,8 +83,8 @@ def test_records_are_kept_if_a_broker_can_read_past_them(
 
 def test_stretches_between_records_have_the_time_of_the_record_before() -> None:
     starts, ends = np.array([[100, 200], [200, 300], [500, 600]], np.int64).T
-    assert stretches(starts, ends, np.array([7, 8, 9]), 0) == [(0, 100, 7), (300, 500, 8)]
-    assert stretches(starts[:0], ends[:0], starts[:0], 0) == []
+    assert gaps_between(starts, ends, np.array([7, 8, 9]), 0) == [(0, 100, 7), (300, 500, 8)]
+    assert gaps_between(starts[:0], ends[:0], starts[:0], 0) == []
 
 
 def test_invalid_hosts_have_no_bytes() -> None:

@@ -12,8 +12,8 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.restore.errors import LakeRowsError, MissingBodyError, RestoreError
 from commitlake.pipelines.restore.log_rows import Chosen
+from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.run import NOTES, Restored
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 from commitlake.schemas.layouts.segments import segment_name
@@ -85,9 +85,7 @@ def test_records_missing_at_a_segments_end_are_noted(store: Path, archive: Archi
 def test_a_missing_body_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
     list(packs_of(lake))[3].unlink()
-    with pytest.raises(
-        MissingBodyError, match=r"from physical offset \d+ on: pack .*Has it expired.*--on-missing skip"
-    ):
+    with pytest.raises(RestoreError, match=r"from physical offset \d+ on: pack .*Has it expired.*--on-missing skip"):
         restore(lake)
 
 
@@ -115,7 +113,7 @@ def test_only_damaged_bodies_of_a_pack_are_left_out(tmp_path: Path, archive: Arc
     data = bytearray(pack.read_bytes())
     data[-3] ^= 0xFF  # in the last frame, which has two bodies
     pack.write_bytes(data)
-    with pytest.raises(MissingBodyError, match="offset"):
+    with pytest.raises(RestoreError, match="offset"):
         restore(lake, tmp_path / "failed", segment_size=1 << 20)
     restored = restore(lake, segment_size=1 << 20, skip=True)
     assert (restored.records, restored.lost_bodies) == (4, 2)
@@ -180,7 +178,7 @@ def test_a_range_without_records_is_an_error(store: Path, archive: Archive, rest
 
 def test_a_wrong_segment_size_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
-    with pytest.raises(LakeRowsError, match=r"at least 91, and an end within its segment.*mappedFileSizeCommitLog"):
+    with pytest.raises(RestoreError, match=r"at least 91, and an end within its segment.*mappedFileSizeCommitLog"):
         restore(lake, segment_size=SEGMENT_BYTES - 1000)
 
 
@@ -189,7 +187,7 @@ def test_two_logs_under_one_name_are_refused(tmp_path: Path, store: Path, archiv
     archive(store)
     lake = archive(other, broker="b")
     _rename_broker(lake)
-    with pytest.raises(LakeRowsError, match="two logs under one name, or is damaged"):
+    with pytest.raises(RestoreError, match="two logs under one name, or is damaged"):
         restore(lake, chosen=Chosen("a"), segment_size=SEGMENT_BYTES)
 
 

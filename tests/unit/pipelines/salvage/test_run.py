@@ -12,17 +12,10 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import exit_code, salvage_summary
-from commitlake.pipelines.salvage.fillers import MIN_FILLER_BYTES, TOPIC, filler, fillers
 from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, SalvageError, salvage_store
+from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, TOPIC, filler, fillers
 from commitlake.schemas.layouts.boltmq.dialect import Magic
-from commitlake.schemas.layouts.rocketmq.commitlog import (
-    BLANK,
-    HEAD,
-    MIN_RECORD_SIZE,
-    Message,
-    body_crc,
-    parse_message,
-)
+from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, Message, body_crc, parse_message
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType

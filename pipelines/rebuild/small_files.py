@@ -1,9 +1,11 @@
-"""topics.json of a rebuilt store: the old one, with the topics that only the log has.
+"""Checkpoint and topics.json of a rebuilt store.
 
-The log has a topic's name, and its number of queues is at least the largest queue id plus one. Topics in the old
-topics.json stay as they are; topics that a broker creates itself when it starts are left out. No CRC covers a record's
-queue id: one that is far above the topic's other queue ids comes from a damaged header, and is ignored, since clients
-would ask for millions of queues.
+The checkpoint says that everything up to the log's end is on disk, as after a clean shutdown.
+
+topics.json is the old one, with the topics that only the log has. The log has a topic's name, and its number of queues
+is at least the largest queue id plus one. Topics in the old topics.json stay as they are; topics that a broker creates
+itself when it starts are left out. No CRC covers a record's queue id: one that is far above the topic's other queue ids
+comes from a damaged header, and is ignored, since clients would ask for millions of queues.
 """
 
 from __future__ import annotations
@@ -15,22 +17,66 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.rocketmq.topic_configs import (
-    TABLE,
-    TOPICS,
-    is_listed,
-    load_table,
-)
-from commitlake.pipelines.rebuild.parts import Queue
+from commitlake.connectors.formats.engine.store_files import open_store_files
+from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, TOPICS, is_listed, load_table
+from commitlake.connectors.formats.small_files import CHECKPOINT, RebuiltLog
+from commitlake.connectors.whole_files import write_synced
+from commitlake.pipelines.rebuild.parts import Queue, Totals
+from commitlake.pipelines.rebuild.plan import RebuildPlan
+from commitlake.pipelines.rebuild.settings import Settings
+from commitlake.pipelines.verify.queue_files import QueueFiles
+from commitlake.pipelines.verify.store_view import list_queues
 from commitlake.schemas.layouts.boltmq.config import topics_to_boltmq
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE
 from commitlake.schemas.remoting.fastjson import serialize_fastjson
+from commitlake.schemas.store_files import read_file
 
 _LOGGER = logging.getLogger(__name__)
 _READ_AND_WRITE = 6
 _LIKELY_NUMBER = 1024
 _TIMES_AS_MANY = 8
+
+
+def new_checkpoint(plan: RebuildPlan, totals: Totals, index_time: int) -> bytes:
+    """Return the checkpoint's bytes.
+
+    Args:
+        plan: the run, whose output folder has the queues.
+        totals: totals of the whole log.
+        index_time: end of the last full IndexFile, ms; 0 for none.
+    """
+    settings = plan.settings
+    log = RebuiltLog(
+        start=plan.start,
+        end=plan.end,
+        last_offset=totals.last_offset,
+        last_end=totals.last_end,
+        last_time=totals.last_time,
+        queued_offset=totals.queued_offset,
+        queued_time=totals.queued_time,
+        index_time=index_time,
+        has_index_tags=settings.index_tags,
+        entries=_count_entries(plan.out, settings) if settings.format.counts_entries else 0,
+    )
+    return settings.format.new_checkpoint(plan.root, log)
+
+
+def update_entry_count(out: Path, settings: Settings) -> None:
+    """Update the checkpoint's count of entries to that of all queues in the folder."""
+    path = out / CHECKPOINT
+    updated = settings.format.with_entry_count(read_file(path), _count_entries(out, settings))
+    if updated is not None:
+        write_synced(path, updated)
+
+
+def _count_entries(out: Path, settings: Settings) -> int:
+    """Return the sum of the next queue offsets of all queues in a folder."""
+    files, layout = open_store_files(str(out)), settings.queues
+    return sum(
+        QueueFiles(files, topic, queue_id, settings.queue_file_size, layout).written_end()
+        for topic, queue_id in list_queues(files, layout)
+    )
 
 
 def unlikely_queues(queues: Collection[Queue]) -> frozenset[Queue]:

@@ -8,8 +8,7 @@ import pytest
 from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.pipelines.verify.findings import Findings
-from commitlake.pipelines.verify.queue_check import Run, runs_of
-from commitlake.pipelines.verify.runs import BadRanges, check_order, claimed, restarts_of
+from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_order, recorded_ranges, restarts_of, runs_of
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 NO_DAMAGE = BadRanges.of([])
@@ -71,8 +70,8 @@ def test_offset_0_again_is_a_new_topic_if_another_queue_proves_it() -> None:
 
 
 def test_ranges_of_queue_offsets_are_joined() -> None:
-    assert claimed(runs((5, 9), (0, 3), (9, 12), (2, 4))) == [(0, 4), (5, 12)]
-    assert claimed(runs((-1, 1), (1 << 60, (1 << 60) + 1), (2, 3))) == [(2, 3)]
+    assert recorded_ranges(runs((5, 9), (0, 3), (9, 12), (2, 4))) == [(0, 4), (5, 12)]
+    assert recorded_ranges(runs((-1, 1), (1 << 60, (1 << 60) + 1), (2, 3))) == [(2, 3)]
 
 
 def test_bad_ranges_find_the_offsets_in_them() -> None:

@@ -13,8 +13,7 @@ from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles
 from commitlake.connectors.formats.engine.log_records import LogRecords
 from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.pipelines.rebuild.index_tags import index_has_tags
-from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
+from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings, index_has_tags
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, parse_header, serialize_header
 from commitlake.schemas.layouts.segments import segment_name

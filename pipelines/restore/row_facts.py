@@ -1,4 +1,4 @@
-"""Facts about rows of the table: where their records and bodies are, and which rows cannot become records."""
+"""Facts about rows of `messages`: where their records and bodies are, and which rows cannot become records."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 NEEDED = (
     "physical_offset", "size", "topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "born_host",
@@ -16,6 +17,12 @@ NEEDED = (
     "properties",
 )  # fmt: skip
 COLUMNS = (*NEEDED, "unique_key", "body_ref")
+
+
+class RestoreError(CommitLakeError):
+    """A lake, folder or option that cannot be used for a restore."""
+
+    exit_code = ExitCode.USAGE
 
 
 class Refusal(IntEnum):
@@ -32,10 +39,10 @@ class Refusal(IntEnum):
     @property
     def text(self) -> str:
         """The reason in words."""
-        return _WORDS[self]
+        return _REFUSAL_TEXTS[self]
 
 
-_WORDS = {
+_REFUSAL_TEXTS = {
     Refusal.NONE: "",
     Refusal.NO_VALUE: "a required column without a value, as in the row of an erased message",
     Refusal.HOST: "a host that is not ip:port, or not of the IP version in sys_flag",
@@ -54,7 +61,7 @@ class Records:
         starts: physical offsets.
         sizes: sizes of the records in bytes.
         times: store times, ms.
-        refusals: see `Refusal`.
+        refusals: members of `Refusal`.
         made_up: true if the text of the properties is not, or may not be, the broker's.
         by_rule: true if the text of the properties repeats UNIQ_KEY, CLUSTER or WAIT of a batch, as brokers do.
         body_at: physical offsets of the bodies.

@@ -1,9 +1,13 @@
-"""Comparison of records with their entries in BatchConsumeQueues, which are found by physical offset.
+"""Checks of BatchConsumeQueues: records against their entries, then entries and files without records in the log.
 
-Entries have the order of their records in the log, so a range of the log corresponds to a range of the queue.
+Entries are found by physical offset. They have the order of their records in the log, so a range of the log corresponds
+to a range of the queue.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -11,9 +15,11 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.rocketmq.batch_queues import message_counts
 from commitlake.pipelines.verify.findings import Finding, Findings
-from commitlake.pipelines.verify.queue_check import Run, runs_of
+from commitlake.pipelines.verify.queue_check import BadRanges, Restarts, Run, recorded_ranges, runs_of
+from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueFolders
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
+from commitlake.schemas.counts import count_text
 
 _BATCH_FIELDS = ("message_base_offset", "batch_size", "store_timestamp")
 
@@ -103,11 +109,80 @@ class BatchChecker:
         )  # fmt: skip
 
     def _loose(self, files: QueueFiles, place: int, found: Array) -> Finding:
-        return loose_finding("queue_dangling_entry", files, place, found, "a record there, or no entry")
+        return dangling_entry("queue_dangling_entry", files, place, found, "a record there, or no entry")
 
 
-def loose_finding(code: str, files: QueueFiles, place: int, found: Array, expected: str) -> Finding:
+def dangling_entry(code: str, files: QueueFiles, place: int, found: Array, expected: str) -> Finding:
     """Return a finding for an entry that points to no record."""
     file, position = files.place_of(place)
     offset, base = int(found["physical_offset"]), int(found["message_base_offset"])
     return Finding(code, file, position, offset, files.name, base, files.layout.words(found), expected)
+
+
+class BatchEnds:
+    """Checks of the BatchConsumeQueues of a store, after its whole log was read.
+
+    Attributes:
+        awaits_record: whether a copy has an entry of the newest record, but not the record itself.
+    """
+
+    def __init__(self, view: StoreView, bad: BadRanges, findings: Findings, restarts: Restarts) -> None:
+        self._view = view
+        self._bad = bad
+        self._findings = findings
+        self._folders = QueueFolders(view, findings, restarts)
+        self.awaits_record = False
+
+    def check(self, topic: str, queue_id: int, runs: Sequence[Run]) -> QueueBounds:
+        """Check one queue: its files, entries outside of all runs, and queue offsets without records.
+
+        Returns:
+            The queue offsets that a consumer may ask for.
+        """
+        files = self._view.batch_queue(topic, queue_id)
+        ranges = recorded_ranges(runs)
+        if not files.starts:
+            self._folders.check_absent(files, runs)
+            return QueueBounds(ranges[0][0] if ranges else 0, ranges[-1][1] if ranges else 0)
+        self._folders.check(files, None)
+        for (_, first), (end, _) in pairwise(ranges):
+            self._findings.add_many(
+                "log_lost_messages",
+                end - first,
+                [
+                    Finding("log_lost_messages", self._view.log, queue=files.name, number=first,
+                            found=f"no record of numbers {first} to {end - 1}",
+                            expected=count_text(end - first, "message"))
+                ],
+            )  # fmt: skip
+        begins = np.array([run.first_offset for run in runs], np.int64)
+        ends = np.array([run.last_offset for run in runs], np.int64)
+        begins.sort()
+        ends.sort()
+        queue_end = 0
+        for first_place, entries in files.blocks():
+            written = files.layout.is_written(entries)
+            offsets = entries["physical_offset"].astype(np.int64)
+            if written.any():
+                last = entries[np.flatnonzero(written)[-1]]
+                queue_end = int(last["message_base_offset"]) + int(last["batch_size"])
+            in_a_run = np.searchsorted(begins, offsets, "right") > np.searchsorted(ends, offsets, "left")
+            for row in np.flatnonzero(written & ~in_a_run & (offsets >= self._view.start)).tolist():
+                self._note(files, first_place + row, entries[row])
+        first = ranges[0][0] if ranges else queue_end
+        return QueueBounds(first, max(queue_end, ranges[-1][1] if ranges else 0))
+
+    def _note(self, files: QueueFiles, place: int, entry: Array) -> None:
+        offset = int(entry["physical_offset"])
+        if self._bad.has(offset) or (offset >= self._view.end and self._view.is_live):
+            return  # damage of the log is reported once; entries newer than the log's end were not compared
+        if self._view.is_awaited(offset):
+            self.awaits_record = True
+            return
+        code, expected = "queue_dangling_entry", "a record there, or no entry"
+        if offset >= self._view.end:
+            code, expected = (
+                self._view.code_beyond("queue_beyond_log"),
+                f"an offset before the log's end, {self._view.end}",
+            )
+        self._findings.add(dangling_entry(code, files, place, entry, expected))

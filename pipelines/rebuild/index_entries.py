@@ -14,11 +14,11 @@ NUMBER, USED_SLOTS, BEGIN_TIME, BEGIN_OFFSET, END_TIME, END_OFFSET = range(6)
 STATE_SIZE = 6
 
 _SIZE = ENTRY.size
-_AT_TIME = ENTRY.offset_of("time_diff")
+_TIME_POSITION = ENTRY.offset_of("time_diff")
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _MAX_SECONDS = np.int64(0x7FFFFFFF)
-assert (_SIZE, ENTRY.offset_of("physical_offset"), _AT_TIME) == (20, 4, 12)
+assert (_SIZE, ENTRY.offset_of("physical_offset"), _TIME_POSITION) == (20, 4, 12)
 
 
 @compiled
@@ -90,7 +90,7 @@ def enter_keys(
         low_time = np.uint64(seconds)
         store_be_u64(out, at, (np.uint64(key_hash) << _HALF) | (word >> _HALF))
         store_be_u64(out, at + 8, ((word & _LOW) << _HALF) | low_time)
-        store_be_u64(out, at + _AT_TIME, (low_time << _HALF) | np.uint64(newest))
+        store_be_u64(out, at + _TIME_POSITION, (low_time << _HALF) | np.uint64(newest))
         slots[slot] = number
         if newest == 0:
             used += 1

@@ -8,10 +8,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from commitlake.pipelines.retention.disk import Disk, read_disk
-from commitlake.pipelines.retention.forecast import Forecast, forecast
-from commitlake.pipelines.retention.rules import Cause, Rules
+from commitlake.pipelines.retention.rules import Cause, Disk, Rules, read_disk
 from commitlake.pipelines.retention.segments import StoredSegment, growth, newest
+from commitlake.pipelines.retention.watch import Forecast, forecast
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf
 
 UTC = ZoneInfo("UTC")

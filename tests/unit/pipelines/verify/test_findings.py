@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.pipelines.verify.classes import CLASSES, Severity
-from commitlake.pipelines.verify.findings import Findings
-from commitlake.pipelines.verify.verdict import StoresVerdict, verdict_of
+from commitlake.pipelines.verify.findings import Findings, StoresVerdict, verdict_of
 
 
 def findings(*severities: Severity) -> Findings:
