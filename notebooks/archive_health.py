@@ -14,8 +14,7 @@ import datetime
 from commitlake.jobs.notebooks import archive_words as words
 from commitlake.jobs.notebooks.notebook import LAKE, Parameter, open_notebook
 from commitlake.pipelines.archive.past_runs import read_past_runs
-from commitlake.pipelines.archive_health.missing import missing_by_reason, unmet_expectations
-from commitlake.pipelines.archive_health.state import read_archive_state
+from commitlake.pipelines.archive_health.state import missing_ranges_by_reason, read_archive_state, unmet_expectations
 
 notebook = open_notebook(
     "How new an archive is, and what it lacks.",
@@ -52,7 +51,7 @@ notebook.show("Stores", words.store_rows(state, now))
 
 # COMMAND ----------
 
-notebook.show("Ranges of logs that are not archived", words.missing_rows(missing_by_reason(lake)))
+notebook.show("Ranges of logs that are not archived", words.missing_rows(missing_ranges_by_reason(lake)))
 notebook.show("Expectations that the last run did not meet", words.unmet_rows(unmet))
 
 # COMMAND ----------

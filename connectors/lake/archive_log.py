@@ -87,7 +87,7 @@ class ArchiveCommit:
         ranges: ranges of the log that this run archived.
         counts: counts of the run; None before it has read anything.
         files: files written for the tables that follow, by the table's name.
-        bodies: root of the packs, see `pipelines.archive.places`; None if an earlier version did not record it.
+        bodies: root of the packs, see `pipelines.archive.body_location`; None if an earlier version did not record it.
         masks: rules by which messages were masked, see `pipelines.masking.archiving`; None if there are none.
     """
 

@@ -1,7 +1,7 @@
 """The report of an archive task to the driver: the files it wrote, and what it could not read.
 
 There are few rows, and they are small, regardless of the log's size and state: a data file contains ten thousand rows
-or more, and a large profile is stored in a file, see `pipelines.archive.staged`.
+or more, and a large profile is stored in a file, see `pipelines.archive.profile_files`.
 """
 
 from __future__ import annotations

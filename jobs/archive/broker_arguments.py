@@ -12,7 +12,7 @@ from commitlake.schemas.layouts.numbers import parse_decimal
 
 if TYPE_CHECKING:
     from commitlake.connectors.rocketmq.throttle import Rate
-    from commitlake.pipelines.archive.from_broker.source import BrokerSource
+    from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
 
 _RATE = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,3})?) ?(?P<unit>KiB|MiB|GiB)?(/s)?")
 _BYTES = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -69,7 +69,7 @@ def source_of(arguments: argparse.Namespace) -> BrokerSource:
     """
     from commitlake.connectors.rocketmq.options import ClientOptions
     from commitlake.connectors.rocketmq.throttle import Rate
-    from commitlake.pipelines.archive.from_broker.source import BrokerSource
+    from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
 
     return BrokerSource(
         ClientOptions(arguments.from_broker, request_seconds=_REQUEST_SECONDS),

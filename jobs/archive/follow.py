@@ -35,7 +35,7 @@ from commitlake.connectors.storage.spark import spark_uri
 from commitlake.connectors.storage.uris import absolute_place
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import stop_softly
-from commitlake.pipelines.archive.concurrent import archive_concurrently
+from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.schemas.errors import CommitLakeError

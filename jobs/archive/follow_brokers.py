@@ -16,7 +16,7 @@ from commitlake.connectors.rocketmq.errors import UnreachableError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.snapshots import append_snapshots, read_snapshots
 from commitlake.jobs.cli.process import stop_softly
-from commitlake.pipelines.archive.concurrent import archive_concurrently
+from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, plan_work
 from commitlake.schemas.errors import CommitLakeError
 

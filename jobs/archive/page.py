@@ -23,11 +23,10 @@ from commitlake.jobs.pages.output import Facts, PageFile, names_text, period_tex
 from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_now
 from commitlake.jobs.pages.parts import folded, paragraph, tiles
 from commitlake.jobs.pages.tables import Cell, Column, table
-from commitlake.pipelines.archive.refused_ranges import RefusalGroup, read_refused
-from commitlake.pipelines.archive.shown import RunPage, ShownRun, runs_text
+from commitlake.pipelines.archive.refusals import RefusalGroup, read_refused
+from commitlake.pipelines.archive.run_page import RunPage, ShownRun, runs_text
 from commitlake.pipelines.quality.figures import ChartSpan, Counts, PageFigures
-from commitlake.pipelines.quality.judgement import MAX_EXAMPLES, Judgement
-from commitlake.pipelines.quality.report import QualityReport
+from commitlake.pipelines.quality.report import MAX_EXAMPLES, Judgement, QualityReport
 from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError

@@ -33,10 +33,10 @@ from commitlake.jobs.cli.runner import make_runner, open_session
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.pages.output import PageFile, failure_page, page_file
+from commitlake.pipelines.archive.body_location import check_bodies
 from commitlake.pipelines.archive.judging import CriticalQualityError
-from commitlake.pipelines.archive.places import check_bodies
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work
-from commitlake.pipelines.archive.shown import RunPage
+from commitlake.pipelines.archive.run_page import RunPage
 from commitlake.pipelines.masking.archiving import parse_archive_masks
 from commitlake.pipelines.quality.judge_process import JudgeProcess
 from commitlake.schemas.errors import ExitCode
@@ -106,7 +106,7 @@ def _archive(arguments: argparse.Namespace, lake: Lake, judge: JudgeProcess | No
     if not work.has_new and config.hbase is None:
         result = finish_earlier_runs(config, work)
     else:
-        from commitlake.pipelines.archive.concurrent import archive_concurrently
+        from commitlake.pipelines.archive.commit_series import archive_concurrently
 
         runner = make_runner(arguments, "archive", lake.s3)
         config = _with_commit_bytes(config, runner)

@@ -22,7 +22,7 @@ from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import StoreSnapshot
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.archive.from_broker.source import BrokerSource
+    from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
 
 _LOG = logging.getLogger(__name__)
 _NOT_SAVED = "; the offsets of these consumers are not saved this time"

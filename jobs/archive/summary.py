@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from commitlake.connectors.formats.engine.plan import StoreRange, TailKind
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.archive.run import Result
-from commitlake.pipelines.archive.shown import runs_text
+from commitlake.pipelines.archive.run_page import runs_text
 from commitlake.schemas.counts import count_text
 
 _MANY_STORES = 12

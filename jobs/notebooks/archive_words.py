@@ -10,8 +10,7 @@ from typing import Any
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.archive.past_runs import PastRun
-from commitlake.pipelines.archive_health.missing import Missing
-from commitlake.pipelines.archive_health.state import ArchiveState, StoreState
+from commitlake.pipelines.archive_health.state import ArchiveState, MissingRanges, StoreState
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 
@@ -80,7 +79,7 @@ def store_rows(state: ArchiveState, now: datetime.datetime) -> Iterator[dict[str
         }
 
 
-def missing_rows(missing: Iterable[Missing]) -> Iterator[dict[str, Any]]:
+def missing_rows(missing: Iterable[MissingRanges]) -> Iterator[dict[str, Any]]:
     """Yield a row for each store and reason."""
     for one in missing:
         yield {

@@ -47,7 +47,7 @@ from commitlake.jobs.query.bodies import (
 )
 from commitlake.jobs.query.grep import answer_grep
 from commitlake.jobs.query.sql_question import answer_sql
-from commitlake.pipelines.message_keys.opening import open_messages
+from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
 from commitlake.pipelines.query.sql import Conditions, Question
 from commitlake.schemas.counts import count_text

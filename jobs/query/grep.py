@@ -77,7 +77,7 @@ def answer_grep(query: QueryOptions, question: Question, lake: Lake, table: Delt
 def _bodies_of(query: QueryOptions, lake: Lake) -> str:
     """Return the location of the packs: from the option, otherwise as stored in the lake."""
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.pipelines.archive.places import IN_LAKE
+    from commitlake.pipelines.archive.body_location import IN_LAKE
 
     if query.bodies is None:
         last = read_last_commit(lake.uri("messages"))

@@ -29,7 +29,7 @@ from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
 from commitlake.connectors.plain_arrays import text_spans
-from commitlake.pipelines.archive.parts import Part
+from commitlake.pipelines.archive.task_input import Part
 from commitlake.pipelines.masking.later_copies import NO_COPIES, LaterCopies
 
 _DAY_MS = 86_400_000

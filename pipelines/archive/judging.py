@@ -17,17 +17,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
-from commitlake.pipelines.archive.profiles_file import open_profiles_file
-from commitlake.pipelines.archive.shown import RunPage, ShownRun
-from commitlake.pipelines.archive.staged import gather_profiles
+from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
+from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork
-from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.figures import PageFigures
-from commitlake.pipelines.quality.profile_judge import BeginJudging, ProfileJudge
-from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences
-from commitlake.pipelines.quality.result_rows import to_table
-from commitlake.pipelines.quality.stretches import stretches_of
-from commitlake.pipelines.quality.verdict import Losses
+from commitlake.pipelines.quality.judge_input import BeginJudging, BrokerFacts, ProfileJudge, RunFacts, split_by_topics
+from commitlake.pipelines.quality.report import Losses, QualityReport, brokers_concerned, sentences, to_table
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
 
@@ -77,14 +72,14 @@ def judge_run(
 
     Raises:
         CriticalQualityError: if a critical expectation is not met.
-        JudgeError: if an expectation cannot be evaluated.
+        QualityError: if an expectation cannot be evaluated.
         ProfileError: if a task's profile is missing or damaged.
     """
     run_id = work.commit.run_id
     judging, figures = (begin or _judge_here)(_facts(work, manifest, is_masked=is_masked)), PageFigures()
     with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
         for piece in gather_profiles(lake, manifest):
-            for stretch in stretches_of(piece):
+            for stretch in split_by_topics(piece):
                 judging.add(stretch)
                 figures.add(stretch)
                 profiles.add(stretch)

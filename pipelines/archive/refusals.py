@@ -1,22 +1,26 @@
-"""Rows for the tables `quarantine` and `gaps`, from the ranges that a task could not read.
+"""Ranges that an archive run could not read: rows of the tables `quarantine` and `gaps`, and their numbers for reports.
 
-The rows are written to files by the task, because a damaged log may have as many of them as it has records.
+A damaged log may have as many such ranges as it has records. So tasks write the rows to files, and a report counts them
+by reason and reads only the first rows of each reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
+from commitlake.connectors.lake.sql import text_literal
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.gaps import GAPS
@@ -25,6 +29,11 @@ from commitlake.schemas.tables.quarantine import QUARANTINE
 PART_ROWS = 1 << 15  # some 20 MiB, with 256 bytes of each range
 _BYTES = ("first_bytes", "found")
 TABLES = {"quarantine": QUARANTINE, "gaps": GAPS}
+SAMPLE_ROWS = 3
+"""Number of rows of a group that are read."""
+_QUARANTINE = "quarantine"
+_GAPS = "gaps"
+_MAX_REASONS = 64  # there are thirteen, but a damaged table may have any
 
 
 @dataclass
@@ -71,7 +80,7 @@ class Refusals:
             values[name] = pa.repeat(getattr(self, name), rows.num_rows)
         if self.hides_bytes:
             values |= {name: pa.nulls(rows.num_rows, values[name].type) for name in _BYTES}
-        self.first = self.first or _in_words(values)
+        self.first = self.first or _description(values)
         is_gap = pc.equal(values["reason"], str(Fault.MISSING_SEGMENT))
         self._count(rows.column("broker"), rows.column("is_message"), is_gap)
         for table, wanted in (("gaps", is_gap), ("quarantine", pc.invert(is_gap))):
@@ -121,8 +130,67 @@ def _of_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: Columns) ->
     return pa.table([values[name] for name in target.names], target.names).cast(target)
 
 
-def _in_words(values: dict[str, pa.ChunkedArray | pa.Array]) -> str:
+def _description(values: dict[str, pa.ChunkedArray | pa.Array]) -> str:
     first = {name: values[name][0].as_py() for name in ("broker", "segment", "start_offset", "end_offset", "reason")}
     return "{broker}, {segment}, physical offsets {start_offset} to {end_offset}: {reason}".format(**first) + (
         f", expected {values['expected'][0].as_py()}, found {values['found'][0].as_py()}"
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalGroup:
+    """Rows of one run with the same reason.
+
+    Attributes:
+        table: `quarantine` or `gaps`.
+        reason: Value of the column in `quarantine`; empty for `gaps`.
+        count: Number of rows.
+        bytes: Total size of the ranges.
+        first: The first rows of the table, by broker and offset.
+    """
+
+    table: str
+    reason: str
+    count: int
+    bytes: int
+    first: Sequence[Mapping[str, Any]]
+
+
+def read_refused(lake: Lake, run_ids: Sequence[str]) -> list[RefusalGroup]:
+    """Return the ranges that a run could not read, in groups, the largest first.
+
+    Args:
+        run_ids: Ids of the commits of a finished run.
+    """
+    return [
+        *_groups(lake, _QUARANTINE, run_ids, "reason"),
+        *_groups(lake, _GAPS, run_ids, "''"),
+    ]
+
+
+def _groups(lake: Lake, table: str, run_ids: Sequence[str], reason: str) -> list[RefusalGroup]:
+    try:
+        opened = lake.table(table)
+    except NoTableError:
+        return []
+    of_run = f"run_id IN ({', '.join(map(text_literal, run_ids))})"
+    counted = run_sql(
+        opened,
+        table,
+        f"SELECT {reason} AS reason, count(*) AS count, sum(end_offset - start_offset) AS bytes FROM {table} "
+        f"WHERE {of_run} GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {_MAX_REASONS}",
+    ).read_all()
+    found = []
+    for row in counted.to_pylist():
+        of_reason = "" if table == _GAPS else f" AND {_has_reason(row['reason'])}"
+        first = run_sql(
+            opened,
+            table,
+            f"SELECT * FROM {table} WHERE {of_run}{of_reason} ORDER BY broker, start_offset LIMIT {SAMPLE_ROWS}",
+        ).read_all()
+        found.append(RefusalGroup(table, row["reason"] or "", row["count"], row["bytes"] or 0, first.to_pylist()))
+    return found
+
+
+def _has_reason(reason: str | None) -> str:
+    return "reason IS NULL" if reason is None else f"reason = {text_literal(reason)}"

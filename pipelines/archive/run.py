@@ -2,7 +2,7 @@
 
     work      stores, ranges, progress of the lake                 work.py
     tasks     write packs, and data files that no table has yet    task.py
-    staged    profiles of the tasks, on their way to the driver    staged.py
+    profiles  of the tasks, on their way to the driver             profile_files.py
     quality   checks of the profiles by suites                     judging.py
     commit    data files and end offsets in one Delta commit       connectors.lake.committer
     follow    adds files of the commit to the other tables         connectors.lake.follower
@@ -45,28 +45,27 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.archive.body_location import bodies_root, check_bodies, check_outside_stores, check_same_root
 from commitlake.pipelines.archive.following import NOTHING_FOLLOWED, FollowedTables, follow_tables
 from commitlake.pipelines.archive.judging import Judged, judge_run
-from commitlake.pipelines.archive.parts import Part
-from commitlake.pipelines.archive.places import bodies_root, check_bodies, check_outside_stores, check_same_root
-from commitlake.pipelines.archive.shown import RunPage, ShownRun
-from commitlake.pipelines.archive.staged import staging
+from commitlake.pipelines.archive.profile_files import staging
+from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.store_config import write_config_changes, write_files_changes
-from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.task import ArchiveTasks, check_written
+from commitlake.pipelines.archive.task_input import Part
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
-from commitlake.pipelines.archive.written import check_written
 from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, check_masks
 from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.pipelines.message_keys.files import PreparedKeys
+from commitlake.pipelines.quality.judge_input import BeginJudging
 from commitlake.pipelines.quality.loading import prepare
-from commitlake.pipelines.quality.profile_judge import BeginJudging
-from commitlake.pipelines.quality.verdict import Losses, RunVerdict
+from commitlake.pipelines.quality.report import Losses, RunVerdict
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.hbase.options import HBaseOptions
-    from commitlake.pipelines.archive.from_broker.source import BrokerSource
+    from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
 
 MIB = 1 << 20
 NOTHING_NEW = RunVerdict("nothing new")

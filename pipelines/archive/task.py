@@ -2,6 +2,9 @@
 
 If a task is repeated after a failure, or run twice because it is slow, each attempt writes its own packs and data
 files. Only those of the attempt whose manifest arrives are committed.
+
+Tasks may run on machines where the same path is a different folder. A commit would then name files that nobody can
+read, so the driver checks before the commit that it sees the files of all tasks.
 """
 
 from __future__ import annotations
@@ -10,10 +13,11 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import accumulate, chain
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -28,27 +32,27 @@ from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
+from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.queue_reports import QueueReport
+from commitlake.connectors.storage.uris import is_s3
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.pipelines.archive.again_erased import AgainErased
 from commitlake.pipelines.archive.bodies import BodyPacks
-from commitlake.pipelines.archive.parts import Part, read_part
+from commitlake.pipelines.archive.profile_files import inline_bytes, stage_profile
 from commitlake.pipelines.archive.refusals import Refusals
-from commitlake.pipelines.archive.staged import inline_bytes, stage_profile
-from commitlake.pipelines.archive.waiting_rows import WaitingRows, join_rows
+from commitlake.pipelines.archive.row_buffer import ErasureOnArrival, RowBuffer, join_rows
+from commitlake.pipelines.archive.task_input import Part, read_part
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.masking.later_copies import NO_COPIES, LaterCopies
 from commitlake.pipelines.message_keys.files import KeyWriter
-from commitlake.pipelines.topic_minutes.files import MinutesFiles
+from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.messages import BODY, SOURCE
 
 _COLUMNS = SOURCE.without(BODY.name)
-
-
 _MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
 _MAX_CLOSING = 16  # open files of a task; a broken clock can give rows of many dates
 _MIN_KEYED_BYTES = 64 << 20  # of the log, for each of several files of keys, because a look-up reads a part of each
@@ -124,11 +128,9 @@ class ArchiveTasks:
         sizes: dict[str, int] = {}
         with ThreadPoolExecutor(1) as background:
             closing = _Closing(background)
-            again = AgainErased(self.lake, name, self.erased, self.copies, self.parser_version) if erases else None
+            again = ErasureOnArrival(self.lake, name, self.erased, self.copies, self.parser_version) if erases else None
             keys = KeyWriter(self.lake, name, self.erased) if self.keyed else None
-            waiting = WaitingRows(
-                self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys
-            )
+            waiting = RowBuffer(self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys)
             for stretch in self._of_packs(parts):
                 with ExitStack() as open_packs:
                     store = open_store(self.bodies)
@@ -292,3 +294,43 @@ def _inspect_nothing(_: object) -> None:
 
 def _run_group(settings: ArchiveTasks, most_inline: int, task: tuple[int, Sequence[Part]]) -> list[ManifestRow]:
     return list(settings.run(*task, most_inline))
+
+
+def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestRow]) -> None:
+    """Check data files and packs in folders; in an object store, all machines see the same.
+
+    Args:
+        manifest: the files, which have been written and not committed.
+
+    Raises:
+        LakeError: if a file is missing, or has another size.
+    """
+    if lake.s3 is None:
+        for row in manifest:
+            if row.path:
+                path = Path(lake.uri(row.table)) / row.path
+                _check_size(str(path), row.size, _size_of(path))
+    if not is_s3(bodies.root):
+        store = open_store(bodies)
+        for row in manifest:
+            for name, size in row.pack_sizes.items():
+                found = None
+                with suppress(PackError):
+                    found = store.size(name)
+                _check_size(f"{bodies.root}/{name}", size, found)
+
+
+def _size_of(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return None
+
+
+def _check_size(place: str, written: int, found: int | None) -> None:
+    if found != written:
+        there = "no such file" if found is None else f"{found:,} bytes"
+        raise LakeError(
+            f"{place}: a task wrote {written:,} bytes, found {there}: the task ran on a machine where this path is a "
+            "different folder. Nothing was committed. Choose a folder that all machines share, or an object store"
+        )

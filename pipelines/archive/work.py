@@ -24,12 +24,7 @@ from commitlake.connectors.formats.engine.plan import (
 from commitlake.connectors.formats.engine.stores import Store, find_stores, for_each_store
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.archive_log import (
-    ArchiveCommit,
-    CommittedRange,
-    StoreProgress,
-    read_last_commit,
-)
+from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
@@ -37,10 +32,24 @@ from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.connectors.sources.stream_offsets import StorePosition
 from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
-from commitlake.pipelines.archive.outcome import TasksResult
-from commitlake.pipelines.archive.parts import Part
-from commitlake.pipelines.archive.places import check_outside_stores
+from commitlake.pipelines.archive.body_location import check_outside_stores
+from commitlake.pipelines.archive.task_input import Part
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class TasksResult:
+    """Result of a run's tasks.
+
+    Attributes:
+        commit: commit of the run, with its progress.
+        manifest: rows of files that were not written by tasks.
+        notes: sentences for the summary.
+    """
+
+    commit: ArchiveCommit
+    manifest: Sequence[ManifestRow] = ()
+    notes: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

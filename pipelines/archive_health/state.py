@@ -1,15 +1,38 @@
-"""State of a lake's stores: the newest archived minute, and the size of log that was never archived."""
+"""State of a lake's stores: the newest archived minute, and the parts of their logs that are missing.
+
+Missing parts are counted by store and reason. The queries are on small tables, which a lake may lack.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_usual_time
-from commitlake.pipelines.archive_health.small_tables import ask
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.schemas.quality.former_names import present_name
+
+Row = Mapping[str, Any]
+DELETED = "deleted before it was archived"
+"""Reason of the ranges in `gaps`."""
+_QUARANTINE = (
+    "SELECT broker, reason, count(*) AS ranges, sum(end_offset - start_offset) AS bytes, min(start_offset) AS first "
+    "FROM quarantine GROUP BY broker, reason"
+)
+_GAPS = (
+    "SELECT broker, count(*) AS ranges, sum(end_offset - start_offset) AS bytes, min(start_offset) AS first "
+    "FROM gaps GROUP BY broker"
+)
+_UNMET = (
+    "SELECT suite, expectation, severity, observed_value, unexpected_count, judged_count, judged_at "
+    "FROM quality_results WHERE NOT success AND suite <> 'run' AND run_id = "
+    "(SELECT run_id FROM quality_results ORDER BY judged_at DESC LIMIT 1) ORDER BY severity, suite, expectation"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +101,7 @@ def read_archive_state(lake: Lake) -> ArchiveState:
     last = read_last_commit(lake.uri("messages"))
     newest = {
         row["broker"]: row["newest"] + datetime.timedelta(minutes=1)
-        for row in ask(
+        for row in query_table(
             lake,
             "topic_minutes",
             f"SELECT broker, max(minute) AS newest FROM topic_minutes WHERE {is_usual_time('minute')} GROUP BY broker",
@@ -91,10 +114,72 @@ def read_archive_state(lake: Lake) -> ArchiveState:
         )
         for broker, progress in sorted(({} if last is None else last.stores).items())
     ]
-    ended = ask(lake, "archive_runs", "SELECT max(finished_at) AS ended FROM archive_runs")
+    ended = query_table(lake, "archive_runs", "SELECT max(finished_at) AS ended FROM archive_runs")
     return ArchiveState(stores, ended[0]["ended"] if ended else None)
 
 
 def _ranges(lake: Lake, table: str) -> Mapping[str, Ranges]:
     sql = f"SELECT broker, count(*) AS count, sum(end_offset - start_offset) AS bytes FROM {table} GROUP BY broker"
-    return {row["broker"]: Ranges(row["count"], row["bytes"] or 0) for row in ask(lake, table, sql)}
+    return {row["broker"]: Ranges(row["count"], row["bytes"] or 0) for row in query_table(lake, table, sql)}
+
+
+def query_table(lake: Lake, table: str, sql: str) -> list[Row]:
+    """Return the rows of a query on a table; none if the table does not exist.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
+    try:
+        opened = lake.table(table)
+    except NoTableError:
+        return []
+    rows: list[Row] = list(dict_rows(run_sql(opened, table, sql).read_all()))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class MissingRanges:
+    """Ranges of a store's log that are not archived, all for the same reason.
+
+    Attributes:
+        broker: The store's name.
+        reason: Value in `quarantine`, or `DELETED`.
+        ranges: Number of ranges.
+        bytes: Total length.
+        first: Physical offset of the first one.
+    """
+
+    broker: str
+    reason: str
+    ranges: int
+    bytes: int
+    first: int
+
+
+def missing_ranges_by_reason(lake: Lake) -> list[MissingRanges]:
+    """Return the ranges that are not archived, by store and reason, the largest first.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: A table cannot be read.
+    """
+    rows = [
+        *query_table(lake, "quarantine", _QUARANTINE),
+        *(dict(row, reason=DELETED) for row in query_table(lake, "gaps", _GAPS)),
+    ]
+    found = [MissingRanges(row["broker"], row["reason"], row["ranges"], row["bytes"], row["first"]) for row in rows]
+    return sorted(found, key=lambda one: (-one.bytes, one.broker, one.reason))
+
+
+def unmet_expectations(lake: Lake) -> list[Row]:
+    """Return the rows of `quality_results` for expectations that the last run did not meet, critical ones first.
+
+    Expectations that were renamed since the run have their present names.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
+    rows = query_table(lake, "quality_results", _UNMET)
+    return [{**row, "expectation": present_name(row["expectation"])} for row in rows]

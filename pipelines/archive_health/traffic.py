@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
-from commitlake.pipelines.archive_health.small_tables import ask
-from commitlake.pipelines.archive_health.state import ArchiveState
+from commitlake.pipelines.archive_health.state import ArchiveState, query_table
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 
 _MINUTE = datetime.timedelta(minutes=1)
@@ -70,7 +69,7 @@ def _topics(lake: Lake, ends: Mapping[str, datetime.datetime]) -> list[TopicTraf
         columns = [
             f"sum(CASE WHEN minute = {newest} THEN {name} ELSE 0 END) AS {name}" for name in ("messages", "bytes")
         ]
-        rows = ask(
+        rows = query_table(
             lake,
             "topic_minutes",
             f"SELECT topic, {', '.join(columns)} FROM topic_minutes WHERE broker = {text_literal(broker)} "
@@ -83,7 +82,7 @@ def _topics(lake: Lake, ends: Mapping[str, datetime.datetime]) -> list[TopicTraf
 def _addresses(lake: Lake, ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
     found = {}
     for broker, end in ends.items():
-        rows = ask(
+        rows = query_table(
             lake,
             "messages",
             f"SELECT store_host FROM messages WHERE broker = {text_literal(broker)} AND store_date = DATE "
@@ -95,7 +94,7 @@ def _addresses(lake: Lake, ends: Mapping[str, datetime.datetime]) -> dict[str, s
 
 
 def _dead_letter_ends(lake: Lake) -> dict[tuple[str, str], int]:
-    newest = ask(
+    newest = query_table(
         lake,
         "topic_minutes",
         f"SELECT DISTINCT date FROM (SELECT CAST(max(minute) AS DATE) AS date FROM topic_minutes WHERE kind = "
@@ -104,7 +103,7 @@ def _dead_letter_ends(lake: Lake) -> dict[tuple[str, str], int]:
     if not newest:
         return {}
     dates = ", ".join(f"DATE '{row['date']}'" for row in newest)
-    rows = ask(
+    rows = query_table(
         lake,
         "messages",
         "SELECT broker, topic, queue_id, max(queue_offset) + 1 AS end_offset FROM messages WHERE kind = "

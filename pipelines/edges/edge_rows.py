@@ -18,7 +18,7 @@ from commitlake.pipelines.edges.links.transactions import link_transactions
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, STEPS, TO, repeated
 from commitlake.pipelines.edges.traces import Action
-from commitlake.pipelines.message_keys.key_rows import key_hashes
+from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.schemas.tables.edges import EDGES
 
 SCHEMA: pa.Schema = arrow_schema(EDGES)

@@ -23,7 +23,7 @@ from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.reading import ROWS
-from commitlake.pipelines.message_keys.key_rows import key_hashes
+from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.pipelines.message_keys.progress import UNIQUE_KEY
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
 from commitlake.schemas.times import epoch_us

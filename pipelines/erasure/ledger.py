@@ -27,9 +27,14 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.erasure.errors import ConcurrentErasureError, ErasureError
-from commitlake.pipelines.masking.erased_rows import erase_rows
+from commitlake.pipelines.masking.erased_rows import (
+    ErasureWriter,
+    conform,
+    erase_rows,
+    erasure_rows,
+    newest_of_messages,
+)
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, read_later_copies, with_key
-from commitlake.pipelines.masking.tombstones import Writer, conform, newest_of_messages, tombstones
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ERASURES, MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.times import EPOCH
@@ -78,9 +83,9 @@ class ErasureState:
         return None if self.erased_at is None or self.purged_at else self.erased_at + self.retention + _MARGIN
 
 
-def writer(parser_version: str) -> Writer:
+def writer(parser_version: str) -> ErasureWriter:
     """Return the identity of this process and the current time, for rows of `erasures`."""
-    return Writer(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", parser_version)
+    return ErasureWriter(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", parser_version)
 
 
 def read_rows(lake: Lake) -> pa.Table:
@@ -191,7 +196,7 @@ def begin(
     raise ConcurrentErasureError(f"other erasures have begun first {_MAX_TRIES} times. Run it again")
 
 
-def _messages(rows: pa.Table, number: int, erasure_id: str, by: Writer) -> pa.Table:
+def _messages(rows: pa.Table, number: int, erasure_id: str, by: ErasureWriter) -> pa.Table:
     count = rows.num_rows
     if not count:
         return conform(pa.table({"number": pa.array([], pa.int64())}))
@@ -201,10 +206,10 @@ def _messages(rows: pa.Table, number: int, erasure_id: str, by: Writer) -> pa.Ta
     assert len(hits) == count, (
         f"{count_text(count, 'message was', 'messages were')} selected, {len(hits)} of them can be erased"
     )
-    return tombstones(rows, after, [erasure_id] * count, [number] * count, ErasureEvent.MESSAGE, by)
+    return erasure_rows(rows, after, [erasure_id] * count, [number] * count, ErasureEvent.MESSAGE, by)
 
 
-def _later(number: int, erasure_id: str, details: Iterable[str], by: Writer) -> pa.Table:
+def _later(number: int, erasure_id: str, details: Iterable[str], by: ErasureWriter) -> pa.Table:
     found = list(details)
     values = {
         "number": pa.array([number] * len(found), pa.int64()),
@@ -227,7 +232,7 @@ def add_event(
 
 
 def _event(
-    number: int, erasure_id: str, event: ErasureEvent, detail: Mapping[str, Any], by: Writer, reason: str | None
+    number: int, erasure_id: str, event: ErasureEvent, detail: Mapping[str, Any], by: ErasureWriter, reason: str | None
 ) -> pa.Table:
     values = {
         "number": pa.array([number], pa.int64()),

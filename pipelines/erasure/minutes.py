@@ -35,8 +35,7 @@ from commitlake.pipelines.maintenance.table_files import (
     folder_of,
     read_table_files,
 )
-from commitlake.pipelines.topic_minutes.files import write_minutes_file
-from commitlake.pipelines.topic_minutes.minutes import COLUMNS, count_minutes
+from commitlake.pipelines.topic_minutes.minutes import COLUMNS, count_minutes, write_minutes_file
 from commitlake.schemas.tables.topic_minutes import MINUTE_SECONDS
 from commitlake.schemas.times import EPOCH
 

@@ -32,8 +32,7 @@ from commitlake.pipelines.erasure.ledger import writer as ledger_writer
 from commitlake.pipelines.erasure.selection import ROWS
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
-from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows
-from commitlake.pipelines.masking.tombstones import tombstones
+from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows, erasure_rows
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 
 _MAX_TRIES = 50
@@ -157,7 +156,7 @@ def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None
         after, _ = erase_rows(old, places)
         codes = places.ids_of_rows(*(old.column(name).chunk(0) for name in ("broker", "physical_offset"))).tolist()
         ids, numbers = [places.ids[code] for code in codes], [places.numbers[code] for code in codes]
-        made = tombstones(old, after, ids, numbers, ErasureEvent.AGAIN, ledger_writer(parser_version))
+        made = erasure_rows(old, after, ids, numbers, ErasureEvent.AGAIN, ledger_writer(parser_version))
         keys = zip(old.column("broker").to_pylist(), old.column("physical_offset").to_pylist(), strict=True)
         before = [known.get(key, {}) for key in keys]
         for name in _RECORDED_BEFORE:

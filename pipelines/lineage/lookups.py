@@ -26,8 +26,7 @@ from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
 from commitlake.pipelines.lineage.question import Question
 from commitlake.pipelines.message_keys.lookup import find_followed_keys
-from commitlake.pipelines.message_keys.opening import open_messages
-from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, open_messages
 from commitlake.pipelines.query.sql import Conditions, id_predicates, predicates
 from commitlake.pipelines.tps.answers import rows_of
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of

@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from commitlake.pipelines.lineage.story import Record, Step, Story
-from commitlake.pipelines.masking.errors import MaskError
-from commitlake.pipelines.masking.masks import BODY, KEYS, PROPERTY, TAGS, Mask, Message, apply_masks
+from commitlake.pipelines.masking.masks import BODY, KEYS, PROPERTY, TAGS, Mask, MaskError, Message, apply_masks
 from commitlake.schemas.layouts.rocketmq import properties as props
 
 HIDDEN = "(masked)"

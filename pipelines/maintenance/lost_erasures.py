@@ -33,8 +33,14 @@ from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_pla
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import table_files
-from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
-from commitlake.pipelines.masking.tombstones import SCHEMA, Writer, conform, tombstones
+from commitlake.pipelines.masking.erased_rows import (
+    CHANGED_COLUMNS,
+    ERASURES_SCHEMA,
+    ErasureWriter,
+    are_erased,
+    conform,
+    erasure_rows,
+)
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.tables.messages import MESSAGES
@@ -78,7 +84,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
     for erasure_id, number in zip(ids, free, strict=False):
         known[erasure_id] = number
         newest = max(newest, number)
-    writer = Writer(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", "repair")
+    writer = ErasureWriter(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", "repair")
     begun = _begun(rows, known, writer)
     restored, incomplete = _messages(lake, erased, known, newest, writer)
     used = {*known.values()}
@@ -165,7 +171,7 @@ def _unrecorded(marked: pa.Table, recorded: pa.Table) -> pa.Table:
     return erased_places(recorded.filter(is_whole), 0).without(marked)
 
 
-def _begun(rows: pa.Table, known: Mapping[str, int], writer: Writer) -> pa.Table:
+def _begun(rows: pa.Table, known: Mapping[str, int], writer: ErasureWriter) -> pa.Table:
     """Return a row `begun` for each erasure without one, at the earliest time that its other rows have."""
     has_row = {row["erasure_id"] for row in _of_event(rows, ErasureEvent.BEGUN).select(["erasure_id"]).to_pylist()}
     times = rows.select(["erasure_id"]).append_column("at", rows.column("at").cast(pa.int64()))
@@ -187,7 +193,7 @@ def _begun(rows: pa.Table, known: Mapping[str, int], writer: Writer) -> pa.Table
         }
         for number, erasure_id in lost
     ]
-    schema = pa.schema([pa.field("at", pa.int64()) if field.name == "at" else field for field in SCHEMA])
+    schema = pa.schema([pa.field("at", pa.int64()) if field.name == "at" else field for field in ERASURES_SCHEMA])
     return conform(pa.Table.from_pylist(made, schema))
 
 
@@ -196,11 +202,11 @@ def _of_event(rows: pa.Table, event: ErasureEvent) -> pa.Table:
 
 
 def _messages(
-    lake: Lake, erased: pa.Table, known: Mapping[str, int], newest: int, writer: Writer
+    lake: Lake, erased: pa.Table, known: Mapping[str, int], newest: int, writer: ErasureWriter
 ) -> tuple[pa.Table, int]:
     """Return the rows `message` of erased messages, and the number of those whose row before the erasure is gone."""
     if not erased.num_rows:
-        return conform(SCHEMA.empty_table()), 0
+        return conform(ERASURES_SCHEMA.empty_table()), 0
     ids = erased.column("erasure_id").to_pylist()
     numbers = [known[erasure_id] for erasure_id in ids]
     places = erased_places(
@@ -212,11 +218,11 @@ def _messages(
     after = erased.select(_MESSAGES.names)
     older, index = _older_rows(lake, places, after)
     before = pa.concat_tables([after, older]).take(pa.array(index)).combine_chunks()
-    table = tombstones(before, after, ids, numbers, ErasureEvent.MESSAGE, writer)
+    table = erasure_rows(before, after, ids, numbers, ErasureEvent.MESSAGE, writer)
     is_known = pa.array(index >= after.num_rows)
     for name in ("row_before", "lake_before"):
         column = pc.if_else(is_known, table.column(name), pa.scalar(None, pa.int64()))
-        table = table.set_column(table.schema.get_field_index(name), SCHEMA.field(name), column)
+        table = table.set_column(table.schema.get_field_index(name), ERASURES_SCHEMA.field(name), column)
     is_needed = np.array(numbers, np.int64) > _applied(lake, "profiles")  # to correct the profiles
     return table, int(((index < after.num_rows) & is_needed).sum())
 

@@ -41,9 +41,8 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.archive.task import ArchiveTasks
+from commitlake.pipelines.archive.task import ArchiveTasks, check_written
 from commitlake.pipelines.archive.work import check_is_archived
-from commitlake.pipelines.archive.written import check_written
 from commitlake.pipelines.maintenance.data_check import DataDamage
 from commitlake.pipelines.maintenance.derived_repair import is_of_runs, replace_rows
 from commitlake.pipelines.maintenance.expiry import read_expiries

@@ -40,8 +40,7 @@ from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
-from commitlake.pipelines.archive.profiles_file import open_profiles_file
-from commitlake.pipelines.archive.staged import gather_profiles
+from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, check_is_archived
 from commitlake.pipelines.maintenance.derived_repair import is_of_runs, replace_rows
@@ -49,8 +48,8 @@ from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.refill import PACK_BYTES, Stores, archived_counts
 from commitlake.pipelines.maintenance.repair_notes import count_lost_rows, repair_note
 from commitlake.pipelines.maintenance.table_files import exchange_files
-from commitlake.pipelines.masking.tombstones import newest_of_messages
-from commitlake.pipelines.quality.verdict import Losses
+from commitlake.pipelines.masking.erased_rows import newest_of_messages
+from commitlake.pipelines.quality.report import Losses
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 

@@ -1,9 +1,7 @@
 """Removal of personal data from messages, before they are archived or after an erasure.
 
-masks         rules for one field of one message, such as hash or text; json_values for fields of a JSON body
-mask_columns  the same rules for columns
-archiving     masks for rows and bodies before they are archived, and the rules stored in a lake
-erased_rows   removal of data from the rows of erased messages
-later_copies  recognition of messages that are copies of erased ones
-tombstones    rows of `erasures`: hashes of each row before and after its erasure
+masks          rules for one field of one message, such as hash or text
+archiving      masks for rows and bodies before they are archived, and the rules stored in a lake
+erased_rows    removal of data from the rows of erased messages, and rows of `erasures` with hashes before and after it
+later_copies   recognition of messages that are copies of erased ones
 """

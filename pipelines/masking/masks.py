@@ -10,25 +10,55 @@ A mask names a field and a rule, as in `body.customer.email=hash`:
                                    truncate:N  the first N characters
 
 A message with a field that cannot be masked is an error: it is not sent, and it is archived without its body.
+
+Values in a JSON body are replaced in its text, which otherwise stays unchanged.
+
+MaskRuleError            an invalid rule, or one without its key; the message is written for users
+└── MasksChangedError    rules or a key other than those of the lake
+MaskError                a message that cannot be masked
 """
 
 from __future__ import annotations
 
 import hmac
+import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
 
-from commitlake.pipelines.masking.errors import MaskError, MaskRuleError
-from commitlake.pipelines.masking.json_values import JsonError, replace_values
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
 
 BODY, PROPERTY, KEYS, TAGS = "body", "property", "keys", "tags"
 KEY_VARIABLE = "COMMITLAKE_MASK_KEY"
 _MAX_KEPT = 1000
-_ALONE, _WITH_ARGUMENT = frozenset({"null", "hash"}), frozenset({"last", "text", "truncate"})
+_PLAIN_RULES, _RULES_WITH_ARGUMENT = frozenset({"null", "hash"}), frozenset({"last", "text", "truncate"})
 _FIELD = re.compile(r"(body)((?:\.[^.=]+)*)|(property)\.([^=]+)|(keys)|(tags)")
 _EXAMPLE = "as in body.customer.email=hash, property.phone=last:4, keys=null or body.note=text:removed"
+Replace = Callable[[str], str | None]
+"""Function from the text of a value to its replacement; None stands for null."""
+_BLANKS = re.compile(r"[ \t\n\r]*")
+_decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)  # numbers may have any length
+_scan = _decoder.scan_once  # type: ignore[attr-defined]  # the type stubs lack it
+
+
+class MaskRuleError(CommitLakeError):
+    """A rule that cannot be used."""
+
+    exit_code = ExitCode.USAGE
+
+
+class MasksChangedError(MaskRuleError):
+    """Rules that differ from those with which the lake's messages were masked."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class MaskError(CommitLakeError):
+    """A message that cannot be masked; the text gives the reason."""
+
+    exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +106,7 @@ class Mask:
         return self.argument if self.rule == "text" else None
 
     def __str__(self) -> str:
-        argument = f":{self.argument}" if self.rule in _WITH_ARGUMENT else ""
+        argument = f":{self.argument}" if self.rule in _RULES_WITH_ARGUMENT else ""
         return f"{'.'.join((self.field, *self.path))}={self.rule}{argument}"
 
 
@@ -89,7 +119,7 @@ def parse_mask(text: str) -> Mask:
     field, equals, rule = text.partition("=")
     named = _FIELD.fullmatch(field)
     name, colon, argument = rule.partition(":")
-    is_known = name in (_WITH_ARGUMENT if colon else _ALONE)
+    is_known = name in (_RULES_WITH_ARGUMENT if colon else _PLAIN_RULES)
     if not equals or named is None or not is_known:
         raise MaskRuleError(f"{text!r} is not a mask: expected FIELD=RULE, {_EXAMPLE}")
     if name in {"last", "truncate"} and parse_int(argument, 0, _MAX_KEPT) is None:
@@ -155,3 +185,143 @@ def _masked_body(body: bytes, mask: Mask, key: bytes) -> bytes:
         raise MaskError("body: expected text in UTF-8, to mask it") from None
     except JsonError as error:
         raise MaskError(f"body: {error}") from None
+
+
+class JsonError(CommitLakeError):
+    """A text that is not JSON, or is nested too deeply."""
+
+    exit_code = ExitCode.DAMAGE
+
+
+class _Number(str):
+    """A number as written in the text: it may have more digits than a float, or than Python can parse."""
+
+    __slots__ = ()
+
+
+class _Object(list[tuple[str, object]]):
+    """Names and values in their order; a repeated name is kept, and both values are replaced."""
+
+
+def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
+    """Replace the values at a path.
+
+    Python's own scanner skips the other values one member at a time, and they stay byte for byte.
+
+    Args:
+        body: JSON, in UTF-8.
+        path: names from the top; in a list, the path applies to each element.
+        replace: called with the text of a string, the digits of a number, or the JSON of any other value except null.
+
+    Returns:
+        The JSON with only the values at the path changed.
+
+    Raises:
+        JsonError: if the body is not JSON.
+    """
+    edits: list[tuple[int, int, str]] = []
+    try:
+        text = body.decode()
+        _check_end(text, _skip(text, _read(text, _skip(text, 0), path, replace, edits)))
+    except RecursionError:
+        raise JsonError("expected JSON of some hundred levels, found more") from None
+    except ValueError as error:
+        raise JsonError(f"expected JSON, found something else: {error}") from None
+    if not edits:
+        return body
+    pieces, done = [], 0
+    for start, end, new in edits:
+        pieces += [text[done:start], new]
+        done = end
+    return "".join([*pieces, text[done:]]).encode("utf-8", "surrogatepass")
+
+
+def _check_end(text: str, at: int) -> None:
+    if at != len(text):
+        raise ValueError(f"extra data at character {at:,}")
+
+
+def _skip(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    assert found is not None  # it also matches an empty text
+    return found.end()
+
+
+def _read(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
+    """Read a value, add its replacement to the edits, and return where the value ends."""
+    first = text[at : at + 1]
+    if first == "[":
+        return _read_list(text, at, path, replace, edits)
+    if first == "{" and path:
+        return _read_object(text, at, path, replace, edits)
+    end = _end_of(text, at)
+    if not path and first != "n":
+        value = text[at:end]
+        if first == '"':
+            value = scanstring(text, at + 1)[0]
+        elif first == "{":
+            value = _compact(value)
+        edits.append((at, end, json.dumps(replace(value), ensure_ascii=False)))
+    return end
+
+
+def _end_of(text: str, at: int) -> int:
+    try:
+        return int(_scan(text, at)[1])
+    except StopIteration:
+        raise ValueError(f"no value at character {at:,}") from None
+
+
+def _read_list(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "]":
+        return at + 1
+    while True:
+        at = _skip(text, _read(text, at, path, replace, edits))
+        if text[at : at + 1] == "]":
+            return at + 1
+        at = _skip(text, _expect_character(text, at, ","))
+
+
+def _read_object(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
+    at = _skip(text, at + 1)
+    if text[at : at + 1] == "}":
+        return at + 1
+    while True:
+        name, at = scanstring(text, _expect_character(text, at, '"'))
+        at = _skip(text, _expect_character(text, _skip(text, at), ":"))
+        at = _read(text, at, path[1:], replace, edits) if name == path[0] else _end_of(text, at)
+        at = _skip(text, at)
+        if text[at : at + 1] == "}":
+            return at + 1
+        at = _skip(text, _expect_character(text, at, ","))
+
+
+def _expect_character(text: str, at: int, character: str) -> int:
+    if text[at : at + 1] != character:
+        raise ValueError(f"expected {character!r} at character {at:,}")
+    return at + 1
+
+
+def _compact(text: str) -> str:
+    """Return JSON without blanks, so that equal values have the same hash."""
+    value = json.loads(text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+    return "".join(_changed_pieces(value))
+
+
+def _changed_pieces(value: object) -> list[str]:
+    if isinstance(value, _Number):
+        return [value]
+    if isinstance(value, _Object):
+        members = [[json.dumps(name, ensure_ascii=False), ":", *_changed_pieces(member)] for name, member in value]
+        return ["{", *_joined(members), "}"]
+    if isinstance(value, list):
+        return ["[", *_joined([_changed_pieces(element) for element in value]), "]"]
+    return [json.dumps(value, ensure_ascii=False)]
+
+
+def _joined(parts: Sequence[Sequence[str]]) -> list[str]:
+    found: list[str] = []
+    for part in parts:
+        found += [",", *part] if found else part
+    return found

@@ -24,7 +24,7 @@ from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.message_keys.key_rows import COLUMNS, REPEATING, SCHEMA, to_keys
+from commitlake.pipelines.message_keys.files import COLUMNS, REPEATING, SCHEMA, to_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import MESSAGES

@@ -1,17 +1,26 @@
-"""Data files of `message_keys`, from rows of `messages`: those that a task has in memory, or those of data files."""
+"""Rows and data files of `message_keys`, from rows of `messages` that a task has in memory, or that data files have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.formats.engine.kernel.crc import crc32
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.pipelines.message_keys.key_rows import COLUMNS, to_keys
+from commitlake.connectors.plain_arrays import text_spans
+from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
+from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 
 MAX_ROWS = 1 << 18
 """Largest number of rows of `messages` whose keys go to one file, unless one data file has more: some 150 MiB of a
@@ -24,6 +33,83 @@ _ENCODINGS = {
     "physical_offset": "DELTA_BINARY_PACKED",
     "store_timestamp": "DELTA_BINARY_PACKED",
 }
+
+
+def _hash_texts(data: Array, offsets: Array, out: Array) -> None:
+    """Compute the CRC-32 of each string.
+
+    Args:
+        data: uint8, the concatenated strings.
+        offsets: int64, start of each string, and the end.
+        out: int64, receives one hash for each string.
+    """
+    for row in range(len(out)):
+        out[row] = np.int64(crc32(data, offsets[row], offsets[row + 1] - offsets[row]))
+
+
+hash_texts = cast("Callable[[Array, Array, Array], None]", compiled(_hash_texts))
+SCHEMA = arrow_schema(MESSAGE_KEYS)
+REPEATING = ["broker", "topic"]
+COLUMNS = ["broker", "physical_offset", "topic", "unique_key", "keys", "store_timestamp"]
+_PLACE = ["broker", "physical_offset", "topic", "store_timestamp"]
+
+
+def to_keys(messages: pa.Table) -> pa.Table:
+    """Return the keys of messages, sorted by their hashes.
+
+    Args:
+        messages: has `COLUMNS`, as in a data file of `messages`; columns of `REPEATING` should be dictionaries.
+
+    Returns:
+        A table of `MESSAGE_KEYS`. A key that a message has twice gives one row.
+    """
+    messages = messages.select(COLUMNS).unify_dictionaries().combine_chunks()
+    places = messages.select(_PLACE)
+    keys, parents = _business_keys(messages)
+    has_unique = pc.is_valid(messages.column("unique_key"))
+    unique_keys = messages.column("unique_key").filter(has_unique).combine_chunks()
+    texts = pa.concat_arrays([keys, unique_keys])
+    rows = np.concatenate([parents, np.flatnonzero(has_unique.to_numpy())])
+    kinds = np.repeat(np.array([0, 1], np.int8), [len(keys), len(unique_keys)])
+    hashes = key_hashes(texts)
+    order = _order_of(hashes)
+    columns = dict(zip(_PLACE, places.take(pa.array(rows[order])).columns, strict=True))
+    columns["key_hash"] = pa.array(hashes[order])
+    columns["key"] = texts.take(pa.array(order))
+    columns["kind"] = pa.DictionaryArray.from_arrays(kinds[order], [BUSINESS_KEY, UNIQUE_KEY])
+    return pa.table([columns[name] for name in SCHEMA.names], SCHEMA.names)
+
+
+def key_hashes(texts: pa.Array) -> Array:
+    """Return the CRC-32 of each string as int64.
+
+    Args:
+        texts: strings without nulls.
+    """
+    hashes = np.empty(len(texts), np.int64)
+    data, offsets = text_spans(texts)
+    hash_texts(data, offsets.astype(np.int64), hashes)
+    return hashes
+
+
+def _order_of(hashes: Array) -> Array:
+    """Return the indexes that sort hashes of 32 bits, and equal ones by index.
+
+    Hash and index are sorted as one number, in half the time of `argsort`.
+    """
+    both = hashes.astype(np.uint64) << np.uint64(32) | np.arange(len(hashes), dtype=np.uint64)
+    both.sort()
+    return (both & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+def _business_keys(messages: pa.Table) -> tuple[pa.Array, Array]:
+    """Flatten keys, deduplicated per message, with the index of their row."""
+    lists = messages.column("keys").combine_chunks()
+    keys, parents = pc.list_flatten(lists), pc.list_parent_indices(lists)
+    if len(keys) > len(lists) - lists.null_count:  # some message has several keys, perhaps equal ones
+        once = pa.table({"parent": parents, "key": keys}).group_by(["parent", "key"]).aggregate([])
+        keys, parents = once.column("key").combine_chunks(), once.column("parent").combine_chunks()
+    return keys, parents.to_numpy()
 
 
 @dataclass(frozen=True)

@@ -29,8 +29,7 @@ from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.message_keys.files import MAX_ROWS, PreparedKeys, write_keys
-from commitlake.pipelines.message_keys.key_rows import COLUMNS, REPEATING
+from commitlake.pipelines.message_keys.files import COLUMNS, MAX_ROWS, REPEATING, PreparedKeys, write_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_erasure, followed_version
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 

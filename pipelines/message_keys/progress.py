@@ -1,4 +1,7 @@
-"""Progress of `message_keys` in following `messages`; imports little, so that look-ups start quickly."""
+"""Progress of `message_keys` in following `messages`. It imports little, so that look-ups start quickly.
+
+A query opens `messages` with a check that its newest versions, which other tables have, are not lost.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake import new_files
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.paths import LakeError
 
 APPLICATION_ID = "commitlake.message_keys"
 BUSINESS_KEY = "key"
@@ -26,3 +31,24 @@ def version_in(table: DeltaTable | None) -> int:
 def followed_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `message_keys`; 0 for none."""
     return new_files.reached_erasure(lake, lake.uri("message_keys"))
+
+
+def open_messages(lake: Lake) -> DeltaTable:
+    """Open the table `messages`, which must be as new as the tables that follow it.
+
+    Raises:
+        LakeError: if there is no lake.
+        LogDamagedError: if its log is damaged, or has lost its newest versions.
+    """
+    try:
+        followed = followed_version(lake)  # first, because a writer may add to both meanwhile
+    except (LakeError, OSError):  # reported when message_keys is read
+        followed = -1
+    table = lake.table("messages")
+    if followed > table.version():
+        raise LogDamagedError(
+            f"{lake.uri('messages')}: expected version {followed} in its _delta_log, which message_keys has reached, "
+            f"found version {table.version()} as the newest: the last entries are lost. "
+            f"{WAY_OUT}"
+        )
+    return table

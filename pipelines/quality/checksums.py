@@ -19,7 +19,7 @@ from commitlake.schemas.tables.messages import STORE_DATE
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER
 
 _DAY_US = 86_400_000_000
-_NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.waiting_rows`
+_NO_DAY = -1  # rows of this day have no partition, see `pipelines.archive.row_buffer`
 
 
 def message_hashes(table: pa.Table) -> Array:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from commitlake.pipelines.quality.errors import JudgeError
-from commitlake.pipelines.quality.judgement import MAX_DAMAGED_QUEUES, MAX_EXAMPLES, Judgement
 from commitlake.pipelines.quality.loading import load
+from commitlake.pipelines.quality.profile_columns import QualityError
+from commitlake.pipelines.quality.report import MAX_DAMAGED_QUEUES, MAX_EXAMPLES, Judgement
 from commitlake.schemas.quality.expectation import Expectation, Severity, Suite
 from commitlake.schemas.tables.profile import QUEUE_KEYS
 
@@ -35,7 +35,7 @@ class FrameJudge:
             keys: columns that identify a row.
 
         Raises:
-            JudgeError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
+            QualityError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
         """
         return [self._judge_suite(suite, frame, keys) for suite in suites]
 
@@ -44,7 +44,7 @@ class FrameJudge:
         absent = [name for name in wanted if name not in frame]
         if absent:
             have = ", ".join(map(str, frame.columns))
-            raise JudgeError(f"suite {suite.name}: a {suite.grain} has no column {', '.join(absent)}; it has {have}")
+            raise QualityError(f"suite {suite.name}: a {suite.grain} has no column {', '.join(absent)}; it has {have}")
         if frame.empty:
             return [Judgement(suite.name, each, True, None, 0, 0) for each in suite.expectations]
         if self._batches is None:
@@ -81,9 +81,9 @@ def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str
     exceptions = [told] if "raised_exception" in told else list(told.values())
     for each in exceptions:
         if each.get("raised_exception"):
-            raise JudgeError(f"{name} could not be judged: {each.get('exception_message')}")
+            raise QualityError(f"{name} could not be judged: {each.get('exception_message')}")
     if not found and not success:
-        raise JudgeError(f"{name} could not be judged: great_expectations gave no result")
+        raise QualityError(f"{name} could not be judged: great_expectations gave no result")
 
 
 def _outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
@@ -117,7 +117,7 @@ def _define_batches() -> Any:
         asset = context.data_sources.add_pandas("profile").add_dataframe_asset("frame")
         return asset.add_batch_definition_whole_dataframe("whole")
     except Exception as error:
-        raise JudgeError(f"great_expectations {gx.__version__} could not be set up: {error}") from error
+        raise QualityError(f"great_expectations {gx.__version__} could not be set up: {error}") from error
 
 
 def _validate(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[str]) -> dict[str, Mapping[str, Any]]:
@@ -135,7 +135,7 @@ def _validate(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[st
             },
         )
     except Exception as error:
-        raise JudgeError(f"suite {suite.name} could not be judged: {error}") from error
+        raise QualityError(f"suite {suite.name} could not be judged: {error}") from error
     results = [result.to_json_dict() for result in told.results]
     return {result["expectation_config"]["meta"][_NAME]: result for result in results}
 
@@ -143,5 +143,5 @@ def _validate(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[st
 def _of_theirs(gx: Any, expectation: Expectation) -> Any:
     known = getattr(gx.expectations, expectation.type, None)
     if known is None:
-        raise JudgeError(f"great_expectations {gx.__version__} has no {expectation.type}")
+        raise QualityError(f"great_expectations {gx.__version__} has no {expectation.type}")
     return known(**expectation.kwargs, meta={_NAME: expectation.name})

@@ -18,8 +18,8 @@ import pyarrow as pa
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import combined
 from commitlake.pipelines.quality import kernel
-from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
-from commitlake.pipelines.quality.parts import WindowParts
+from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts
+from commitlake.pipelines.quality.profile_columns import WindowParts
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.quality.expectation import Grain
 from commitlake.schemas.tables.profile import KEY_COLUMNS, QUEUE_KEYS, RUNS, WINDOW_SECONDS

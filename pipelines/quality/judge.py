@@ -9,12 +9,10 @@ from dataclasses import replace
 import pandas as pd
 import pyarrow as pa
 
-from commitlake.pipelines.quality.facts import RunFacts
 from commitlake.pipelines.quality.frame_judge import FrameJudge
 from commitlake.pipelines.quality.frames import KEYS, broker_sums, brokers_of, topics_of, windows_of
-from commitlake.pipelines.quality.judgement import Judgement
-from commitlake.pipelines.quality.report import QualityReport
-from commitlake.pipelines.quality.stretches import STRETCH_ROWS, joined, stretches_of
+from commitlake.pipelines.quality.judge_input import MAX_PART_ROWS, RunFacts, join_judgements, split_by_topics
+from commitlake.pipelines.quality.report import Judgement, QualityReport
 from commitlake.schemas.quality.expectation import Grain, Suite
 from commitlake.schemas.quality.suites import SUITES
 
@@ -33,11 +31,11 @@ def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts |
         A result for each expectation. An expectation of an empty table is met.
 
     Raises:
-        JudgeError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
+        QualityError: if an expectation cannot be evaluated: a column is missing, or great_expectations fails.
         ProfileError: if the table is not a profile.
     """
     judging = Judging(suites, facts)
-    for stretch in stretches_of(profile):
+    for stretch in split_by_topics(profile):
         judging.add(stretch)
     return judging.report()
 
@@ -69,7 +67,7 @@ class Judging:
             stretch: a merged table of `PROFILE` with all windows of each of its topics.
 
         Raises:
-            JudgeError: see `judge`.
+            QualityError: see `judge`.
             ProfileError: if the table is not a profile.
         """
         self._drop_copies()
@@ -77,7 +75,7 @@ class Judging:
         self._judge(Grain.WINDOW, windows)
         self._topics.append(topics_of(windows))
         del windows
-        if sum(map(len, self._topics)) >= STRETCH_ROWS:
+        if sum(map(len, self._topics)) >= MAX_PART_ROWS:
             self._judge_topics()
 
     def _drop_copies(self) -> None:
@@ -90,12 +88,14 @@ class Judging:
         """Return the results of all parts. At least one part, which may be empty, must have been added.
 
         Raises:
-            JudgeError: see `judge`.
+            QualityError: see `judge`.
         """
         if self._topics:
             self._judge_topics()
         self._judge(Grain.BROKER, brokers_of(pd.concat(self._brokers, ignore_index=True), self._facts))
-        judgements = [joined(parts) for suite in self._suites for parts in zip(*self._found[suite.name], strict=True)]
+        judgements = [
+            join_judgements(parts) for suite in self._suites for parts in zip(*self._found[suite.name], strict=True)
+        ]
         return QualityReport(judgements, self._facts.now)
 
     def _judge_topics(self) -> None:

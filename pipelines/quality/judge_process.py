@@ -13,9 +13,8 @@ from commitlake.connectors.runtime.side_process import SideProcess
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from commitlake.pipelines.quality.facts import RunFacts
     from commitlake.pipelines.quality.judge import Judging
-    from commitlake.pipelines.quality.profile_judge import ProfileJudge
+    from commitlake.pipelines.quality.judge_input import ProfileJudge, RunFacts
     from commitlake.pipelines.quality.report import QualityReport
 
 
@@ -62,7 +61,7 @@ class _RemoteJudging:
 
     def add(self, stretch: pa.Table) -> None:
         """See ProfileJudge."""
-        from commitlake.pipelines.quality.wire import serialize_profile  # noqa: PLC0415 (the command loads it later)
+        from commitlake.pipelines.quality.profile_columns import serialize_profile  # noqa: PLC0415 (the command loads it later)
 
         self._process.call(_add, serialize_profile(stretch))
 
@@ -81,7 +80,7 @@ def _load() -> None:
     with spared_packages():
         load_quietly()
     import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
-    import commitlake.pipelines.quality.wire  # noqa: F401, PLC0415 (likewise)
+    import commitlake.pipelines.quality.profile_columns  # noqa: F401, PLC0415 (likewise)
 
 
 def _begin(facts: RunFacts) -> None:
@@ -92,7 +91,7 @@ def _begin(facts: RunFacts) -> None:
 
 
 def _add(stretch: bytes) -> None:
-    from commitlake.pipelines.quality.wire import parse_profile  # noqa: PLC0415 (likewise)
+    from commitlake.pipelines.quality.profile_columns import parse_profile  # noqa: PLC0415 (likewise)
 
     _begun().add(parse_profile(stretch))
 

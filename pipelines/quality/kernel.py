@@ -11,28 +11,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.pipelines.quality.row_runs import goes_on, window_begin
+from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]
 Bytes = npt.NDArray[np.uint8]
-
 NO_QUEUE = 1 << 40
 """Queue number of rows without a queue; not an int32."""
 LEAST: Any = -(1 << 63)
 GREATEST: Any = (1 << 63) - 1
 """Initial values of a maximum and a minimum."""
-
 _MAX_OFFSETS = 1 << 62  # no queue has more, and differences of such numbers fit
 MAX_MISSING = 1 << 40
 """Largest number of missing offsets of a window: damaged or forged offsets skip so many that sums would overflow."""
-
 NULL_PHYSICAL, NULL_QUEUE_OFFSET, NULL_SIZE, NULL_CRC, NULL_STORE, NULL_BORN, NULL_BODY_SIZE = (
     1 << bit for bit in range(7)
 )
 """Bits for the nulls of a row."""
-
 FIELDS = (
     "messages",
     "bytes",
@@ -57,7 +52,6 @@ FIELDS = (
 )
 """Rows of the output of `profile_parts`: sums, then minima, then maxima."""
 SUMS, LEASTS = 10, 5
-
 _PRIME_1 = np.uint64(0x9E3779B185EBCA87)
 _PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
 _PRIME_3 = np.uint64(0x165667B19E3779F9)
@@ -114,7 +108,7 @@ def part_starts(
     timeless = False
     for row in range(len(brokers)):
         is_timeless = (nulls[row] & NULL_STORE) != 0
-        if not goes_on(row, brokers, topics, queues, stores_us, is_timeless, timeless, begin, end):
+        if not continues_run(row, brokers, topics, queues, stores_us, is_timeless, timeless, begin, end):
             starts[found] = row
             found += 1
             timeless = is_timeless
@@ -262,3 +256,44 @@ def run_figures(counts: Longs, runs: Longs, lengths: Longs, missing: Longs, rest
                 missing[group] = min(missing[group] + max(jump, 0), MAX_MISSING)
                 restarts[group] += jump < 0
             run += 1
+
+
+@inlined
+def continues_run(
+    row: Any,
+    brokers: Any,
+    topics: Any,
+    queues: Any,
+    stores_us: Any,
+    is_timeless: Any,
+    was_timeless: Any,
+    begin: Any,
+    end: Any,
+) -> Any:
+    """Return whether a row belongs to the same run as the row before it.
+
+    Args:
+        row: index of the row.
+        brokers: codes of the names.
+        topics: likewise.
+        queues: queue ids.
+        stores_us: store times, in microseconds.
+        is_timeless: True if this row has no store time.
+        was_timeless: True if the rows of the run have none.
+        begin: start of the run's window, in microseconds.
+        end: end of the window, exclusive.
+    """
+    return (
+        row > 0
+        and brokers[row] == brokers[row - 1]
+        and topics[row] == topics[row - 1]
+        and queues[row] == queues[row - 1]
+        and is_timeless == was_timeless
+        and (was_timeless or begin <= stores_us[row] < end)
+    )
+
+
+@inlined
+def window_begin(store_us: Any, window_us: Any) -> Any:
+    """Return the start of a time's window, in microseconds."""
+    return store_us // window_us * window_us

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.quality import kernel
-from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SCHEMA, SUMS, WindowParts
+from commitlake.pipelines.quality.profile_columns import FIRST, LAST, QUEUE, SCHEMA, SUMS, WindowParts
 
 
 def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:

@@ -24,8 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.quality.errors import ProfileError
-from commitlake.pipelines.quality.parts import SCHEMA
+from commitlake.pipelines.quality.profile_columns import SCHEMA, ProfileError
 from commitlake.schemas.counts import count_text
 
 PARTITIONS = 64

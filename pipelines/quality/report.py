@@ -1,21 +1,71 @@
-"""Results of all expectations of an archive run, and sentences on those that are not met."""
+"""Results of all expectations of an archive run, sentences on those that are not met, and the verdict on the run.
+
+Page, summary, exit code and the rows of `quality_results` follow from the same results and verdict.
+"""
 
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from commitlake.pipelines.quality.judgement import Judgement
-from commitlake.schemas.counts import count_text
-from commitlake.schemas.quality.suites import SUITES
+import pyarrow as pa
 
+from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.quality.expectation import Expectation, Severity
+from commitlake.schemas.quality.suites import SUITES
+from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
+
+MAX_EXAMPLES = 10
+"""Largest number of rows in the examples of a result."""
+MAX_DAMAGED_QUEUES = 1000
+"""Largest number of rows in the examples of damage, which has one for each queue."""
 _SHOWN = 3
 _GRAINS = {suite.name: str(suite.grain) for suite in SUITES}
 """What a judged row stands for, by suite."""
 _OBSERVED = {"ExpectColumnSumToBeBetween": "{:,}", "ExpectColumnMaxToBeBetween": "up to {:,}"}
 """The observed value in words, for types of expectations whose value a reader can use."""
 _PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Result of one expectation.
+
+    Attributes:
+        suite: name of the suite.
+        expectation: the expectation.
+        success: True if it was met.
+        observed: observed value: a number, or None.
+        judged: number of rows of the judged table.
+        unexpected: number of rows that do not meet it.
+        examples: the first of these rows, of damage one for each queue: their keys and the columns in question.
+    """
+
+    suite: str
+    expectation: Expectation
+    success: bool
+    observed: float | int | str | None
+    judged: int
+    unexpected: int
+    examples: Sequence[Mapping[str, object]] = ()
+
+    @property
+    def is_critical(self) -> bool:
+        """True if an unmet expectation stops the commit."""
+        return self.expectation.severity is Severity.CRITICAL
+
+    @property
+    def is_damage(self) -> bool:
+        """True if an unmet expectation is damage to single queues."""
+        return self.expectation.severity is Severity.DAMAGE
+
+    @property
+    def max_examples(self) -> int:
+        """Largest number of examples."""
+        return MAX_DAMAGED_QUEUES if self.is_damage else MAX_EXAMPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +180,151 @@ def _place(example: Mapping[str, object]) -> str:
     if example.get("window_start") is not None:
         parts.append(f"from {example['window_start']} on")
     return ", ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class RunVerdict:
+    """The verdict on a run.
+
+    Attributes:
+        text: the verdict as a sentence.
+        kind: `good`, `warning` or `critical`; determines the colour on a page.
+        is_damage: True if the exit code must report damage or loss.
+    """
+
+    text: str
+    kind: str = "good"
+    is_damage: bool = False
+
+    def without(self, follower: str) -> RunVerdict:
+        """Return this verdict with the remark that a follower of the lake could not be updated.
+
+        Args:
+            follower: name of the follower.
+        """
+        text = f"{self.text}; {follower} does not have it yet, the next run tries again"
+        return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
+
+    def with_unread(self, count: int) -> RunVerdict:
+        """Return this verdict with the remark that files beside the logs could not be read.
+
+        No message is lost by that, so it is a warning; a later run reads the files again.
+
+        Args:
+            count: number of problems; of 0, the verdict is unchanged.
+        """
+        if not count:
+            return self
+        text = self.text.removesuffix(_NO_PROBLEMS)
+        joined = "; " if "with" in text else ", with warnings: "
+        text += f"{joined}{count_text(count, 'problem')} with files beside the log"
+        return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
+
+    def without_newer(self, newer: Sequence[str]) -> RunVerdict:
+        """Return this verdict with the remark that stores have messages that the run does not reach.
+
+        Args:
+            newer: sentences on these messages; without any, the verdict is unchanged.
+        """
+        if not newer:
+            return self
+        text = f"{self.text.removesuffix(_NO_PROBLEMS)}; other messages of the stores are not read"
+        return RunVerdict(text, "critical", True)
+
+
+_NO_PROBLEMS = " without problems"
+
+
+def _damage_text(found: Judgement) -> str:
+    more = " or more" if len(found.examples) == found.max_examples else ""
+    queues = f"{count_text(len(found.examples), 'queue')}{more}"
+    return f"messages of {queues} are missing in a log without damage (table quality_results)"
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Losses of a run: damaged ranges, gaps, and messages that were left out.
+
+    Attributes:
+        quarantined: number of ranges and records in `quarantine`.
+        gaps: number of ranges in `gaps`.
+        accepts_quarantined: True if the user accepts quarantined ranges.
+        accepts_gaps: True if the user accepts gaps.
+    """
+
+    quarantined: int = 0
+    gaps: int = 0
+    accepts_quarantined: bool = False
+    accepts_gaps: bool = False
+
+    @property
+    def is_damage(self) -> bool:
+        """True if messages were lost that the user did not accept to lose."""
+        return bool((self.quarantined and not self.accepts_quarantined) or (self.gaps and not self.accepts_gaps))
+
+    def verdict(self, report: QualityReport | None = None) -> RunVerdict:
+        """Return the verdict on the run.
+
+        Args:
+            report: results of the suites; None if they did not run.
+        """
+        if report is not None and not report.passed:
+            return RunVerdict("stopped: critical expectations are not met, nothing was committed", "critical", True)
+        lost = []
+        if self.quarantined:
+            ranges = count_text(self.quarantined, "range or record", "ranges or records")
+            lost.append(f"{ranges} could not be read correctly (table quarantine)")
+        if self.gaps:
+            lost.append(f"{count_text(self.gaps, 'range of the log is', 'ranges of the log are')} missing (table gaps)")
+        damage = [] if report is None else report.damage
+        lost += [_damage_text(found) for found in damage]
+        if self.is_damage or damage:
+            return RunVerdict(f"archived, with damage or loss: {'; '.join(lost)}", "critical", True)
+        if lost:
+            return RunVerdict(f"archived; as accepted, {'; '.join(lost)}", "warning")
+        if report is not None and report.warnings:
+            unmet = len(report.warnings)
+            said = "1 expectation is not met" if unmet == 1 else f"{unmet:,} expectations are not met"
+            return RunVerdict(f"archived, with warnings: {said}", "warning")
+        return RunVerdict(f"archived{_NO_PROBLEMS}" if report is not None else "archived")
+
+
+def to_table(report: QualityReport, *, run_id: str, verdict: RunVerdict | None = None) -> pa.Table:
+    """Return a report as rows of `quality_results`.
+
+    Args:
+        report: results of the run.
+        run_id: id of the archive run.
+        verdict: verdict on the run, which is added as a row.
+    """
+    rows = [
+        {
+            "run_id": run_id,
+            "suite": found.suite,
+            "expectation": found.expectation.name,
+            "severity": str(found.expectation.severity),
+            "success": found.success,
+            "observed_value": None if found.observed is None else json.dumps(found.observed),
+            "judged_count": found.judged,
+            "unexpected_count": found.unexpected,
+            "examples": [json.dumps(example, default=str, ensure_ascii=False) for example in found.examples],
+            "judged_at": report.judged_at,
+        }
+        for found in report.judgements
+    ]
+    if verdict is not None:
+        rows.append(
+            {
+                "run_id": run_id,
+                "suite": "run",
+                "expectation": "verdict",
+                "severity": "critical" if verdict.is_damage else "warning",
+                "success": not verdict.is_damage,
+                "observed_value": json.dumps(verdict.text),
+                "judged_count": 1,
+                "unexpected_count": int(verdict.is_damage),
+                "examples": [],
+                "judged_at": report.judged_at,
+            }
+        )
+    return pa.Table.from_pylist(rows, schema=arrow_schema(QUALITY_RESULTS))

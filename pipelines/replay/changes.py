@@ -18,8 +18,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, compress
-from commitlake.pipelines.masking.errors import MaskError
-from commitlake.pipelines.masking.masks import Mask, Message, apply_masks
+from commitlake.pipelines.masking.masks import Mask, MaskError, Message, apply_masks
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
 from commitlake.pipelines.replay.parts import StoredBodies
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec

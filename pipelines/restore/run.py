@@ -25,7 +25,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import remove_but_last, write_synced
-from commitlake.pipelines.message_keys.opening import open_messages
+from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.rebuild.plan import PLAN as REBUILD_PLAN
 from commitlake.pipelines.rebuild.plan import WORK as REBUILD_WORK
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store

@@ -23,7 +23,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.whole_files import write_sized
-from commitlake.pipelines.message_keys.opening import open_messages
+from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.restore.bodies import BodySource, place_bodies
 from commitlake.pipelines.restore.log_rows import rows_of_segment
 from commitlake.pipelines.restore.records import RecordWriter

@@ -33,8 +33,7 @@ from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, divided
-from commitlake.pipelines.topic_minutes.files import MinutesFiles
-from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING
+from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING, MinutesFiles
 from commitlake.pipelines.topic_minutes.progress import APPLICATION_ID, BACKFILLED
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import MESSAGES

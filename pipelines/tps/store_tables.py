@@ -38,8 +38,8 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.topic_minutes.files import MinutesFiles
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS as MINUTES_COLUMNS
+from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, first_and_last_sql
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault

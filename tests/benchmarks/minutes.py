@@ -30,8 +30,8 @@ from commitlake.connectors.lake.committer import append_files, commit_run, open_
 from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.pipelines.topic_minutes.files import write_minutes_file
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA as MINUTES_SCHEMA
+from commitlake.pipelines.topic_minutes.minutes import write_minutes_file
 from commitlake.pipelines.topic_minutes.sketches import sketch_groups
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE

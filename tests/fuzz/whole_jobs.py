@@ -20,8 +20,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.judging import judge_run
+from commitlake.pipelines.archive.profile_files import staging
 from commitlake.pipelines.archive.run import Config, _commit
-from commitlake.pipelines.archive.staged import staging
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.follow import follow_keys

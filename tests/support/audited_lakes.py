@@ -16,7 +16,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.quality.facts import RunFacts
+from commitlake.pipelines.quality.judge_input import RunFacts
 from commitlake.pipelines.quality.report import QualityReport
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.jmq_stores import write_jmq_store

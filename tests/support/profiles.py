@@ -11,16 +11,15 @@ import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.pipelines.quality.merging import merge_profiles
-from commitlake.pipelines.quality.parts import FIRST, LAST, QUEUE, SUMS, WindowParts
-from commitlake.pipelines.quality.profile import profile_rows
-from commitlake.pipelines.quality.task_rows import COLUMNS
+from commitlake.pipelines.quality.profile import PROFILED_COLUMNS, profile_rows
+from commitlake.pipelines.quality.profile_columns import FIRST, LAST, QUEUE, SUMS, WindowParts
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 
 Row = dict[str, Any]
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 _SCHEMA = arrow_schema(MESSAGES)
-SCHEMA = pa.schema([_SCHEMA.field(name) for name in COLUMNS])
+SCHEMA = pa.schema([_SCHEMA.field(name) for name in PROFILED_COLUMNS])
 
 
 def message(number: int = 0, **changes: object) -> Row:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from commitlake.pipelines.quality.figures import PageFigures
-from commitlake.pipelines.quality.judgement import Judgement
-from commitlake.pipelines.quality.report import QualityReport
+from commitlake.pipelines.quality.report import Judgement, QualityReport
 from commitlake.schemas.quality.expectation import Expectation
 from commitlake.schemas.quality.suites import SUITES
 from tests.support.profiles import NOON, Row

@@ -161,8 +161,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.rocketmq.log_reading",
     ),
     "tests/unit/pipelines/archive/test_hbase_follows.py": ("connectors.hbase.progress",),
-    "tests/unit/pipelines/archive/test_places.py": ("connectors.lake.body_places",),
-    "tests/unit/pipelines/archive/test_staged.py": ("connectors.lake.manifest",),
+    "tests/unit/pipelines/archive/test_body_location.py": ("connectors.lake.body_places",),
+    "tests/unit/pipelines/archive/test_profile_files.py": ("connectors.lake.manifest",),
     "tests/unit/pipelines/archive/test_task.py": ("connectors.lake.refusal_counts",),
     "tests/unit/pipelines/audit/test_tables.py": ("connectors.lake.plain_files",),
     "tests/unit/pipelines/maintenance/test_orphans.py": ("connectors.lake.archive_log", "connectors.lake.log_history"),
@@ -201,7 +201,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/replay/test_undo.py": ("pipelines.replay.undo",),
     "tests/unit/jobs/replay/test_command.py": ("pipelines.replay.planned", "pipelines.replay.run"),
     "tests/unit/pipelines/restore/test_config.py": ("connectors.lake.store_config",),
-    "tests/unit/pipelines/restore/test_run.py": ("pipelines.message_keys.opening",),
     "tests/unit/pipelines/transforms/test_profile.py": ("schemas.tables.profile",),
     "tests/unit/pipelines/verify/test_rocketmq_damages.py": (
         "connectors.formats.rocketmq.facts",

@@ -1,10 +1,8 @@
 """Archive runs without access to a broker's files: messages are pulled, queue by queue.
 
-    source.py     brokers and topics to pull, limits and retries
-    queues.py     offsets of a broker's queues
-    planning.py   ranges of queues that a run pulls
-    part.py       ranges that a task reads
-    outcome.py    progress and gaps for the run's commit
+    planning.py      ranges of queues that a run pulls, from the offsets of a broker's queues
+    pulled_part.py   ranges that a task reads, with limits and retries
+    outcome.py       progress and gaps for the run's commit
 
 A run pulls the messages of all queues up to one offset in the broker's log: its end when the run began. Its commit to
 `messages` records that offset, as a run over files does, and the next offset of each queue. The rows are the same as

@@ -21,7 +21,7 @@ from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.pipelines.archive.from_broker.planning import BrokerPlan, BrokerWork
-from commitlake.pipelines.archive.outcome import TasksResult
+from commitlake.pipelines.archive.work import TasksResult
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.gaps import GAPS

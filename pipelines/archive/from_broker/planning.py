@@ -1,9 +1,13 @@
-"""Plans a run that pulls: for each queue, the messages from its last archived offset to one offset in the log."""
+"""Plans a run that pulls: for each queue, the messages from its last archived offset to one offset in the log.
+
+Brokers are asked for their topics, including system topics, and for the offsets of their queues.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from commitlake.connectors.formats.engine.continuity import StoreReplacedError, digest_of
@@ -22,17 +26,18 @@ from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange, queue_text
 from commitlake.connectors.rocketmq.source.ranges import to_partitions
 from commitlake.connectors.sources.stream_shares import fair_shares
-from commitlake.pipelines.archive.from_broker.part import PulledPart, PulledRange
-from commitlake.pipelines.archive.from_broker.queues import HeldQueue, HeldQueues, ask_queues
-from commitlake.pipelines.archive.from_broker.source import BrokerSource
-from commitlake.pipelines.archive.outcome import TasksResult
-from commitlake.pipelines.archive.work import ArchiveWork
-from commitlake.schemas.remoting.routes import MessageQueue
+from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource, PulledPart, PulledRange
+from commitlake.pipelines.archive.work import ArchiveWork, TasksResult
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
+from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.remoting.configs import TopicConfig
+from commitlake.schemas.remoting.routes import PERM_READ, MessageQueue
 
 _QUEUES_TO_CUT = 16
 """Number of queues among which a commit's end is looked for, largest first."""
 _SMALL_RANGE = 1000
 """Number of messages that a task pulls rather than look for the end of a commit among them."""
+_THREADS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,3 +347,84 @@ def _parts_of(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: int) 
         )
         for partition in to_partitions([one.wanted for one in plan.ranges], count)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldQueue:
+    """A queue with the offsets of its first and its next message."""
+
+    queue: MessageQueue
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldQueues:
+    """The queues of a broker.
+
+    Attributes:
+        readable: queues that can be pulled, in order.
+        closed: queues with messages that cannot be pulled: the topic is not readable, the queue is beyond its read
+            queues, or it is of the op topic of a broker 4.9, which does not list that topic and delivers nothing of it.
+        topics: names of all topics that the broker has.
+    """
+
+    readable: Sequence[HeldQueue]
+    closed: Sequence[HeldQueue] = field(default=())
+    topics: frozenset[str] = frozenset()
+
+
+def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> HeldQueues:
+    """Query a broker for its topics, including system topics, and for the offsets of their queues.
+
+    Args:
+        topics: topics to query; all if empty.
+
+    Raises:
+        RocketMQError: if the broker cannot be reached.
+    """
+    configs = admin.topic_configs(broker_name)
+    wanted = sorted(configs.keys() & set(topics) if topics else configs)
+    readable: list[HeldQueue] = []
+    closed: list[HeldQueue] = []
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-queues") as pool:
+        for topic, held in zip(wanted, pool.map(lambda each: _held(admin, broker_name, each), wanted), strict=True):
+            for one in held:
+                if _is_readable(configs[topic], one.queue.queue_id):
+                    readable.append(one)
+                elif one.first < one.end:
+                    closed.append(one)
+    if not topics and OP_TOPIC not in configs:
+        halves = [one.queue.queue_id for one in readable if one.queue.topic == HALF_TOPIC]
+        closed += _unlisted(admin, [MessageQueue(OP_TOPIC, broker_name, queue_id) for queue_id in halves])
+    return HeldQueues(readable, closed, frozenset(configs))
+
+
+def _unlisted(admin: Admin, queues: Sequence[MessageQueue]) -> Iterator[HeldQueue]:
+    """Yield those of the queues that have messages; a broker answers -1 for the first offset of others."""
+    for queue in queues:
+        if end := admin.offsets.next(queue):
+            yield _held_queue(queue, admin.offsets.first(queue), end)
+
+
+def _is_readable(config: TopicConfig, queue_id: int) -> bool:
+    return bool(config.perm & PERM_READ) and queue_id < config.read_queue_nums
+
+
+def _held(admin: Admin, broker_name: str, topic: str) -> list[HeldQueue]:
+    stats = admin.broker_topic_stats(topic, broker_name)
+    if stats is None:  # deleted since the topics were listed
+        return []
+    return [
+        _held_queue(MessageQueue(topic, broker_name, queue.queue_id), held.min_offset, held.max_offset)
+        for queue, held in sorted(stats.offset_table.items())
+        if queue.topic == topic
+    ]
+
+
+def _held_queue(queue: MessageQueue, first: int, end: int) -> HeldQueue:
+    """Return what a queue holds; a broker may give -1 for the offsets of an empty one."""
+    first, end = max(0, first), max(0, end)
+    if not first <= end <= MAX_QUEUE_OFFSET or queue.queue_id < 0:
+        raise ProtocolError(f"{queue_text(queue)}: expected its first offset and its end, found {first} and {end}")
+    return HeldQueue(queue, first, end)

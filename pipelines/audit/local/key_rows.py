@@ -17,7 +17,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.local.partition_files import partition_count, read_partition, write_partitions
 from commitlake.pipelines.audit.sides import SHOWN, key_difference
 from commitlake.pipelines.message_keys.check import KeyFiles, key_row_hashes, sum_keys
-from commitlake.pipelines.message_keys.key_rows import SCHEMA
+from commitlake.pipelines.message_keys.files import SCHEMA
 from commitlake.pipelines.quality.checksums import part_numbers
 
 _ORDER = ("broker", "physical_offset", "key", "kind", "topic", "store_timestamp")

@@ -16,7 +16,7 @@ from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.lake.erasures import ErasedPlaces
-from commitlake.pipelines.archive.waiting_rows import join_rows
+from commitlake.pipelines.archive.row_buffer import join_rows
 from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
 from commitlake.pipelines.masking.archiving import ArchiveMasks

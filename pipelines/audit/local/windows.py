@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.pipelines.archive.waiting_rows import join_rows
+from commitlake.pipelines.archive.row_buffer import join_rows
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.tables.profile import (
     AUDIT,

@@ -22,8 +22,8 @@ from typing import Any
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.archive.concurrent import archive_concurrently
-from commitlake.pipelines.archive.from_broker.source import BrokerSource
+from commitlake.pipelines.archive.commit_series import archive_concurrently
+from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
 from commitlake.pipelines.archive.run import Config, plan_work
 from commitlake.pipelines.quality.loading import load_quietly, spared_packages
 from tests.support.process_trees import kill_tree

@@ -8,10 +8,9 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.pipelines.archive.profiles_file import open_profiles_file
-from commitlake.pipelines.archive.staged import gather_profiles, stage_profile, staging
-from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file, stage_profile, staging
 from commitlake.pipelines.quality.merging import merge_profiles
+from commitlake.pipelines.quality.profile_columns import ProfileError
 from tests.servers.s3 import S3Server
 from tests.support.profiles import many_windows
 

@@ -33,7 +33,7 @@ from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive import run as archive_run
-from commitlake.pipelines.archive.concurrent import archive_concurrently
+from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work

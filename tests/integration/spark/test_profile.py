@@ -17,8 +17,8 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.judge import judge
+from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import profile_rows
 from commitlake.pipelines.transforms.profile import combine_profiles, compare_profiles, to_profile

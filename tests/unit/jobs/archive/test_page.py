@@ -14,8 +14,8 @@ from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.page import nothing_new_page, run_page
 from commitlake.jobs.pages.page import Page, render_page
 from commitlake.pipelines.archive.run import Config, Result, run_archive
-from commitlake.pipelines.archive.shown import RunPage, ShownRun
-from commitlake.pipelines.quality.verdict import Losses
+from commitlake.pipelines.archive.run_page import RunPage, ShownRun
+from commitlake.pipelines.quality.report import Losses
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.quality.suites import SUITES
 from tests.support.audited_lakes import judge_nothing

@@ -20,15 +20,15 @@ from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.jobs.archive.run import page_in
-from commitlake.pipelines.archive import judging, staged
+from commitlake.pipelines.archive import judging, profile_files
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
-from commitlake.pipelines.archive.shown import ShownRun
-from commitlake.pipelines.archive.staged import stage_profile
+from commitlake.pipelines.archive.profile_files import stage_profile
+from commitlake.pipelines.archive.run_page import ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
-from commitlake.pipelines.quality.facts import RunFacts
+from commitlake.pipelines.quality.judge_input import RunFacts
 from commitlake.pipelines.quality.merging import merge_profiles
-from commitlake.pipelines.quality.verdict import Losses
-from commitlake.pipelines.quality.wire import serialize_profile
+from commitlake.pipelines.quality.profile_columns import serialize_profile
+from commitlake.pipelines.quality.report import Losses
 from tests.support.logs import messages as sent
 from tests.support.logs import open_segment, write_store
 from tests.support.profiles import NOON, many_windows, message, messages, profile_of
@@ -125,7 +125,7 @@ def test_a_profile_in_files_is_judged_like_one_in_manifests(tmp_path: Path) -> N
 @pytest.mark.usefixtures("fixed_time")
 def test_a_profile_in_many_pieces_is_judged_like_a_whole_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results, windows, page = judged(tmp_path / "whole", 16 << 10)
-    monkeypatch.setattr(judging, "gather_profiles", partial(staged.gather_profiles, most=1000))
+    monkeypatch.setattr(judging, "gather_profiles", partial(profile_files.gather_profiles, most=1000))
     again, again_windows, again_page = judged(tmp_path / "pieces", 16 << 10)
     assert again == results  # no expectation has so many examples that some are left out
     assert again_windows != windows

@@ -16,9 +16,7 @@ from commitlake.connectors.lake.follower import ArchiveRun
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, read_past_runs
-from commitlake.pipelines.quality.report import QualityReport
-from commitlake.pipelines.quality.result_rows import to_table
-from commitlake.pipelines.quality.verdict import Losses
+from commitlake.pipelines.quality.report import Losses, QualityReport, to_table
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
 from tests.support.lakes import GrowingLake, rows_of, shop_messages

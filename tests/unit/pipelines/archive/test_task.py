@@ -30,10 +30,10 @@ from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.bodies import PackOfBodies
+from commitlake.pipelines.archive.row_buffer import RowBuffer
 from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.waiting_rows import WaitingRows
 from commitlake.pipelines.quality.merging import merge_profiles
-from commitlake.pipelines.quality.wire import parse_profile
+from commitlake.pipelines.quality.profile_columns import parse_profile
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.gaps import GAPS
@@ -269,7 +269,7 @@ def test_ranges_of_one_task_share_a_file_until_it_is_large_enough(
     check(root, tmp_path, manifest)
     packs = len(list((tmp_path / "bodies").rglob("*.zst")))
     assert packs == len(tasks.parts) > 10
-    monkeypatch.setattr("commitlake.pipelines.archive.waiting_rows.PART_BYTES", 50_000)
+    monkeypatch.setattr("commitlake.pipelines.archive.row_buffer.PART_BYTES", 50_000)
     manifest = list(tasks_of(root, tmp_path, 15_000, "run-2").run(0, tasks.parts))
     assert len(files_of(manifest)) > 3
     check(root, tmp_path, manifest)
@@ -298,13 +298,13 @@ def test_small_neighbours_share_a_pack_and_hold_little_memory(tmp_path: Path, mo
     root = write_store(tmp_path / "store", segments)
     tasks = dataclasses.replace(tasks_of(root, tmp_path, 4000), pack_bytes=40_000)
     held: list[int] = []
-    add = WaitingRows.add
+    add = RowBuffer.add
 
-    def measured(waiting: WaitingRows, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
+    def measured(waiting: RowBuffer, tables: list[pa.Table], packs: Sequence[PackOfBodies]) -> Iterator[ManifestRow]:
         yield from add(waiting, tables, packs)
         held.append(sum(table.get_total_buffer_size() for table in waiting._tables))
 
-    monkeypatch.setattr(WaitingRows, "add", measured)
+    monkeypatch.setattr(RowBuffer, "add", measured)
     manifest = list(tasks.run(0, tasks.parts))
     check(root, tmp_path, manifest)
     assert pack_ranges(tmp_path) == [f"{start:020}-{start + 40_000:020}" for start in (0, 40_000, 80_000)]
@@ -344,7 +344,7 @@ def test_a_range_of_many_dates_has_a_file_for_each_and_few_packs(tmp_path: Path)
 
 
 def test_too_many_rows_for_a_file_are_divided_among_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlake.pipelines.archive.waiting_rows.PART_BYTES", 50_000)
+    monkeypatch.setattr("commitlake.pipelines.archive.row_buffer.PART_BYTES", 50_000)
     root = write_store(tmp_path / "store", [(0, open_segment(messages(1500), SIZE))])
     manifest = run_all(tasks_of(root, tmp_path))
     files = files_of(manifest)

@@ -14,8 +14,7 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.archive import command as archive
-from commitlake.pipelines.archive.task import ArchiveTasks
-from commitlake.pipelines.archive.written import check_written
+from commitlake.pipelines.archive.task import ArchiveTasks, check_written
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.lakes import rows_of
 

@@ -17,8 +17,16 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.archive_health.missing import DELETED, Missing, missing_by_reason, unmet_expectations
-from commitlake.pipelines.archive_health.state import ArchiveState, Ranges, StoreState, read_archive_state
+from commitlake.pipelines.archive_health.state import (
+    DELETED,
+    ArchiveState,
+    MissingRanges,
+    Ranges,
+    StoreState,
+    missing_ranges_by_reason,
+    read_archive_state,
+    unmet_expectations,
+)
 from commitlake.pipelines.tps.coverage import read_coverage
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
@@ -89,7 +97,7 @@ def test_a_folder_without_a_lake_is_refused(tmp_path: Path) -> None:
 
 
 def test_missing_ranges_are_grouped_by_reason(growing: GrowingLake) -> None:
-    assert missing_by_reason(growing.lake) == []
+    assert missing_ranges_by_reason(growing.lake) == []
     bad = [
         {"broker": "broker-a", "reason": reason, "start_offset": start, "end_offset": start + 5}
         for reason, start in (("body_crc", 10), ("body_crc", 40), ("size", 70))
@@ -99,10 +107,10 @@ def test_missing_ranges_are_grouped_by_reason(growing: GrowingLake) -> None:
         (growing.lake.uri("gaps"), GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
     ):
         append_rows(uri, schema, pa.Table.from_pylist(rows, arrow_schema(schema)))
-    assert missing_by_reason(growing.lake) == [
-        Missing("broker-a", DELETED, 1, 300, 100),
-        Missing("broker-a", "body_crc", 2, 10, 10),
-        Missing("broker-a", "size", 1, 5, 70),
+    assert missing_ranges_by_reason(growing.lake) == [
+        MissingRanges("broker-a", DELETED, 1, 300, 100),
+        MissingRanges("broker-a", "body_crc", 2, 10, 10),
+        MissingRanges("broker-a", "size", 1, 5, 70),
     ]
 
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.follow import catch_up_edges, follow_edges
 from commitlake.pipelines.edges.progress import followed_version
-from commitlake.pipelines.message_keys.key_rows import key_hashes
+from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.edges import EDGES
 from tests.support.lakes import GrowingLake

@@ -19,8 +19,7 @@ from commitlake.jobs.erase import command as erase
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, masks_of_lake, parse_archive_masks
-from commitlake.pipelines.masking.errors import MaskRuleError, MasksChangedError
-from commitlake.pipelines.masking.masks import parse_mask
+from commitlake.pipelines.masking.masks import MaskRuleError, MasksChangedError, parse_mask
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, body_crc
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties, serialize_properties

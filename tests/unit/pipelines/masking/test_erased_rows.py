@@ -10,8 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places
 from commitlake.pipelines.erasure.selection import ROWS
-from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, erase_rows
-from commitlake.pipelines.masking.tombstones import CHECKSUMS, Writer, tombstones
+from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, CHECKSUMS, ErasureWriter, erase_rows, erasure_rows
 from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, COLUMN_CHECKSUMS
 from tests.support.erased_lakes import write_lake
@@ -71,7 +70,7 @@ def test_other_checksums_than_those_of_the_tombstones_do_not_change() -> None:
 def test_tombstones_have_no_erased_value(rows: pa.Table) -> None:
     after, _ = erase_rows(rows, places(rows, 17))
     before, after = (each.slice(17, 1).combine_chunks() for each in (rows, after))
-    (row,) = tombstones(before, after, ["E"], [1], ErasureEvent.MESSAGE, Writer(0, "host 1", "1")).to_pylist()
+    (row,) = erasure_rows(before, after, ["E"], [1], ErasureEvent.MESSAGE, ErasureWriter(0, "host 1", "1")).to_pylist()
     assert "CANARY" not in repr(row)
     assert row["row_before"] != row["row_after"]
     assert row["lake_before"] != row["lake_after"]

@@ -112,7 +112,7 @@ def test_a_task_with_many_rows_writes_several_files(
 ) -> None:
     wanted = keys_read_again(lake, tmp_path)
     monkeypatch.setattr(files, limit, 100)
-    monkeypatch.setattr("commitlake.pipelines.archive.waiting_rows.PART_BYTES", 1 << 16)
+    monkeypatch.setattr("commitlake.pipelines.archive.row_buffer.PART_BYTES", 1 << 16)
     prepared = archive(lake, tmp_path)
     assert len(prepared.files) > 2
     follow_keys(lake, prepared=prepared)

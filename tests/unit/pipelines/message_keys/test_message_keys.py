@@ -24,8 +24,8 @@ from commitlake.connectors.lake.versions import VersionGoneError
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.check import keys_of_messages, sum_keys
+from commitlake.pipelines.message_keys.files import hash_texts, key_hashes
 from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
-from commitlake.pipelines.message_keys.key_rows import hash_texts, key_hashes
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
 from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.archive.profiles_file import open_profiles_file
-from commitlake.pipelines.archive.series import read_figures
+from commitlake.pipelines.archive.commit_series import read_figures
+from commitlake.pipelines.archive.profile_files import open_profiles_file
 from commitlake.pipelines.quality.figures import PageFigures
+from commitlake.pipelines.quality.judge_input import split_by_topics
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.report import join_reports
-from commitlake.pipelines.quality.stretches import stretches_of
 from commitlake.schemas.quality.expectation import Severity
 from commitlake.schemas.quality.suites import SUITES
 from tests.support.profiles import message, profile_of
@@ -34,14 +34,14 @@ WHOLE = page_of_run(report_of(), figures_of(PROFILE))
 
 def in_stretches(profile: pa.Table, rows: int, seed: int) -> PageFigures:
     """Return the figures of stretches that come in any order."""
-    stretches = list(stretches_of(profile, rows))
+    stretches = list(split_by_topics(profile, rows))
     random.Random(seed).shuffle(stretches)
     return figures_of(*stretches)
 
 
 @pytest.mark.parametrize("rows", [20, 300])
 def test_the_page_of_stretches_equals_that_of_the_whole(rows: int) -> None:
-    assert len(list(stretches_of(PROFILE, rows))) > 3
+    assert len(list(split_by_topics(PROFILE, rows))) > 3
     for seed in range(2):
         assert page_of_run(report_of(), in_stretches(PROFILE, rows, seed)) == WHOLE
 
@@ -78,7 +78,7 @@ def test_the_figures_of_several_commits_are_those_of_one(tmp_path: Path) -> None
     middle = len(ROWS) // 2
     for run_id, rows in (("one", ROWS[:middle:2] + ROWS[middle:]), ("two", ROWS[1:middle:2])):
         with open_profiles_file(lake, run_id) as file:
-            for stretch in stretches_of(profile_of(rows), 100):
+            for stretch in split_by_topics(profile_of(rows), 100):
                 file.add(stretch)
     figures = read_figures(lake, ["one", "two"])
     assert (figures.messages, figures.topics, figures.queues) == tuple(

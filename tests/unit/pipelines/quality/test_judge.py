@@ -15,16 +15,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.quality.errors import JudgeError, ProfileError
-from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.frames import topics_of, windows_of
 from commitlake.pipelines.quality.judge import judge
+from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.kernel import MAX_MISSING
 from commitlake.pipelines.quality.loading import prepare
 from commitlake.pipelines.quality.merging import merge_profiles
-from commitlake.pipelines.quality.report import QualityReport, brokers_concerned, sentences
-from commitlake.pipelines.quality.result_rows import to_table
-from commitlake.pipelines.quality.verdict import Losses
+from commitlake.pipelines.quality.profile_columns import ProfileError, QualityError
+from commitlake.pipelines.quality.report import Losses, QualityReport, brokers_concerned, sentences, to_table
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, Kind
 from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite
@@ -308,7 +306,7 @@ def suite_of(kind: str, grain: Grain = Grain.WINDOW, **kwargs: object) -> Suite:
 
 
 def test_a_missing_column_is_an_error() -> None:
-    with pytest.raises(JudgeError, match="a window has no column nope; it has broker, topic"):
+    with pytest.raises(QualityError, match="a window has no column nope; it has broker, topic"):
         judge(profile_of([message()]), [suite_of("ExpectColumnMaxToBeBetween", column="nope", max_value=1)])
 
 
@@ -322,7 +320,7 @@ def test_a_missing_column_is_an_error() -> None:
     ],
 )
 def test_an_error_within_is_an_error_and_not_bad_data(suite: Suite, words: str) -> None:
-    with pytest.raises(JudgeError, match=words):
+    with pytest.raises(QualityError, match=words):
         judge(profile_of([message()]), [suite])
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.pipelines.quality.errors import JudgeError
-from commitlake.pipelines.quality.facts import RunFacts
 from commitlake.pipelines.quality.frame_judge import FrameJudge
 from commitlake.pipelines.quality.frames import KEYS, windows_of
 from commitlake.pipelines.quality.judge import judge
+from commitlake.pipelines.quality.judge_input import RunFacts, split_by_topics
 from commitlake.pipelines.quality.judge_process import JudgeProcess
-from commitlake.pipelines.quality.stretches import stretches_of
+from commitlake.pipelines.quality.profile_columns import QualityError
 from commitlake.schemas.quality.expectation import Grain
 from commitlake.schemas.quality.suites import SUITES
 from tests.support.profiles import NOON, messages, profile_of
@@ -32,7 +31,7 @@ def test_the_judgement_is_the_same(process: JudgeProcess) -> None:
     here = judge(profile, facts=FACTS)
     for _ in range(2):  # a run that is tried again judges again
         judging = process.begin(FACTS)
-        for stretch in stretches_of(profile, 3):
+        for stretch in split_by_topics(profile, 3):
             judging.add(stretch)
         there = judging.report()
         assert there.damage
@@ -44,7 +43,7 @@ def test_an_error_is_the_same(process: JudgeProcess) -> None:
     unknown = dataclasses.replace(suite.expectations[0], type="ExpectNothing")
     suites = [dataclasses.replace(suite, expectations=(unknown,))]
     windows = windows_of(profile_of(messages(range(10))), FACTS)
-    with pytest.raises(JudgeError, match="no ExpectNothing"):
+    with pytest.raises(QualityError, match="no ExpectNothing"):
         process.start().call(FrameJudge().judge, suites, windows, KEYS[Grain.WINDOW])
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.partitions import (
     PARTITIONS,
@@ -20,7 +19,7 @@ from commitlake.pipelines.quality.partitions import (
     rows_of,
     serialize_partitions,
 )
-from commitlake.pipelines.quality.parts import SCHEMA
+from commitlake.pipelines.quality.profile_columns import SCHEMA, ProfileError
 from tests.support.profiles import many_windows, message, profile_of
 
 PROFILE = merge_profiles(

@@ -14,11 +14,15 @@ from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 
 from commitlake.pipelines.quality import kernel
-from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.merging import merge_profiles
-from commitlake.pipelines.quality.parts import SCHEMA
 from commitlake.pipelines.quality.profile import profile_rows
-from commitlake.pipelines.quality.wire import parse_profile, serialize_profile, to_profiles
+from commitlake.pipelines.quality.profile_columns import (
+    SCHEMA,
+    ProfileError,
+    parse_profile,
+    serialize_profile,
+    to_profiles,
+)
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.tables.profile import COUNT_COLUMNS, KEY_COLUMNS, MAX_RUNS, PROFILE, PROFILES
 from tests.support.hypothesis_profiles import load

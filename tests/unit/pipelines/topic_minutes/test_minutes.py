@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from datasketches import kll_doubles_sketch
 
-from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.pipelines.quality.profile_columns import ProfileError
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA, count_minutes
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
 from commitlake.schemas.tables.topic_minutes import MAX_TAGS

@@ -20,8 +20,8 @@ from commitlake.connectors.lake.packs.body import fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.pipelines.archive import concurrent
-from commitlake.pipelines.archive.concurrent import archive_concurrently
+from commitlake.pipelines.archive import commit_series
+from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.from_broker import planning
 from commitlake.pipelines.archive.run import ArchiveRefusedError, OnRefusal, Result, plan_work, run_archive
 from tests.support.live_brokers import STORE, LiveCluster
@@ -243,7 +243,7 @@ def test_a_large_pull_commits_in_parts_each_of_which_a_run_over_the_files_can_co
         put(broker, 3, first, (0,), topic="other", body=b"x" * 300)
     monkeypatch.setattr(planning, "_SMALL_RANGE", 4)
     ends: list[int] = []
-    monkeypatch.setattr(concurrent, "run_archive", killed_after(2, ends, lake))
+    monkeypatch.setattr(commit_series, "run_archive", killed_after(2, ends, lake))
     config = replace(lake.config, commit_bytes=3000)
     with pytest.raises(KeyboardInterrupt):
         archive_concurrently(HERE, config, lake.plan())

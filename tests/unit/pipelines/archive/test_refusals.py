@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.pipelines.archive.refused_ranges import SHOWN, read_refused
+from commitlake.pipelines.archive.refusals import SAMPLE_ROWS, read_refused
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.quarantine import QUARANTINE
@@ -56,7 +56,7 @@ def test_rows_are_counted_by_reason_the_most_frequent_first(growing: GrowingLake
 def test_the_first_rows_are_those_with_the_smallest_offsets(growing: GrowingLake) -> None:
     group = read_refused(growing.lake, ["one"])[0]
     assert [row["start_offset"] for row in group.first] == [858, 859, 860]
-    assert len(group.first) == SHOWN
+    assert len(group.first) == SAMPLE_ROWS
     assert {row["run_id"] for row in group.first} == {"one"}
 
 

@@ -13,11 +13,10 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.pipelines.archive import staged
-from commitlake.pipelines.archive.staged import gather_profiles, inline_bytes, stage_profile, staging
-from commitlake.pipelines.quality.errors import ProfileError
+from commitlake.pipelines.archive import profile_files
+from commitlake.pipelines.archive.profile_files import gather_profiles, inline_bytes, stage_profile, staging
 from commitlake.pipelines.quality.merging import merge_profiles
-from commitlake.pipelines.quality.wire import parse_profile
+from commitlake.pipelines.quality.profile_columns import ProfileError, parse_profile
 from tests.support.profiles import many_windows, message, messages, profile_of
 
 RUN = "0123abcd"
@@ -135,7 +134,7 @@ def test_staged_files_of_a_failed_run_are_deleted_before_manifests_arrive(lake: 
 
 
 def test_a_run_without_staged_files_deletes_none(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(staged, "_delete", lambda *_: pytest.fail("nothing was to be deleted"))
+    monkeypatch.setattr(profile_files, "_delete", lambda *_: pytest.fail("nothing was to be deleted"))
     with staging(lake, RUN) as manifest:
         manifest.extend(manifest_of(lake, 1 << 20, SMALL))
 
@@ -145,11 +144,11 @@ import re, sys
 from pathlib import Path
 from commitlake.pipelines.archive import judging
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.pipelines.archive.staged import gather_profiles, stage_profile
+from commitlake.pipelines.archive.profile_files import gather_profiles, stage_profile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.judge import judge
-from commitlake.pipelines.archive.profiles_file import open_profiles_file
+from commitlake.pipelines.archive.profile_files import open_profiles_file
 from tests.support.profiles import many_windows
 
 def peak():

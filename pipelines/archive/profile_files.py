@@ -1,8 +1,10 @@
-"""Transfers profiles from a run's tasks to the driver: small ones in the manifest, large ones in files.
+"""Files of profiles: those that tasks pass to the driver, and the run's data file of the table `profiles`.
 
-Files are in `profiles/staged/RUN` of the lake, where no version of the table refers to them. A run deletes its files
-after judging them; VACUUM deletes those of a killed run. Each attempt of a task has its own file, and only the file
-named by the received manifest is read.
+A small profile is in its task's manifest, a large one in a file in `profiles/staged/RUN` of the lake, where no version
+of the table refers to it. A run deletes these files after judging them; VACUUM deletes those of a killed run. Each
+attempt of a task has its own file, and only the file named by the received manifest is read.
+
+The run's data file is written piece by piece, with a row group for each piece.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.data_files import open_table_file
+from commitlake.connectors.lake.data_files import DataFile, open_table_file
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
+from commitlake.connectors.lake.row_sums import SummedWriter
+from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.lake.versions import table_files
-from commitlake.pipelines.quality.errors import ProfileError
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.partitions import (
     GROUP_ROWS,
@@ -31,8 +35,14 @@ from commitlake.pipelines.quality.partitions import (
     rows_of,
     serialize_partitions,
 )
-from commitlake.pipelines.quality.parts import SCHEMA
-from commitlake.pipelines.quality.wire import parse_profile, serialize_profile
+from commitlake.pipelines.quality.profile_columns import (
+    PROFILES_SCHEMA,
+    SCHEMA,
+    ProfileError,
+    parse_profile,
+    serialize_profile,
+    to_profiles,
+)
 
 STAGED = "staged"
 _INLINE_BYTES = 16 << 10
@@ -150,3 +160,59 @@ class _Staged:
             raise ProfileError(
                 f"{self._folder}/{path}: {error}. Nothing of this commit was archived; run it again"
             ) from None
+
+
+class ProfilesFile:
+    """Open file of profiles."""
+
+    def __init__(self, name: str, run_id: str, writer: pq.ParquetWriter) -> None:
+        self._name, self._run_id, self._writer = name, run_id, writer
+        self._rows = 0
+        self._written: DataFile | None = None
+
+    def add(self, profile: pa.Table) -> None:
+        """Write windows of the run, as a table of `PROFILE`."""
+        self._writer.write_table(to_profiles(profile, self._run_id))
+        self._rows += profile.num_rows
+
+    def end(self, size: int, metadata: pq.FileMetaData) -> None:
+        """Record size and metadata of the finished file."""
+        self._written = DataFile(self._name, None, size, self._rows, file_statistics(metadata))
+
+    @property
+    def written(self) -> DataFile:
+        """The data file, once it is complete."""
+        assert self._written is not None
+        return self._written
+
+
+def profiles_file_name(run_id: str) -> str:
+    """Return the name of a commit's data file, in the folder of the table."""
+    return f"part-{run_id}.zstd.parquet"
+
+
+@contextmanager
+def open_profiles_file(lake: Lake, run_id: str) -> Iterator[ProfilesFile]:
+    """Open the file. It exists once the context ends without an error, and belongs to no table before the commit.
+
+    Raises:
+        S3Error: if an object store refuses it.
+    """
+    name = profiles_file_name(run_id)
+    collected: list[pq.FileMetaData] = []
+    with open_table_file(lake.uri("profiles"), name, lake.s3) as output:
+        with SummedWriter(
+            output,
+            PROFILES_SCHEMA,
+            compression="zstd",
+            store_schema=False,
+            use_dictionary=PROFILES_SCHEMA.names,
+            write_statistics=PROFILES_SCHEMA.names,
+            write_page_index=True,
+            write_page_checksum=True,
+            metadata_collector=collected,
+        ) as writer:
+            file = ProfilesFile(name, run_id, writer)
+            yield file
+        size = output.tell()
+    file.end(size, collected[0])

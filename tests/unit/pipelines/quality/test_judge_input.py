@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 
 from commitlake.pipelines.quality import judge as judging_module
-from commitlake.pipelines.quality.facts import BrokerFacts, RunFacts
 from commitlake.pipelines.quality.judge import judge
-from commitlake.pipelines.quality.stretches import stretches_of
+from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts, split_by_topics
 from tests.support.profiles import NOON, message, profile_of
 
 LATER = NOON + datetime.timedelta(hours=8)
@@ -34,29 +33,29 @@ ROWS = [
 def test_a_stretch_has_whole_topics() -> None:
     profile = profile_of(ROWS)
     for rows in (1, 6, 7, 13, 30, 1000):
-        found = list(stretches_of(profile, rows))
+        found = list(split_by_topics(profile, rows))
         assert pa.concat_tables(found).equals(profile)
         topics = [
             set(zip(*(part.column(name).to_pylist() for name in ("broker", "topic")), strict=True)) for part in found
         ]
         assert sum(map(len, topics)) == len(set().union(*topics)) == 12
         assert all(part.num_rows <= max(rows, 6) for part in found)
-    assert len(list(stretches_of(profile, 6))) >= 12
-    (nothing,) = stretches_of(profile.slice(0, 0), 1)
+    assert len(list(split_by_topics(profile, 6))) >= 12
+    (nothing,) = split_by_topics(profile.slice(0, 0), 1)
     assert not nothing.num_rows
 
 
 def test_parts_of_a_topic_in_different_places_are_put_together() -> None:
     profile = profile_of(ROWS)
     mixed = profile.take(pa.array([*range(0, profile.num_rows, 2), *range(1, profile.num_rows, 2)]))
-    found = list(stretches_of(mixed, 6))
+    found = list(split_by_topics(mixed, 6))
     assert [len(set(part.column("topic").to_pylist())) for part in found] == [1] * 12
 
 
 def test_the_judgement_equals_that_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     profile = profile_of(ROWS)
     whole = judge(profile, facts=FACTS)
-    monkeypatch.setattr(judging_module, "stretches_of", lambda table: stretches_of(table, 20))
+    monkeypatch.setattr(judging_module, "stretches_of", lambda table: split_by_topics(table, 20))
     monkeypatch.setattr(judging_module, "STRETCH_ROWS", 3)  # topics are judged before all are known, too
     assert list(judge(profile, facts=FACTS).judgements) == list(whole.judgements)
     assert len([found for found in whole.judgements if not found.success]) >= 6

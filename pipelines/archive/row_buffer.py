@@ -1,36 +1,49 @@
-"""Rows to be written to data files: joined, with references to their bodies, grouped by date.
+"""Buffer of rows to be written to data files: joined, with references to their bodies, grouped by date.
 
 Rows are kept until there are enough for a file, or until they take up `PART_BYTES`. That size, not the log, bounds a
 task's memory.
+
+Messages that were erased before, and later copies of erased ones, are erased on arrival. A message is archived again
+after a repair restored an earlier version of the lake. It is archived in its erased form, and the run's profile counts
+it in this form. Its rows in `erasures`, with the event `again` or `copy`, are in a data file that the run's commit
+names, like those of the tables that follow `messages`.
 """
 
 from __future__ import annotations
 
+import os
+import socket
+import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.data_files import CloseLater, sort_rows, write_data_file
+from commitlake.connectors.lake.data_files import CloseLater, DataFile, sort_rows, write_data_file
+from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.pipelines.archive.again_erased import AgainErased
+from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
 from commitlake.pipelines.edges.skipping import rows_may_have_roles
+from commitlake.pipelines.masking.erased_rows import ErasureWriter, erase_rows, erasure_rows
+from commitlake.pipelines.masking.later_copies import LaterCopies
 from commitlake.pipelines.message_keys.files import KeyWriter
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile import profile_rows
-from commitlake.pipelines.topic_minutes.files import MinutesFiles
+from commitlake.pipelines.topic_minutes.minutes import MinutesFiles
+from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, MESSAGES, STORE_DATE
 
 PART_BYTES = 64 << 20
 _DAY_US = 86_400_000_000
 _NO_DAY = -1
-_WRITTEN = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
+_FILE_COLUMNS = [field.name for field in MESSAGES if field.name != STORE_DATE.name]
+_NONE = np.empty(0, np.int64)
 
 
-class WaitingRows:
+class RowBuffer:
     """Collects a task's rows for the table `messages`, and writes them to files whose names start with `name`.
 
     Args:
@@ -54,7 +67,7 @@ class WaitingRows:
         close_later: CloseLater,
         *,
         profiled: bool,
-        erased: AgainErased | None = None,
+        erased: ErasureOnArrival | None = None,
         keys: KeyWriter | None = None,
     ) -> None:
         self.profile: pa.Table | None = merge_profiles([]) if profiled else None
@@ -103,7 +116,7 @@ class WaitingRows:
             date = date_of(day)
             name = f"{self._name}-{self._files:03d}.zstd.parquet"
             text, later = date.isoformat() if date else None, self._close_later
-            part = sort_rows(part.select(_WRITTEN))
+            part = sort_rows(part.select(_FILE_COLUMNS))
             if self._erased is not None:
                 part = self._erased.erase(part)
             if self.profile is not None:
@@ -141,3 +154,62 @@ def _body_refs(count: int, packs: Sequence[PackOfBodies]) -> pa.Array:
     names = pa.DictionaryArray.from_arrays(codes, pa.array([pack.pack for pack in packs], pa.string()))
     places = [names, *(pa.array(values) for values in (frame_offsets, frame_lengths, offsets, lengths))]
     return pa.StructArray.from_arrays(places, names=BODY_PLACE.names)
+
+
+class ErasureOnArrival:
+    """Erases the rows of a task that were erased before or are copies of erased messages, and records it.
+
+    Args:
+        lake: the lake.
+        name: name of the file.
+        places: places of messages that were erased before.
+        copies: recognises later copies.
+        parser_version: version of CommitLake.
+    """
+
+    def __init__(self, lake: Lake, name: str, places: ErasedPlaces, copies: LaterCopies, parser_version: str) -> None:
+        self._lake = lake
+        self._name = name
+        self._places = places
+        self._copies = copies
+        self._writer = ErasureWriter(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", parser_version)
+        self._rows: list[pa.Table] = []
+
+    def erase(self, rows: pa.Table) -> pa.Table:
+        """Return rows of `messages` with erased messages emptied, in their order."""
+        if self._places:
+            rows = self._erase(rows, self._places, ErasureEvent.AGAIN)
+        if self._copies:
+            rows = rows.combine_chunks()
+            found = (
+                self._copies.find(rows.num_rows, lambda name: rows.column(name).chunk(0)) if rows.num_rows else _NONE
+            )
+            copies = np.flatnonzero(found)
+            if len(copies):
+                rows = self._erase(rows, self._places_of(rows, copies, found[copies]), ErasureEvent.COPY)
+        return rows
+
+    def _erase(self, rows: pa.Table, places: ErasedPlaces, event: ErasureEvent) -> pa.Table:
+        after, hits = erase_rows(rows, places)
+        if len(hits):
+            numbers = pa.array(hits)
+            before = rows.combine_chunks().take(numbers).combine_chunks()
+            columns = (before.column(name).combine_chunks() for name in ("broker", "physical_offset"))
+            codes = places.ids_of_rows(*columns).tolist()
+            ids, erasures = [places.ids[code] for code in codes], [places.numbers[code] for code in codes]
+            erased = after.take(numbers).combine_chunks()
+            self._rows.append(erasure_rows(before, erased, ids, erasures, event, self._writer, is_counted=True))
+        return after
+
+    def _places_of(self, rows: pa.Table, copies: Array, numbers: Array) -> ErasedPlaces:
+        named = rows.select(["broker", "physical_offset"]).take(pa.array(copies))
+        ids = [self._copies.ids[number] for number in numbers.tolist()]
+        named = named.append_column("erasure_id", pa.array(ids)).append_column("number", pa.array(numbers))
+        return erased_places(named, 0)
+
+    def finish(self) -> list[DataFile]:
+        """Write the rows of `erasures` to a file, which no table refers to until the commit."""
+        if not self._rows:
+            return []
+        rows = pa.concat_tables(self._rows)
+        return [write_plain_file(rows, self._lake.uri("erasures"), f"{self._name}-000.zstd.parquet", s3=self._lake.s3)]

@@ -14,7 +14,7 @@ from commitlake.connectors.formats.engine.truncation import check_not_truncated
 from commitlake.connectors.lake.queue_reports import QueueReport
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.archive.from_broker.part import PulledPart
+    from commitlake.pipelines.archive.from_broker.pulled_part import PulledPart
 
 Part: TypeAlias = "Split | PulledPart"
 

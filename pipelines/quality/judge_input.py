@@ -1,29 +1,88 @@
-"""Divides a profile into parts that are judged one by one, with bounded memory and the same results.
+"""Input of a judge: facts of the run, and its profile in parts, which are judged one by one in bounded memory.
+
+The judge is a `judge.Judging` in this process, or a `JudgeProcess`.
 
 A row of a profile takes up two kilobytes while it is judged, and the first run on a large cluster has millions. Rules
-of the suites do not look beyond a topic, except for sums, so a part consists of whole topics. If a run's profile is
-never in memory as a whole, it comes in pieces of whole topics, and each piece is divided.
+of the suites do not look beyond a topic, except for sums. So a part consists of whole topics, and the results of parts
+are joined. If a run's profile is never in memory as a whole, it comes in pieces of whole topics, which are divided.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.pipelines.quality.judgement import Judgement
+from commitlake.pipelines.quality.report import Judgement, QualityReport
 
-STRETCH_ROWS = 100_000  # a single topic may exceed it
+MAX_PART_ROWS = 100_000  # a single topic may exceed it
 _TOPIC = ["broker", "topic"]
 _SUMS = frozenset({"ExpectColumnSumToBeBetween"})
 _LEAST, _GREATEST = "ExpectColumnMinToBeBetween", "ExpectColumnMaxToBeBetween"
 
 
-def stretches_of(profile: pa.Table, rows: int = STRETCH_ROWS) -> Iterator[pa.Table]:
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """Facts about one broker of a run.
+
+    Attributes:
+        log_bytes: size of the range that was read; None if not known.
+        bad_ranges: number of ranges without an intact record.
+        missing_ranges: number of ranges whose segment is missing.
+        marked_rows: number of messages with a value that no column can store; their rows are there.
+    """
+
+    log_bytes: int | None = None
+    bad_ranges: int = 0
+    missing_ranges: int = 0
+    marked_rows: int = 0
+
+    @property
+    def is_damaged(self) -> bool:
+        """True if damage or a gap explains missing messages."""
+        return bool(self.bad_ranges or self.missing_ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """Facts of a run.
+
+    Attributes:
+        brokers: facts by broker name, including brokers without messages.
+        written: number of messages in the data files of all brokers; None if not known.
+        now: time of the judgement.
+        is_masked: True if rows may be masked: a masked body may be larger than its record.
+    """
+
+    brokers: Mapping[str, BrokerFacts] = field(default_factory=dict)
+    written: int | None = None
+    now: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.UTC))
+    is_masked: bool = False
+
+
+class ProfileJudge(Protocol):
+    """Judges one profile."""
+
+    def add(self, stretch: pa.Table) -> None:
+        """Judge the windows of whole topics."""
+        ...
+
+    def report(self) -> QualityReport:
+        """Return the results for all parts."""
+        ...
+
+
+BeginJudging = Callable[[RunFacts], ProfileJudge]
+"""Starts to judge a run's profile by all suites, with facts of the run."""
+
+
+def split_by_topics(profile: pa.Table, rows: int = MAX_PART_ROWS) -> Iterator[pa.Table]:
     """Yield parts of whole topics, with a limited number of rows; at least one part, which may be empty.
 
     Args:
@@ -35,7 +94,7 @@ def stretches_of(profile: pa.Table, rows: int = STRETCH_ROWS) -> Iterator[pa.Tab
         return
     if not _is_in_order(profile):
         profile = profile.take(pc.sort_indices(profile, [(name, "ascending") for name in _TOPIC]))
-    begins = [0, *(np.flatnonzero(_changes(profile)) + 1).tolist(), profile.num_rows]
+    begins = [0, *(np.flatnonzero(_topic_changes(profile)) + 1).tolist(), profile.num_rows]
     start = 0
     for before, begin in pairwise(begins):
         if begin - start > rows and before > start:
@@ -44,7 +103,7 @@ def stretches_of(profile: pa.Table, rows: int = STRETCH_ROWS) -> Iterator[pa.Tab
     yield profile.slice(start)
 
 
-def joined(parts: Sequence[Judgement]) -> Judgement:
+def join_judgements(parts: Sequence[Judgement]) -> Judgement:
     """Combine the results of one expectation for all parts, in order."""
     first = parts[0]
     if len(parts) == 1:
@@ -78,10 +137,10 @@ def _observed(parts: Sequence[Judgement]) -> float | int | str | None:
 
 def _is_in_order(profile: pa.Table) -> bool:
     """Return whether the rows of each topic are consecutive."""
-    return bool(_changes(profile).sum() + 1 == profile.group_by(_TOPIC).aggregate([]).num_rows)
+    return bool(_topic_changes(profile).sum() + 1 == profile.group_by(_TOPIC).aggregate([]).num_rows)
 
 
-def _changes(profile: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _topic_changes(profile: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     """Return, for all rows but the last, whether the next row has another topic."""
     changes = np.zeros(profile.num_rows - 1, bool)
     for name in _TOPIC:

@@ -17,10 +17,10 @@ from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.summary import summary
-from commitlake.pipelines.archive import concurrent, run
-from commitlake.pipelines.archive.concurrent import archive_concurrently
+from commitlake.pipelines.archive import commit_series, run
+from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, OnRefusal, Result
-from commitlake.pipelines.archive.shown import RunPage, ShownRun
+from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from tests.support.logs import messages, open_segment, records, write_store
 
@@ -71,7 +71,7 @@ def with_rivals(
             raise ConcurrentArchiveError("another run was first")
         return commit(config, work) if work.snapshot.size else Result(0, work.snapshot.ranges)
 
-    monkeypatch.setattr(concurrent, "run_archive", run)
+    monkeypatch.setattr(commit_series, "run_archive", run)
     result = archive_concurrently(HERE, config, plan(config), wait=lambda _: None)
     return result, tried
 

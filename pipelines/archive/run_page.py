@@ -10,8 +10,7 @@ from pathlib import Path
 from commitlake.connectors.lake.archive_log import CommittedRange, RunCounts
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.quality.figures import PageFigures
-from commitlake.pipelines.quality.report import QualityReport
-from commitlake.pipelines.quality.verdict import RunVerdict
+from commitlake.pipelines.quality.report import QualityReport, RunVerdict
 
 
 def runs_text(sequences: Sequence[int]) -> str:

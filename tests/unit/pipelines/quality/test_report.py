@@ -6,10 +6,7 @@ import datetime
 
 import pytest
 
-from commitlake.pipelines.quality.judgement import Judgement
-from commitlake.pipelines.quality.report import QualityReport
-from commitlake.pipelines.quality.result_rows import to_table
-from commitlake.pipelines.quality.verdict import Losses
+from commitlake.pipelines.quality.report import Judgement, Losses, QualityReport, to_table
 from commitlake.schemas.quality.expectation import Severity
 from commitlake.schemas.quality.suites import SUITES
 from tests.support.html_pages import parse_page

@@ -1,4 +1,8 @@
-"""A profile's columns as arrays, with conversions from and to a table of `PROFILE`."""
+"""A profile's columns as arrays, with conversions from and to a table of `PROFILE`, bytes, and rows of `profiles`.
+
+QualityError           quality could not be judged: neither good data nor bad
+└── ProfileError       a table is not what a profile is made of
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,8 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.pipelines.quality.errors import ProfileError
-from commitlake.schemas.tables.profile import KEY_COLUMNS, MAX_RUNS, PROFILE, RUN, RUNS
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.tables.profile import KEY_COLUMNS, MAX_RUNS, PROFILE, PROFILES, RUN, RUN_ID, RUNS
 
 SCHEMA = arrow_schema(PROFILE)
 """Schema of a profile."""
@@ -23,6 +27,18 @@ QUEUE = ("duplicate_rows", "duplicate_offsets", "missing_offsets", "restarts")
 SUMS = tuple(name for name in PROFILE.names if name not in {*KEY_COLUMNS, *FIRST, *LAST, *QUEUE, RUNS.name})
 _INT64 = np.iinfo(np.int64)
 _EMPTY = {**dict.fromkeys(FIRST, int(_INT64.max)), **dict.fromkeys(LAST, int(_INT64.min))}
+PROFILES_SCHEMA = arrow_schema(PROFILES)
+"""Schema of the table `profiles`."""
+
+
+class QualityError(CommitLakeError):
+    """Quality could not be judged; the message says why."""
+
+    exit_code = ExitCode.FAILED
+
+
+class ProfileError(QualityError):
+    """A table does not have the columns of a profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +109,37 @@ class WindowParts:
 
 def _chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def serialize_profile(profile: pa.Table) -> bytes:
+    """Serialize a profile for a column of a task's manifest, in about a hundred bytes per window."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(profile)
+    return bytes(sink.getvalue())
+
+
+def parse_profile(data: bytes) -> pa.Table:
+    """Parse the result of `serialize_profile`.
+
+    Raises:
+        ProfileError: if the bytes are not a profile.
+    """
+    try:
+        with pa.ipc.open_stream(data) as reader:
+            table = reader.read_all()
+    except pa.ArrowInvalid as error:
+        raise ProfileError(f"expected a profile as bytes, found {len(data)} others: {error}") from error
+    if table.schema != SCHEMA:
+        raise ProfileError(f"expected the columns of a profile, found {', '.join(table.schema.names)}")
+    return table
+
+
+def to_profiles(profile: pa.Table, run_id: str) -> pa.Table:
+    """Return a run's profile as rows of the table `profiles`.
+
+    Args:
+        run_id: id of the archive run.
+    """
+    run_ids = pa.repeat(pa.scalar(run_id, pa.string()), profile.num_rows)
+    return profile.select(SCHEMA.names).append_column(RUN_ID.name, run_ids).cast(PROFILES_SCHEMA)

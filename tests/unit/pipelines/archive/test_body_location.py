@@ -13,8 +13,8 @@ from commitlake.connectors.lake.body_places import folder_around
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
+from commitlake.pipelines.archive.body_location import (
 from commitlake.connectors.storage.options import S3Options
-from commitlake.pipelines.archive.places import (
     IN_LAKE,
     bodies_root,
     check_bodies,
@@ -105,7 +105,9 @@ def test_bodies_in_a_folder_of_another_lake_or_store_are_refused(
     place = str(table / "packs")
     with pytest.raises(LakeError, match=r"--bodies .* is in .*/other/messages, a table of a lake"):
         check_bodies(lake, place)
-    monkeypatch.setattr("commitlake.pipelines.archive.places.read_last_commit", lambda _: replace(COMMIT, bodies=place))
+    monkeypatch.setattr(
+        "commitlake.pipelines.archive.body_location.read_last_commit", lambda _: replace(COMMIT, bodies=place)
+    )
     check_bodies(lake, place)  # they are already there
     assert "Move all packs to a place outside the lake" in caplog.text
 
@@ -130,7 +132,9 @@ def test_bodies_within_a_table_cause_a_warning_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lake, place = inside(tmp_path), str(tmp_path / "lake" / "messages" / "packs")
-    monkeypatch.setattr("commitlake.pipelines.archive.places.read_last_commit", lambda _: replace(COMMIT, bodies=place))
+    monkeypatch.setattr(
+        "commitlake.pipelines.archive.body_location.read_last_commit", lambda _: replace(COMMIT, bodies=place)
+    )
     check_bodies(lake, place)
     assert "Move all packs to a place outside the lake" in caplog.text
     with pytest.raises(LakeError, match=r"is in .*, a folder of a lake"):
