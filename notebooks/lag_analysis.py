@@ -13,10 +13,9 @@ from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.notebooks import lag_words as words
 from commitlake.jobs.notebooks.notebook import BROKER, LAKE, Parameter, open_notebook
 from commitlake.pipelines.lag.answer import lag_of_lake
-from commitlake.pipelines.lag.groups import by_group
+from commitlake.pipelines.lag.groups import by_group, not_moved_since
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.measure import Choice
-from commitlake.pipelines.lag.standing import standing_since
 
 notebook = open_notebook(
     "Lag of consumer groups, now or at a past time, and how it came about.",
@@ -40,7 +39,7 @@ check_brokers(lake, brokers)
 
 lag = lag_of_lake(lake, notebook.time("at"), choice, brokers)
 groups = by_group(lag.rows)
-since = standing_since(lake, groups[0].worst) if groups else None
+since = not_moved_since(lake, groups[0].worst) if groups else None
 notebook.say(*words.answer(groups, since, [*lag.missing, *words.unknown(choice, lag)]))
 
 # COMMAND ----------

@@ -13,9 +13,8 @@ from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.notebooks import tps_words as words
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
-from commitlake.pipelines.tps.capacity import read_capacity
 from commitlake.pipelines.tps.coverage import read_coverage
-from commitlake.pipelines.tps.overview import overview
+from commitlake.pipelines.tps.overview import overview, read_capacity
 from commitlake.pipelines.tps.rates import Rates
 
 notebook = open_notebook(

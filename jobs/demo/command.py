@@ -28,7 +28,7 @@ from commitlake.jobs.demo.offset_history import OffsetHistory
 from commitlake.jobs.lineage.tree import write_tree
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.lineage.answer import story_of
-from commitlake.pipelines.lineage.question import Question
+from commitlake.pipelines.lineage.story import Question
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (

@@ -24,8 +24,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.pipelines.archive.body_location import IN_LAKE, bodies_root, check_same_root
-from commitlake.pipelines.erasure.facts import erasure_facts, purge_facts
-from commitlake.pipelines.erasure.ledger import ErasureState, read_states
+from commitlake.pipelines.erasure.ledger import ErasureState, erasure_facts, purge_facts, read_states
 from commitlake.pipelines.erasure.purge import Purged
 from commitlake.pipelines.erasure.run import (
     ErasurePlan,

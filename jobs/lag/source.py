@@ -19,10 +19,10 @@ from commitlake.jobs.cli.names import nearest_or_all, some_names
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_lake, lag_of_store
+from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.lag.groups import by_group
 from commitlake.pipelines.lag.history import LagHistory, lag_history
 from commitlake.pipelines.lag.measure import Choice
-from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
 

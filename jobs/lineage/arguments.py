@@ -14,7 +14,7 @@ from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.output_forms import add_display_arguments
 from commitlake.jobs.cli.places import add_place_arguments
 from commitlake.jobs.cli.times import add_time_arguments
-from commitlake.pipelines.lineage.question import MAX_RECORDS, Question
+from commitlake.pipelines.lineage.story import MAX_RECORDS, Question
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_key, parse_mask
 from commitlake.schemas.layouts.numbers import parse_int64
 

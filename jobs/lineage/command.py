@@ -42,7 +42,7 @@ from commitlake.jobs.lineage.arguments import (
 from commitlake.pipelines.lineage.answer import story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import Story
-from commitlake.pipelines.lineage.words import length_text
+from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import iso_text

@@ -27,7 +27,7 @@ from rich.text import Text
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.pipelines.lineage.story import Branch, Outcome, OutcomeState, Step, StepKind, Story
-from commitlake.pipelines.lineage.words import length_text
+from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import in_shown_zone
 

@@ -12,7 +12,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_usual_time
 from commitlake.pipelines.lineage.story import Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph
-from commitlake.pipelines.lineage.words import length_text
+from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.pipelines.tps.answers import rows_of
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import EPOCH, MILLISECOND, iso_text

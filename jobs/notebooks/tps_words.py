@@ -9,8 +9,8 @@ from typing import Any
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.tps.notes import OWN_COPIES
-from commitlake.pipelines.tps.capacity import Capacity
 from commitlake.pipelines.tps.coverage import Coverage
+from commitlake.pipelines.tps.overview import Capacity
 from commitlake.pipelines.tps.question import RatesQuestion
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text

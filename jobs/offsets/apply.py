@@ -13,8 +13,14 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.offsets.arguments import OffsetsOptions
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.pipelines.offsets.live_queues import LiveQueues, OffsetClient
-from commitlake.pipelines.offsets.mqadmin import TopicOffsets, mqadmin_commands
-from commitlake.pipelines.offsets.setting import SetOffset, connected_clients, resets_by_itself, set_offsets
+from commitlake.pipelines.offsets.setting import (
+    SetOffset,
+    TopicOffsets,
+    connected_clients,
+    mqadmin_commands,
+    resets_by_itself,
+    set_offsets,
+)
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import MessageQueue

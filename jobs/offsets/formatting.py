@@ -9,7 +9,7 @@ from commitlake.jobs.cli.rows_output import Row
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.lag.formatting import bounded_text, seconds_text
-from commitlake.pipelines.lag.groups import summed
+from commitlake.pipelines.lag.groups import sum_bounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import count_text
 
@@ -86,7 +86,7 @@ def summary(rows: Sequence[PlannedOffset], group: str) -> str:
     """Return a sentence that sums up all offsets."""
     settable = [row for row in rows if not row.asked.problem]
     bounded = sum(not row.asked.is_exact for row in settable)
-    messages = summed(row.lag.messages for row in settable if row.lag is not None)
+    messages = sum_bounds(row.lag.messages for row in settable if row.lag is not None)
     text = f"{count_text(len(settable), 'offset')} of {group}"
     text += f", {bounded} of them the lower of two bounds" if bounded else ""
     return f"{text}: once they are set, {bounded_text(messages, lambda number: f'{number:,.0f}')} messages are behind"

@@ -17,7 +17,7 @@ from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, 
 from commitlake.jobs.pages.parts import folded, moment, notice, paragraph, tiles
 from commitlake.jobs.pages.tables import NO_FIGURE, Cell, Column, table
 from commitlake.pipelines.lag.answer import LagAnswer
-from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, summed, times_of, worst_first
+from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, sum_bounds, times_of, worst_first
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
@@ -183,10 +183,10 @@ def _summary(groups: Sequence[GroupSummary]) -> Html:
     worst = max((group.seconds.largest for group in groups), default=0.0)
     figures = {
         "groups": f"{len(groups):,}",
-        "messages behind": _messages(summed(group.messages for group in groups)),
+        "messages behind": _messages(sum_bounds(group.messages for group in groups)),
         "longest wait": seconds_text(worst),
     }
-    if lost := summed(group.lost for group in groups).largest:
+    if lost := sum_bounds(group.lost for group in groups).largest:
         figures["messages lost"] = _whole(lost)
     figures |= {str(verdict): f"{verdicts[verdict]:,}" for verdict in reversed(LagVerdict) if verdicts[verdict]}
     return tiles(figures)
@@ -311,7 +311,7 @@ def _group_table(groups: Sequence[GroupSummary]) -> Html:
     others = groups[MAX_GROUPS:]
     rest = ""
     if others:
-        behind = summed(group.messages for group in others)
+        behind = sum_bounds(group.messages for group in others)
         rest = (
             f"The {len(rows):,} worst of {len(groups):,} groups are shown; {_the_others(len(others))} "
             f"{_messages_behind(behind)} behind."
@@ -347,7 +347,7 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Html:
     lines = [_queue_row(row, row.group if first == "group" else row.kind, has_broker=has_brokers) for row in shown]
     rest = ""
     if others:
-        behind = summed(row.messages for row in others)
+        behind = sum_bounds(row.messages for row in others)
         rest = (
             f"The {len(shown):,} worst of {len(ordered):,} queues are shown; {_the_others(len(others))} "
             f"{_messages_behind(behind)} behind."

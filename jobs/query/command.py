@@ -48,7 +48,7 @@ from commitlake.jobs.query.bodies import (
 from commitlake.jobs.query.grep import answer_grep
 from commitlake.jobs.query.sql_question import answer_sql
 from commitlake.pipelines.message_keys.progress import open_messages
-from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark
+from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark, missing_in_hbase
 from commitlake.pipelines.query.sql import Conditions, Question
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -281,8 +281,6 @@ def _answer_missing_table(query: QueryOptions, started: float) -> ExitCode:
 
 def _hbase_or_lake(query: QueryOptions, lake: Lake) -> DeltaTable | None:
     """Return the table `messages` if HBase is not up to date, otherwise None, so that HBase is asked."""
-    from commitlake.pipelines.query.hbase import missing_in_hbase
-
     try:
         table = open_messages(lake)
     except LogDamagedError:

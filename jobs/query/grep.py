@@ -22,7 +22,7 @@ from commitlake.schemas.errors import ExitCode
 if TYPE_CHECKING:
     from commitlake.connectors.runtime.runner import Runner
     from commitlake.pipelines.grep.planning import SearchPlan
-    from commitlake.pipelines.grep.run import Read
+    from commitlake.pipelines.grep.search import Read
 
 
 def answer_grep(query: QueryOptions, question: Question, lake: Lake, table: DeltaTable) -> ExitCode:
@@ -43,8 +43,7 @@ def answer_grep(query: QueryOptions, question: Question, lake: Lake, table: Delt
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.grep.pattern import parse_pattern
     from commitlake.pipelines.grep.planning import plan_search
-    from commitlake.pipelines.grep.run import Read, run_search
-    from commitlake.pipelines.grep.search import MATCH_COLUMNS, Search
+    from commitlake.pipelines.grep.search import MATCH_COLUMNS, Read, Search, run_search
     from commitlake.pipelines.maintenance.expiry import read_expiries
 
     assert query.grep is not None

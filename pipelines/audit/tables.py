@@ -35,8 +35,8 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import SHOWN, Sides
 from commitlake.pipelines.audit.span import AuditSpan
-from commitlake.pipelines.edges.check import count_kinds
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
+from commitlake.pipelines.edges.progress import count_kinds
 from commitlake.pipelines.maintenance.contents import SUMMED_TABLES, read_contents
 from commitlake.pipelines.maintenance.data_check import find_damaged_files
 from commitlake.pipelines.maintenance.repair_notes import count_lost_rows

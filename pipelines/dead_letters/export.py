@@ -29,8 +29,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.printable import csv_text, printable, printable_json
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.dead_letters.causes import cause_texts, digest_of
-from commitlake.pipelines.dead_letters.errors import DeadLetterError
-from commitlake.pipelines.dead_letters.letters import Letters, read_letters, reason_sql, replayed_sql
+from commitlake.pipelines.dead_letters.letters import DeadLetterError, Letters, read_letters, reason_sql, replayed_sql
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 

@@ -25,6 +25,7 @@ from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
 from commitlake.pipelines.replay.selection import Selection, condition
 from commitlake.pipelines.replay.stamping import REPLAY_ID
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 from commitlake.schemas.tables.messages import MESSAGES
@@ -37,6 +38,12 @@ BODY_PLACE_COLUMNS = ("body_ref", "body_crc", "body_size", "body_codec")
 SCHEMA = arrow_schema(MESSAGES)
 SLICE_BYTES = 32 << 20
 """Total size of the stored bodies in memory at the same time."""
+
+
+class DeadLetterError(CommitLakeError):
+    """An invalid selection, or one of too many letters; the message is written for users."""
+
+    exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import any_of, text_literal
 from commitlake.pipelines.dead_letters.causes import Cause, cause_texts, digest_of
-from commitlake.pipelines.dead_letters.errors import DeadLetterError
-from commitlake.pipelines.dead_letters.letters import read_letters, reason_sql
+from commitlake.pipelines.dead_letters.letters import DeadLetterError, read_letters, reason_sql
 from commitlake.pipelines.replay.origins import origin_sql
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX

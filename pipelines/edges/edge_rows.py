@@ -1,4 +1,7 @@
-"""Steps as rows of `edges`, one row for each node."""
+"""Steps as rows of `edges`, one row for each node, and open steps read from such rows.
+
+An open step could not be completed by an earlier run. Its rows become the inputs that are needed to link it again.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,34 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.plain_arrays import mask_of
-from commitlake.pipelines.edges.family import Families
-from commitlake.pipelines.edges.links.consumptions import join_consumptions, link_consumed, link_logged
-from commitlake.pipelines.edges.links.delays import link_deliveries
-from commitlake.pipelines.edges.links.producers import link_ended, link_produced, link_recalled
-from commitlake.pipelines.edges.links.replays import link_replays
-from commitlake.pipelines.edges.links.retries import link_retries
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.edges.client_actions import ENTRIES, Action
+from commitlake.pipelines.edges.links.client_actions import (
+    LATE_US,
+    join_consumptions,
+    link_consumed,
+    link_ended,
+    link_logged,
+    link_produced,
+    link_recalled,
+)
+from commitlake.pipelines.edges.links.copies import link_deliveries, link_replays, link_retries
 from commitlake.pipelines.edges.links.transactions import link_transactions
+from commitlake.pipelines.edges.matching import Column, Families, key_codes
+from commitlake.pipelines.edges.members import MEMBERS, Role
+from commitlake.pipelines.edges.reading import PLACES
 from commitlake.pipelines.edges.spans import Spans
-from commitlake.pipelines.edges.steps import FROM, STEPS, TO, repeated
-from commitlake.pipelines.edges.traces import Action
+from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeated
 from commitlake.pipelines.message_keys.files import key_hashes
-from commitlake.schemas.tables.edges import EDGES
+from commitlake.schemas.layouts.rocketmq.topics import SYSTEM_PREFIX, Kind
+from commitlake.schemas.tables.edges import EDGES, EdgeKind, StepOutcome
 
 SCHEMA: pa.Schema = arrow_schema(EDGES)
 BOTH = "both"
+_ACTIONS = {EdgeKind.PRODUCED: Action.PUB, EdgeKind.ENDED: Action.END, EdgeKind.RECALLED: Action.RECALL}
+_REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
 def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) -> pa.Table:
@@ -89,3 +103,162 @@ def _nodes(steps: pa.Table, end: str) -> pa.Array:
 def each_once(rows: pa.Table) -> pa.Table:
     """Return rows of `edges` with only one row for each step."""
     return rows.filter(mask_of(pc.not_equal(rows.column("side"), "to").to_numpy()))
+
+
+def steps_of_rows(rows: pa.Table) -> pa.Table:
+    """Return open steps from rows of `edges`, without those of a broker's own timers, which earlier versions wrote."""
+    is_internal = pc.fill_null(pc.starts_with(rows.column("to_topic"), SYSTEM_PREFIX), False)
+    rows = each_once(rows.filter(pc.invert(is_internal))).combine_chunks()
+    kinds = rows.column("kind")
+    of_replays = pc.is_in(kinds, pa.array(list(map(str, _REPLAYS))))
+    keys = rows.column("unique_key")
+    evidence = (rows.column("evidence_broker"), rows.column("evidence_physical_offset"))
+    lacks_to = pc.fill_null(pc.equal(rows.column("absent_end"), TO), False)
+    known = {name: rows.column(name) for name in STEPS.names if name in rows.schema.names}
+    known |= {
+        "from_key": pc.if_else(of_replays, pa.scalar(None, pa.string()), keys),
+        "to_key": keys,
+        "is_begun": _begun(rows),
+    }
+    for name, told, column in zip(("broker", "offset"), evidence, ("broker", "physical_offset"), strict=True):
+        of_record = pc.if_else(lacks_to, rows.column(f"from_{column}"), rows.column(f"to_{column}"))
+        known[f"definer_{name}"] = pc.coalesce(told, of_record)
+    return pa.table([known[f.name].cast(f.type) for f in STEPS], schema=STEPS)
+
+
+def _begun(rows: pa.Table) -> Column:
+    no_end = pc.and_(pc.is_null(rows.column("outcome")), pc.is_null(rows.column("cost_ms")))
+    one = pc.or_(pc.is_null(rows.column("attempt")), no_end)
+    return pc.and_(pc.equal(rows.column("kind"), str(EdgeKind.CONSUMED)), one)
+
+
+def waiting_members(steps: pa.Table) -> pa.Table:
+    """Return the waiting records of open steps, as members."""
+    kinds = steps.column("kind")
+    waits = pc.is_in(kinds, pa.array([str(kind) for kind in WAITING]))
+    chosen = steps.filter(
+        pc.and_(waits, pc.fill_null(pc.equal(steps.column("absent_end"), TO), False))
+    ).combine_chunks()
+    count = chosen.num_rows
+    is_half = pc.equal(chosen.column("kind"), str(EdgeKind.FINISHED))
+    by_timer = pc.equal(chosen.column("kind"), str(EdgeKind.TIMER))
+    record = pc.if_else(by_timer, str(Kind.TIMER), str(Kind.DELAY))
+    known: dict[str, Column] = {
+        "broker": chosen.column("from_broker"),
+        "physical_offset": chosen.column("from_physical_offset"),
+        "topic": chosen.column("from_topic"),
+        "queue_id": chosen.column("from_queue_id"),
+        "queue_offset": chosen.column("from_queue_offset"),
+        "store_timestamp": chosen.column("from_timestamp"),
+        "unique_key": chosen.column("unique_key") if "unique_key" in chosen.schema.names else chosen.column("from_key"),
+        "kind": pc.if_else(is_half, str(Kind.HALF), record),
+        "attempt": pc.fill_null(chosen.column("attempt"), 0),
+        "role": pc.if_else(is_half, str(Role.HALF), str(Role.WAITING)),
+        "next_topic": pc.if_else(is_half, pa.scalar(None, pa.string()), chosen.column("to_topic")),
+        "by_timer": by_timer,
+        "group": chosen.column("consumer_group"),
+        "due": chosen.column("due_timestamp"),
+        "is_committed": pc.fill_null(pc.equal(chosen.column("outcome"), str(StepOutcome.COMMITTED)), False),
+        "checks": repeated_zero(count),
+        "rolls": repeated_zero(count),
+    }
+    return pa.table(
+        [known[f.name].cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in MEMBERS], schema=MEMBERS
+    )
+
+
+def repeated_zero(count: int) -> pa.Array:
+    """Return a column of zeros."""
+    return pa.array(np.zeros(count, np.int64))
+
+
+def entries_of(steps: pa.Table) -> pa.Table:
+    """Return the entries of traces and consume logs from which open steps were made."""
+    tables = [ENTRIES.empty_table()]
+    kinds = steps.column("kind")
+    for kind, action in _ACTIONS.items():
+        chosen = steps.filter(pc.equal(kinds, str(kind)))
+        tables.append(_entries(chosen, action, chosen.column("producer_group")))
+    consumed = steps.filter(pc.equal(kinds, str(EdgeKind.CONSUMED)))
+    is_logged = pc.fill_null(pc.less(consumed.column("evidence_physical_offset"), 0), False)
+    logged, consumed = consumed.filter(is_logged), consumed.filter(pc.invert(is_logged))
+    tables.append(_entries(logged, Action.LOGGED, logged.column("consumer_group"), end=FROM))
+    no_begin = pc.is_null(consumed.column("attempt"))
+    no_end = pc.and_(pc.is_null(consumed.column("outcome")), pc.is_null(consumed.column("cost_ms")))
+    begun, ended = consumed.filter(pc.invert(no_begin)), consumed.filter(pc.or_(no_begin, pc.invert(no_end)))
+    tables.append(_entries(begun, Action.BEFORE, begun.column("consumer_group"), ("outcome", "cost_ms")))
+    tables.append(_entries(ended, Action.AFTER, ended.column("consumer_group"), ("attempt",)))
+    return pa.concat_tables(tables)
+
+
+def _entries(steps: pa.Table, action: Action, groups: Column, without: tuple[str, ...] = (), end: str = TO) -> pa.Table:
+    steps = steps.combine_chunks()
+    count = steps.num_rows
+    known: dict[str, Column] = {
+        "broker": steps.column("evidence_broker"),
+        "physical_offset": steps.column("evidence_physical_offset"),
+        "entry": steps.column("evidence_entry"),
+        "client_host": steps.column("client_host"),
+        "action": repeated(str(action), count),
+        "unique_key": pc.coalesce(steps.column("from_key"), steps.column("to_key")),
+        "group": groups,
+        "topic": steps.column(f"{end}_topic"),
+        "sent_offset": steps.column(f"{end}_physical_offset"),
+        "request_id": steps.column("request_id"),
+        "attempt": steps.column("attempt"),
+        "outcome": steps.column("outcome"),
+        "cost_ms": steps.column("cost_ms"),
+        "event_timestamp": steps.column("event_timestamp"),
+    }
+    known = {name: column for name, column in known.items() if name not in without}
+    return pa.table(
+        [known[f.name].cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in ENTRIES], schema=ENTRIES
+    )
+
+
+def needed_places(steps: pa.Table) -> pa.Table:
+    """Return the places of records in open steps that must be read to link these steps again."""
+    of_clients = pc.is_in(steps.column("kind"), pa.array([str(kind) for kind in OF_CLIENTS]))
+    lacks_from = pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False)
+    found = [PLACES.empty_table()]
+    for end, chosen in ((FROM, of_clients), (TO, pc.and_(lacks_from, pc.invert(of_clients)))):
+        ends = steps.filter(chosen).select([f"{end}_broker", f"{end}_physical_offset"]).rename_columns(PLACES.names)
+        found.append(ends.drop_null())
+    return pa.concat_tables(found)
+
+
+def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Array, spans: Spans) -> Array:
+    """Return which open steps must be linked again, because new rows belong to their messages.
+
+    Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
+    them. A later attempt of a consumption is linked again when its time is over: without a copy by then, its group
+    consumes in order.
+
+    Args:
+        steps: open steps.
+        keys: unique keys of new rows.
+        ops: new op records, which name half messages by queue offsets.
+        cancels: unique keys that new marks in the topic of timers cancel.
+        spans: extent of the lake, with the increment.
+    """
+    key = pc.coalesce(steps.column("from_key"), steps.column("to_key"))
+    of_clients = pc.is_in(steps.column("kind"), pa.array([str(kind) for kind in OF_CLIENTS]))
+    lacks_from = pc.and_(pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False), pc.invert(of_clients))
+    found: Array = pc.or_(pc.is_in(key, keys), lacks_from).to_numpy()
+    is_consumed = pc.equal(steps.column("kind"), str(EdgeKind.CONSUMED)).to_numpy()
+    is_later = is_consumed & (numbers_of(steps.column("attempt")) > 0)
+    found = found | (is_later & spans.are_newly_complete(numbers_of(steps.column("event_timestamp")) + LATE_US))
+    if ops.num_rows:
+        ends = [steps.column(f"from_{name}") for name in ("broker", "queue_id", "queue_offset")]
+        left, right = key_codes(ends, [ops.column(name) for name in ("broker", "queue_id", "half_offset")])
+        found = found | ((left >= 0) & np.isin(left, right))
+    if len(cancels):
+        named = pc.binary_join_element_wise(steps.column("to_topic"), key, "_")
+        called_back = pc.or_(pc.is_in(key, cancels), pc.is_in(named, cancels)).to_numpy()
+        found = found | called_back
+    return found
+
+
+def filtered(table: pa.Table, chosen: Array) -> pa.Table:
+    """Return the selected rows of a table."""
+    return table.filter(mask_of(chosen))

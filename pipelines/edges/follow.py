@@ -38,14 +38,12 @@ from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.edges.delay_levels import DelayLevels
-from commitlake.pipelines.edges.edge_rows import SCHEMA, to_edges
-from commitlake.pipelines.edges.family import Families
-from commitlake.pipelines.edges.finding import PLACES, read_places
+from commitlake.pipelines.edges.client_actions import consumptions_table, entries_of_consumptions
+from commitlake.pipelines.edges.edge_rows import SCHEMA, filtered, steps_of_rows, to_edges
+from commitlake.pipelines.edges.finding import WantedRows, may_have_roles, read_places
 from commitlake.pipelines.edges.increment import Increments
-from commitlake.pipelines.edges.lake_spans import LinkedExtents
-from commitlake.pipelines.edges.logged import consumptions_table, entries_of_consumptions
-from commitlake.pipelines.edges.open_steps import filtered, steps_of_rows
+from commitlake.pipelines.edges.matching import Families
+from commitlake.pipelines.edges.members import DelayLevels
 from commitlake.pipelines.edges.progress import (
     APPLICATION_ID,
     CONSUMPTIONS_ID,
@@ -55,10 +53,16 @@ from commitlake.pipelines.edges.progress import (
     followed_version,
     is_open_file,
 )
-from commitlake.pipelines.edges.reading import RowContents, RowReader, join_found, members_of_rows, messages_table
+from commitlake.pipelines.edges.reading import (
+    PLACES,
+    RowContents,
+    RowReader,
+    join_found,
+    members_of_rows,
+    messages_table,
+)
 from commitlake.pipelines.edges.retry_states import RetryStates, are_stored, link_stored
-from commitlake.pipelines.edges.skipping import WantedRows, may_have_roles
-from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.spans import LinkedExtents, Spans
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.tables.edges import EDGES

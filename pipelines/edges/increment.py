@@ -11,20 +11,18 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
-from commitlake.pipelines.edges.delay_levels import DelayLevels
-from commitlake.pipelines.edges.edge_rows import link_all
-from commitlake.pipelines.edges.finding import PLACES, is_in_places, places_of_halves, places_of_keys, read_places
-from commitlake.pipelines.edges.matching import Column, key_codes
-from commitlake.pipelines.edges.members import MEMBERS
-from commitlake.pipelines.edges.open_steps import (
+from commitlake.pipelines.edges.edge_rows import (
     are_touched,
     entries_of,
     filtered,
+    link_all,
     needed_places,
-    places_of,
     waiting_members,
 )
-from commitlake.pipelines.edges.reading import RowContents, members_of_rows, plain_of
+from commitlake.pipelines.edges.finding import is_in_places, places_of_halves, places_of_keys, read_places
+from commitlake.pipelines.edges.matching import Column, key_codes
+from commitlake.pipelines.edges.members import MEMBERS, DelayLevels
+from commitlake.pipelines.edges.reading import PLACES, RowContents, members_of_rows, places_of, plain_of
 from commitlake.pipelines.edges.spans import LINK_US, Spans
 from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, close_overdue, is_open
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind

@@ -18,6 +18,7 @@ Only the stored topic shows whether a record waits: the properties of that time 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from enum import StrEnum
 
@@ -26,8 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import QueryError
+from commitlake.connectors.lake.store_config import SETTING, read_store_config
 from commitlake.connectors.plain_arrays import numbers_of
-from commitlake.pipelines.edges.delay_levels import DelayLevels
+from commitlake.pipelines.verify.observed_delays import archived_levels
+from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
@@ -44,7 +49,6 @@ COLUMNS = (
     "born_host", "body_size", "body_crc", "body_codec", "body_ref",
 )  # fmt: skip
 """Columns of `messages` that are read."""
-
 _ROLL_TIMES = "TIMER_ROLL_TIMES"
 _CANCELS = "TIMER_DEL_UNIQKEY"
 _BY_CLIENT = "RECONSUME_TIME"
@@ -57,6 +61,7 @@ MARKING = frozenset({DELAY, TIMER_OUT, REPLAY_ID})
 _US_OF_MS = 1000
 _NUMBER = "^[0-9]{1,18}$"
 _MAX_MS = 253_402_300_799_999
+_LOGGER = logging.getLogger(__name__)
 
 
 class Role(StrEnum):
@@ -349,3 +354,40 @@ def _numbers(rows: pa.Table, name: str) -> Array:
 
 def _nullable(numbers: Array) -> pa.Array:
     return pa.array(numbers, pa.int64(), mask=numbers < 0)
+
+
+class DelayLevels:
+    """Reads the delay levels of brokers from `store_config`, each broker's once, when a message of it waits.
+
+    Args:
+        lake: Locations of the tables. If the table does not exist, every broker has RocketMQ's default levels.
+    """
+
+    def __init__(self, lake: Lake | None = None) -> None:
+        self._lake = lake
+        self._known: dict[str, Sequence[int]] = {}
+
+    def of(self, broker: str) -> Sequence[int]:
+        """Return the delays of levels 1, 2, 3, … in milliseconds.
+
+        A level that the table does not have has the default delay. If the table is damaged, all levels have it, and
+        there is a warning.
+        """
+        if broker not in self._known:
+            self._known[broker] = self._read(broker) or DEFAULT_DELAY_LEVELS_MS
+        return self._known[broker]
+
+    def _read(self, broker: str) -> Sequence[int] | None:
+        if self._lake is None:
+            return None
+        try:
+            return archived_levels(read_store_config(self._lake, broker).of_kind(SETTING))
+        except QueryError as error:
+            _LOGGER.warning(
+                "store_config of %s cannot be read: %s; delayed messages of broker %s are taken to be due by "
+                "RocketMQ's default delay levels. 'commitlake maintain --repair' takes damaged files out",
+                self._lake.root,
+                error,
+                broker,
+            )
+            return None

@@ -1,15 +1,37 @@
-"""Progress of `edges` in following `messages`; imports little, so that queries start quickly."""
+"""Progress of `edges` in following `messages`, and a check that it is complete. It imports little.
+
+The check is that `edges` has a step for each record whose kind alone implies one. Such records are dead letters,
+delayed records in schedule topics, and half messages. Records that are not erased are counted, and compared with the
+records at that end of steps of these kinds. No body is read. A record whose store time fits no timestamp is not
+counted: the end of its step looks like one that is not in the lake.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.erasures import MARKER
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import reached_erasure, reached_version
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.tables.edges import EdgeKind
 
 APPLICATION_ID = "commitlake.edges"
 CONSUMPTIONS_ID = "commitlake.edges.consumptions"
 """Application whose transaction number is the followed version of `consumptions`, plus one."""
 OPEN_PREFIX = "open-"
 """Prefix of the names of data files with open steps, which the next run replaces."""
+_EXPECTED: tuple[tuple[Kind, str, tuple[EdgeKind, ...]], ...] = (
+    (Kind.DLQ, "to", (EdgeKind.DEAD,)),
+    (Kind.DELAY, "from", (EdgeKind.DELAYED,)),
+    (Kind.HALF, "from", (EdgeKind.FINISHED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP)),
+)
+"""A kind of record, the end of the step at which it is, and the kinds of steps of which it has at least one."""
 
 
 def followed_version(lake: Lake) -> int:
@@ -35,3 +57,39 @@ def is_ahead(lake: Lake) -> bool:
 def is_open_file(path: str) -> bool:
     """Return whether a data file has open steps, which the next run replaces."""
     return path.rpartition("/")[2].startswith(OPEN_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class KindCount:
+    """Numbers of records of a kind.
+
+    Attributes:
+        kind: the kind.
+        expected: number of records in `messages`.
+        found: number of records with a step in `edges`.
+    """
+
+    kind: Kind
+    expected: int
+    found: int
+
+
+def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
+    """Count the records of the given kinds in both tables.
+
+    Args:
+        messages: the table, at the version that `edges` follows.
+    """
+    kinds = ", ".join(text_literal(str(kind)) for kind, _, _ in _EXPECTED)
+    erased = f"(properties[{text_literal(MARKER)}] IS NOT NULL AND body_ref IS NULL AND unique_key IS NULL)"
+    counted = f"store_timestamp IS NOT NULL AND NOT {erased}"
+    sql = f"SELECT kind, count(*) AS rows FROM messages WHERE kind IN ({kinds}) AND {counted} GROUP BY kind"
+    there = {row["kind"]: row["rows"] for row in dict_rows(run_sql(messages, "messages", sql).read_all())}
+    return [KindCount(kind, there.get(str(kind), 0), _count(edges, end, steps)) for kind, end, steps in _EXPECTED]
+
+
+def _count(edges: DeltaTable, end: str, kinds: tuple[EdgeKind, ...]) -> int:
+    names = ", ".join(text_literal(str(kind)) for kind in kinds)
+    places = f"SELECT DISTINCT {end}_broker, {end}_physical_offset FROM edges WHERE kind IN ({names})"
+    sql = f"SELECT count(*) AS places FROM ({places} AND {end}_timestamp IS NOT NULL)"
+    return int(run_sql(edges, "edges", sql).read_all().column("places")[0].as_py())

@@ -22,15 +22,23 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of
-from commitlake.pipelines.edges.delay_levels import DelayLevels
+from commitlake.pipelines.edges.client_actions import ENTRIES, MAX_BODY_BYTES, PARENTS, parse_traces
 from commitlake.pipelines.edges.links.transactions import OPS
-from commitlake.pipelines.edges.members import COLUMNS, MEMBERS, REPEATING, has_role, plain_members, role_members
-from commitlake.pipelines.edges.traces import ENTRIES, MAX_BODY_BYTES, PARENTS, parse_traces
+from commitlake.pipelines.edges.members import (
+    COLUMNS,
+    MEMBERS,
+    REPEATING,
+    DelayLevels,
+    has_role,
+    plain_members,
+    role_members,
+)
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.layouts.rocketmq.transactions import finished_offsets
 from commitlake.schemas.tables.messages import MESSAGES
 
+PLACES = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
 _MESSAGES = arrow_schema(MESSAGES)
 ROWS: pa.Schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
 """Columns of `messages` that are read."""
@@ -194,3 +202,9 @@ def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
         return MEMBERS.empty_table()
     mask: Array = chosen(plain)
     return plain_members(plain.filter(mask_of(mask)).combine_chunks())
+
+
+def places_of(rows: pa.Table, broker: str, offset: str) -> pa.Table:
+    """Return two columns of a table as distinct places."""
+    chosen = rows.select([broker, offset]).rename_columns(PLACES.names).drop_null()
+    return chosen.group_by(PLACES.names).aggregate([]).select(PLACES.names).cast(PLACES)

@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.retries import RETRY_ROWS
 from commitlake.connectors.plain_arrays import mask_of
-from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.client_actions import unique_keys_of
 from commitlake.pipelines.edges.finding import is_in_places
-from commitlake.pipelines.edges.logged import unique_keys_of
-from commitlake.pipelines.edges.matching import key_codes, only_same
+from commitlake.pipelines.edges.matching import Families, key_codes, only_same
 from commitlake.pipelines.edges.members import MEMBERS
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, TO, make_steps

@@ -117,8 +117,8 @@ def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
     Below, a delayed message was never delivered. One consumption is of a message that was stored before the lake began,
     or may have been; the other, ten days later, is of a message that only another cluster can have:
 
-    >>> from commitlake.pipelines.edges.links.consumptions import link_consumed
-    >>> from commitlake.pipelines.edges.links.delays import link_deliveries
+    >>> from commitlake.pipelines.edges.links.client_actions import link_consumed
+    >>> from commitlake.pipelines.edges.links.copies import link_deliveries
     >>> from commitlake.pipelines.edges.links.examples import MONTH, entries_of, members_of, print_steps
     >>> members = members_of('''
     ...     physical_offset unique_key role    topic               next_topic due

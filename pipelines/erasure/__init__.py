@@ -1,8 +1,7 @@
 """Erases messages from a lake permanently: bodies, keys and personal properties. Their rows stay, with evidence.
 
-selection   chooses messages: by key, by id, and copies that a broker made of them
+selection   chooses messages: by key, by id, and copies that a broker made of them; finds their rows in data files
 ledger      the table `erasures`: erasures that have begun, are done, or wait
-hits        finds the data files with rows of messages
 rewriting   rewrites data files without erased data, one commit for each table
 texts       tables in which a key is part of a text: quarantine and replays
 bodies      erases bodies in packs

@@ -25,8 +25,7 @@ from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.packs.wiping import Wiped, wipe_bodies
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.erasure.errors import ConcurrentErasureError
-from commitlake.pipelines.erasure.ledger import read_rows
+from commitlake.pipelines.erasure.ledger import ConcurrentErasureError, read_rows
 from commitlake.schemas.tables.messages import BODY_PLACE
 
 _MAX_TRIES = 20

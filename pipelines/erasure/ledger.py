@@ -3,6 +3,11 @@
 begun      unfinished: tables or packs may still have data of the messages
 erased     waiting: older versions of tables and unused files have data until the retention is over
 purged     no data is left
+
+Facts for evidence are counts and checksums of these rows, but no keys.
+
+ErasureError                 the message is for users
+└── ConcurrentErasureError   other writers committed first on every attempt
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +31,6 @@ from commitlake.connectors.lake.erasures import APPLICATION_ID, erased_places, e
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.plain_arrays import times_of
-from commitlake.pipelines.erasure.errors import ConcurrentErasureError, ErasureError
 from commitlake.pipelines.masking.erased_rows import (
     ErasureWriter,
     conform,
@@ -36,14 +40,29 @@ from commitlake.pipelines.masking.erased_rows import (
 )
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, read_later_copies, with_key
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.erasures import ERASURES, MESSAGE_EVENTS, ErasureEvent
-from commitlake.schemas.times import EPOCH
+from commitlake.schemas.times import EPOCH, iso_text
 
 _MAX_TRIES = 20
 _LEDGER = "the table 'erasures'"
 _READ = ["number", "erasure_id", "event", "reason", "detail"]
 _MARGIN = datetime.timedelta(days=1)
 """Added to the retention, so that uncommitted files of runs that began before the erasure are old enough to delete."""
+_CHECKSUMS = ("row_after", "lake_after")  # a sum of hashes before the erasure would confirm a guess of contents
+
+
+class ErasureError(CommitLakeError):
+    """An erasure cannot be done as requested."""
+
+    exit_code = ExitCode.USAGE
+
+
+class ConcurrentErasureError(ErasureError):
+    """Other writers changed a table on every attempt; finished steps remain done."""
+
+    exit_code = ExitCode.REFUSED
+    is_transient = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,3 +264,47 @@ def _event(
         "parser_version": pa.array([by.parser_version]),
     }
     return conform(pa.table(values))
+
+
+def erasure_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:
+    """Yield the facts of each finished erasure, up to the first one that is not finished.
+
+    Args:
+        states: states of erasures, the oldest first.
+    """
+    for state in states:
+        if state.erased_at is None:
+            return
+        rows = read_rows(lake)
+        is_own = pc.and_(
+            pc.equal(rows.column("number"), state.number), pc.equal(rows.column("event"), str(ErasureEvent.MESSAGE))
+        )
+        own = rows.filter(is_own)
+        sums = {name: _sum_text(own.column(name)) for name in _CHECKSUMS}
+        yield {
+            "number": state.number,
+            "erasure_id": state.erasure_id,
+            "reason": state.reason,
+            "begun_at": iso_text(state.begun_at, "milliseconds"),
+            "erased_at": iso_text(state.erased_at, "milliseconds"),
+            "messages": state.messages,
+            "messages_version": lake.table("messages").version(),
+            "counts": dict(state.counts),
+            "checksums": sums,
+        }
+
+
+def _sum_text(hashes: pa.ChunkedArray) -> str | None:
+    """Return the sum of hashes as hexadecimal digits; None if a repair has restored a row without its hash."""
+    if hashes.null_count:
+        return None
+    return f"{int(hashes.to_numpy().view(np.uint64).sum(dtype=np.uint64)):016x}"
+
+
+def purge_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
+    """Yield the facts of each purged erasure, up to the first one that is not purged; arguments as above."""
+    for state in states:
+        if state.purged_at is None:
+            return
+        purged_at = iso_text(state.purged_at, "milliseconds")
+        yield {"number": state.number, "erasure_id": state.erasure_id, "purged_at": purged_at}

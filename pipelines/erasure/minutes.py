@@ -25,8 +25,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.erasure.errors import ConcurrentErasureError
-from commitlake.pipelines.erasure.ledger import newest_rows, read_rows
+from commitlake.pipelines.erasure.ledger import ConcurrentErasureError, newest_rows, read_rows
 from commitlake.pipelines.erasure.rewriting import TableWork, commit
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import (

@@ -23,8 +23,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import ERASURE_KEY
-from commitlake.pipelines.erasure.errors import ConcurrentErasureError
-from commitlake.pipelines.erasure.ledger import newest_rows, read_rows
+from commitlake.pipelines.erasure.ledger import ConcurrentErasureError, newest_rows, read_rows
 from commitlake.pipelines.erasure.rewriting import TableWork, commit
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import (

@@ -36,7 +36,7 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.sum_changes import STATISTICS_KEY
 from commitlake.connectors.lake.versions import table_files
-from commitlake.pipelines.erasure.errors import ErasureError
+from commitlake.pipelines.erasure.ledger import ErasureError
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure
 from commitlake.pipelines.maintenance.log_care import find_garbage, vacuum
 from commitlake.pipelines.maintenance.log_repair import ASIDE

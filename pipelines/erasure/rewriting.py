@@ -24,12 +24,10 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import ERASURE_KEY
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.erasure.errors import ConcurrentErasureError
-from commitlake.pipelines.erasure.hits import FileHits, find_hits, names_erased, read_hits, unerased
-from commitlake.pipelines.erasure.ledger import newest_rows
+from commitlake.pipelines.erasure.ledger import ConcurrentErasureError, newest_rows
 from commitlake.pipelines.erasure.ledger import read_rows as read_ledger
 from commitlake.pipelines.erasure.ledger import writer as ledger_writer
-from commitlake.pipelines.erasure.selection import ROWS
+from commitlake.pipelines.erasure.selection import ROWS, FileHits, find_hits, names_erased, not_erased, read_hits
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
 from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows, erasure_rows
@@ -148,7 +146,7 @@ def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None
         for row in recorded.select(["broker", "physical_offset", *_RECORDED_BEFORE]).to_pylist()
     }
     for hits in find_hits(opened, places):
-        left = unerased(opened, hits)
+        left = not_erased(opened, hits)
         rows = read_hits(opened, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
         old = rows.filter(pa.array(are_erased(rows, by_any_version=True))).combine_chunks()
         if not old.num_rows:
@@ -206,7 +204,7 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
 
 def _hits(opened: DeltaTable, table: str, places: ErasedPlaces) -> Iterator[FileHits]:
     for hits in find_hits(opened, places, _PREFIXES.get(table, ("",))):
-        left = unerased(opened, hits) if table == "messages" else hits
+        left = not_erased(opened, hits) if table == "messages" else hits
         if left.groups:
             yield left
 

@@ -33,8 +33,7 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.bodies import PackWork, bodies_of, erase_bodies, erased_packs, measure_packs
-from commitlake.pipelines.erasure.errors import ErasureError
-from commitlake.pipelines.erasure.ledger import ErasureState, add_event, begin, read_rows, read_states
+from commitlake.pipelines.erasure.ledger import ErasureError, ErasureState, add_event, begin, read_rows, read_states
 from commitlake.pipelines.erasure.minutes import recount_minutes
 from commitlake.pipelines.erasure.profiles import correct_profiles, forget_contents
 from commitlake.pipelines.erasure.purge import Purged, purge

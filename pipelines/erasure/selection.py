@@ -3,22 +3,34 @@
 A broker copies a message when it delays it, retries it, or gives it up; the copies have its unique key. Trace messages
 contain the keys and unique keys of the messages that they describe. All of these are found by `message_keys`, and by
 `messages` for versions that this table does not have yet.
+
+The rows of messages are then looked for in data files. A table's log has the smallest and largest offset and broker of
+each file. Only files whose bounds match are opened, and only these two columns are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
+from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.pipelines.erasure.hits import find_hits, read_hits, unerased
+from commitlake.pipelines.erasure.ledger import ErasureError
+from commitlake.pipelines.maintenance.table_files import TableFile, folder_of, read_table_files
+from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
@@ -32,6 +44,7 @@ from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 ROWS: pa.Schema = arrow_schema(MESSAGES).remove(MESSAGES.names.index(STORE_DATE.name))
 """Columns of rows of `messages` in its data files."""
 _PLACE = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])
+_PLACE_COLUMNS = ["broker", "physical_offset"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +131,7 @@ def read_rows(lake: Lake, places: ErasedPlaces) -> pa.Table:
     found = [ROWS.empty_table()]
     if places:
         for hits in find_hits(table, places):
-            left = unerased(table, hits)
+            left = not_erased(table, hits)
             if left.groups:
                 found.append(read_hits(table, left, ROWS))
     return pa.concat_tables(found).sort_by([("broker", "ascending"), ("physical_offset", "ascending")]).combine_chunks()
@@ -161,3 +174,112 @@ def _places(rows: pa.Table) -> ErasedPlaces:
     count = rows.num_rows
     named = rows.append_column("erasure_id", pa.array([""] * count, pa.string()))
     return erased_places(named.append_column("number", pa.array([0] * count, pa.int64())), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class FileHits:
+    """A data file with rows of the messages.
+
+    Attributes:
+        file: the file.
+        groups: by index of a row group, the indexes of rows in it.
+    """
+
+    file: TableFile
+    groups: Mapping[int, Array]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return sum(map(len, self.groups.values()))
+
+
+def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Iterator[FileHits]:
+    """Find the data files of a table that have rows of the given messages.
+
+    Args:
+        table: has the columns `broker` and `physical_offset`.
+        prefixes: prefixes of the names of these columns; a row may refer to several messages.
+
+    Raises:
+        ErasureError: if a file has a deletion vector.
+    """
+    folder = folder_of(table.table_uri)
+    actions = file_actions(table).to_pylist()
+    for action, file in zip(actions, read_table_files(table), strict=True):
+        if not any(_may_hold(action, places, prefix) for prefix in prefixes):
+            continue
+        if file.has_deletions:
+            raise ErasureError(
+                f"{table.table_uri}: the data file {unquote(file.path)} has a deletion vector, expected none. Another "
+                "program wrote it. Run REORG TABLE … APPLY (PURGE) with that program, then erase again"
+            )
+        groups = {}
+        with folder.open_input_file(unquote(file.path)) as source, _open(source) as parquet:
+            for group in range(parquet.num_row_groups):
+                names = [f"{prefix}{name}" for prefix in prefixes for name in _PLACE_COLUMNS]
+                rows = parquet.read_row_group(group, names, use_threads=False)
+                if rows.num_rows and len(found := np.flatnonzero(names_erased(rows, places, prefixes))):
+                    groups[group] = found
+        if groups:
+            yield FileHits(file, groups)
+
+
+def names_erased(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Array:
+    """Return which rows refer to any of the given messages.
+
+    Args:
+        rows: rows with the columns of a broker and an offset for each prefix.
+        prefixes: as for `find_hits`.
+    """
+    rows = rows.combine_chunks()
+    found = np.zeros(rows.num_rows, bool)
+    for prefix in prefixes if rows.num_rows else ():
+        columns = (rows.column(f"{prefix}{name}").chunk(0) for name in _PLACE_COLUMNS)
+        found |= places.ids_of_rows(*columns) >= 0
+    return found
+
+
+def not_erased(table: DeltaTable, hits: FileHits) -> FileHits:
+    """Return the rows of a data file of `messages` that are not erased yet."""
+    groups = {}
+    with folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source, _open(source) as parquet:
+        for group, rows in hits.groups.items():
+            columns = parquet.read_row_group(group, list(CHANGED_COLUMNS), use_threads=False).combine_chunks()
+            is_left = ~are_erased(columns.take(pa.array(rows)))
+            if is_left.any():
+                groups[group] = rows[is_left]
+    return FileHits(hits.file, groups)
+
+
+def read_hits(table: DeltaTable, hits: FileHits, schema: pa.Schema) -> pa.Table:
+    """Read the found rows of a data file; a column that the file does not have is null."""
+    with folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source, _open(source) as parquet:
+        there = [name for name in schema.names if name in parquet.schema_arrow.names]
+        parts = [
+            parquet.read_row_group(group, there, use_threads=False).combine_chunks().take(pa.array(rows))
+            for group, rows in hits.groups.items()
+        ]
+    found = pa.concat_tables(parts)
+    columns = [
+        found.column(field.name).cast(field.type) if field.name in there else pa.nulls(len(found), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def _open(source: pa.NativeFile) -> pq.ParquetFile:
+    return pq.ParquetFile(source, page_checksum_verification=True)
+
+
+def _may_hold(action: Mapping[str, Any], places: ErasedPlaces, prefix: str) -> bool:
+    least: dict[str, Any] = {name: (action.get("min") or {}).get(f"{prefix}{name}") for name in _PLACE_COLUMNS}
+    greatest: dict[str, Any] = {name: (action.get("max") or {}).get(f"{prefix}{name}") for name in _PLACE_COLUMNS}
+    first, last = least["physical_offset"], greatest["physical_offset"]
+    for broker, found in places.brokers.items():
+        is_known = least.get("broker") is not None and greatest.get("broker") is not None
+        if is_known and not least["broker"] <= broker <= greatest["broker"]:
+            continue
+        if first is None or last is None or places.of_range(broker, first, last + 1):
+            return bool(len(found.offsets))
+    return False

@@ -24,7 +24,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import ERASURE_KEY
-from commitlake.pipelines.erasure.errors import ConcurrentErasureError
+from commitlake.pipelines.erasure.ledger import ConcurrentErasureError
 from commitlake.pipelines.erasure.rewriting import TableWork
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import (

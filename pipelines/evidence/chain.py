@@ -21,8 +21,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import times_of
-from commitlake.pipelines.evidence.documents import Document, StoredAs, parse_document, sign
-from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.pipelines.evidence.documents import Document, EvidenceError, StoredAs, parse_document, sign
 from commitlake.schemas.tables.evidence import EVIDENCE
 from commitlake.schemas.times import iso_text
 

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 from commitlake.schemas.times import iso_text
 
@@ -36,6 +36,12 @@ _PREFIX = b"commitlake evidence 1\n"
 _HASH = re.compile(r"[0-9a-f]{64}")
 _FIELDS = {"format", "version", "number", "previous", "kind", "at", "lake", "program", "facts"}
 _SHOWN = 60
+
+
+class EvidenceError(CommitLakeError):
+    """A key that cannot be used, or an invalid document."""
+
+    exit_code = ExitCode.USAGE
 
 
 class SignatureError(EvidenceError):

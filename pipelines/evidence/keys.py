@@ -16,8 +16,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from commitlake.pipelines.evidence.documents import key_id_of
-from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.pipelines.evidence.documents import EvidenceError, key_id_of
 from commitlake.schemas.store_files import UnsafeFileError, create_file, read_file
 
 SECRET_VARIABLE = "COMMITLAKE_EVIDENCE_SECRET"  # noqa: S105 (the name of a variable)

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from commitlake.pipelines.evidence.documents import Document, SignatureError, StoredAs, parse_document
-from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.pipelines.evidence.documents import Document, EvidenceError, SignatureError, StoredAs, parse_document
 
 
 @dataclass(frozen=True, slots=True)

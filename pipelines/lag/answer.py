@@ -18,18 +18,23 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
 from commitlake.pipelines.archive.store_config import settings_of, topics_of
 from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.lag.halves import HalfLag
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.measure import Choice, GroupLag, Lag, what_is_missing
-from commitlake.pipelines.lag.messages import Messages
 from commitlake.pipelines.lag.offsets import WATCH, Moment, OffsetAt, offsets_at
-from commitlake.pipelines.lag.queues import QueueSpan, Times
-from commitlake.pipelines.lag.retry_stores import entries_of_lake, entries_of_store, rows_of_entries
+from commitlake.pipelines.lag.queues import Messages, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.verdicts import LagVerdict
-from commitlake.pipelines.lag.waiting import DelayLag, DelayLevels, TimerLag
-from commitlake.pipelines.lag.wanted import GroupFilter
+from commitlake.pipelines.lag.waiting import (
+    DelayLag,
+    DelayLevels,
+    TimerLag,
+    entries_of_lake,
+    entries_of_store,
+    rows_of_entries,
+)
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, StoreSnapshot
 from commitlake.pipelines.verify.observed_delays import known_levels, with_observed

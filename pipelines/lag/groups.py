@@ -1,4 +1,4 @@
-"""Rows of lag, summed by group, with the worst group first."""
+"""Lag summed by group, with the worst group first, and the time since which a group has not moved."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
+from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
+from commitlake.pipelines.snapshot.progress import OffsetKind
+from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX
 
 GROUP_KINDS = frozenset({"group", "retry"})
 """Kinds of rows that belong to a consumer group."""
@@ -39,17 +45,17 @@ class GroupSummary:
     @property
     def messages(self) -> FigureBounds:
         """Messages behind in all queues."""
-        return summed(row.messages for row in self.rows)
+        return sum_bounds(row.messages for row in self.rows)
 
     @property
     def lost(self) -> FigureBounds:
         """Messages that brokers deleted before the group consumed them."""
-        return summed(row.lost for row in self.rows)
+        return sum_bounds(row.lost for row in self.rows)
 
     @property
     def bytes(self) -> FigureBounds:
         """Size of the records behind in all queues."""
-        return summed(row.bytes for row in self.rows)
+        return sum_bounds(row.bytes for row in self.rows)
 
     @property
     def seconds(self) -> FigureBounds:
@@ -66,7 +72,7 @@ class GroupSummary:
         return sorted(ill or {row.topic for row in self.rows})
 
 
-def summed(figures: Iterable[FigureBounds]) -> FigureBounds:
+def sum_bounds(figures: Iterable[FigureBounds]) -> FigureBounds:
     """Return the sum of the figures. It has no upper bound if one of them has none."""
     low, high = 0.0, 0.0
     is_bounded = True
@@ -96,3 +102,30 @@ def by_group(rows: Iterable[Lag]) -> list[GroupSummary]:
     for row in worst_first(row for row in rows if row.kind in GROUP_KINDS):
         found[row.group].append(row)
     return [GroupSummary(group, group_rows) for group, group_rows in found.items()]
+
+
+def not_moved_since(lake: Lake, row: Lag) -> datetime.datetime | None:
+    """Return the time since which a group has not moved; None if no message waits for it.
+
+    This is the time of the first snapshot that has the group's offset, or the store time of the first waiting message
+    if that is later, or if the group has no offset.
+
+    Args:
+        row: The group's lag in the queue.
+
+    Raises:
+        LakeError: There is no lake.
+        QueryError: The table cannot be read.
+    """
+    table = open_snapshots(lake, OFFSETS)
+    if table is None or row.next_time is None:
+        return None
+    names = f"{text_literal(row.group)}, {text_literal(row.group + BROADCAST_SUFFIX)}"
+    sql = (
+        f"SELECT max(as_of) AS moved FROM {OFFSETS} WHERE kind = {text_literal(OffsetKind.GROUP)} "
+        f'AND broker = {text_literal(row.broker)} AND "group" IN ({names}) '
+        f"AND topic = {text_literal(row.topic)} AND queue_id = {row.queue_id} "
+        f"AND as_of <= {timestamp_literal(row.as_of)}"
+    )
+    moved: datetime.datetime | None = run_sql(table, OFFSETS, sql).read_all().column("moved")[0].as_py()
+    return row.next_time if moved is None else max(moved, row.next_time)

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.lag.counting import COLUMNS, Behind, Queue, milliseconds, numbers
 from commitlake.pipelines.lag.measure import Lag
-from commitlake.pipelines.lag.messages import BODY, Count
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
-from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.queues import BODY, Count, QueueSpan
 from commitlake.pipelines.lag.waiting import waiting_row
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC

@@ -29,12 +29,11 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.counting import Queue, ThresholdCounter
+from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import Times
 from commitlake.pipelines.lag.subscriptions import PastSubscriptions, subscribed_over_time
-from commitlake.pipelines.lag.thresholds import ThresholdCounter
-from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX, plain_group

@@ -27,10 +27,8 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, is_one_of, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.lag.counting import BacklogCounter, Queue, milliseconds, numbers
-from commitlake.pipelines.lag.messages import BODY, Count
-from commitlake.pipelines.lag.queues import QueueRun, QueueSpan, SpanFinder, Times, floors_of
-from commitlake.pipelines.lag.thresholds import ThresholdCounter
+from commitlake.pipelines.lag.counting import BacklogCounter, Queue, ThresholdCounter, milliseconds, numbers
+from commitlake.pipelines.lag.queues import BODY, Count, QueueRun, QueueSpan, SpanFinder, Times, floors_of
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.times import EPOCH, epoch_ms, from_ms

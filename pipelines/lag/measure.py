@@ -18,15 +18,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from commitlake.pipelines.lag.consumers import consumers, subscription_of
-from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
-from commitlake.pipelines.lag.messages import Count
+from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue, ThresholdCounter
+from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
-from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions
-from commitlake.pipelines.lag.thresholds import ThresholdCounter
+from commitlake.pipelines.lag.queues import Count, QueueSpan
+from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, consumers, subscription_of
 from commitlake.pipelines.lag.verdicts import NOTHING, FigureBounds, Judged, Movement, judge
-from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX, plain_group

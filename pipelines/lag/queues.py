@@ -1,16 +1,21 @@
-"""First and end offsets of queues at a time."""
+"""First and end offsets of queues at a time, and the protocols by which messages of queues are counted and read."""
 
 from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.lag.counting import Queue
+
+BODY = "body"
+"""A column that is read only if a count needs it: bodies are outside the tables. Null if a body cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +173,55 @@ class SpanFinder:
         if self._floors is None:
             self._floors = floors_of(self._runs, self._is_gone)
         return self._floors
+
+
+class Count(Protocol):
+    """Counts messages of queues.
+
+    Attributes:
+        starts: The queues, each with the offset of the first message that is needed. Other messages may come as well.
+        columns: Columns that batches must have; they may have others.
+        until_ms: Messages that were stored later are not needed, ms since 1970; None for no limit.
+        since_ms: Messages that were stored earlier are not needed, ms since 1970; None for no limit.
+        log_start: Records that begin before this physical offset are not needed; None for no limit.
+    """
+
+    @property
+    def starts(self) -> Mapping[Queue, int]: ...  # noqa: D102
+    @property
+    def columns(self) -> Collection[str]: ...  # noqa: D102
+    @property
+    def until_ms(self) -> int | None: ...  # noqa: D102
+    @property
+    def since_ms(self) -> int | None: ...  # noqa: D102
+    @property
+    def log_start(self) -> int | None: ...  # noqa: D102
+
+    def add(self, broker: str, batch: pa.RecordBatch) -> None:
+        """Count a batch of a store's messages. Messages of other queues are ignored."""
+
+
+class Messages(Protocol):
+    """The messages of one store: `LakeMessages` or `StoreMessages`.
+
+    Attributes:
+        has_deleted: True if messages that the broker has deleted can still be read.
+    """
+
+    has_deleted: bool
+
+    def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
+        """Give each count the messages that it needs.
+
+        Args:
+            times: Times at which the ends of queues are wanted.
+            topics: Topics whose queues are measured.
+            counts: Counters to feed with messages.
+
+        Returns:
+            First and end offsets of the queues of these topics.
+
+        Raises:
+            QueryError: A table cannot be read.
+            CommitLogError: A log cannot be read.
+        """

@@ -30,8 +30,7 @@ from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
-from commitlake.pipelines.lag.messages import BODY, Count
-from commitlake.pipelines.lag.queues import QueueSpan, SpanFinder, Times
+from commitlake.pipelines.lag.queues import BODY, Count, QueueSpan, SpanFinder, Times
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.store_files import UnsafeFileError, folders_in
 from commitlake.schemas.tables.messages import SOURCE

@@ -1,28 +1,33 @@
-"""Answers a question with a story, from the tables of a lake, without Spark or a JVM."""
+"""Answers a question with a story, from the tables of a lake, without Spark or a JVM.
+
+A story may be limited to the steps near the records that the question names. Texts and outcomes are computed from the
+whole story first, so they do not depend on how much of it is shown.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
-from commitlake.pipelines.edges.lake_spans import LinkedExtents
 from commitlake.pipelines.edges.progress import APPLICATION_ID
+from commitlake.pipelines.edges.spans import LinkedExtents
 from commitlake.pipelines.lineage.building import build, ordered, record_of, step_id
-from commitlake.pipelines.lineage.depth import NearSteps, near_steps
 from commitlake.pipelines.lineage.gathering import Gathered, gather
+from commitlake.pipelines.lineage.group_offsets import Offsets, read_offsets
 from commitlake.pipelines.lineage.lookups import LineageTables, Row
-from commitlake.pipelines.lineage.offsets import Offsets, read_offsets
 from commitlake.pipelines.lineage.outcomes import Outcomes
-from commitlake.pipelines.lineage.question import Question
-from commitlake.pipelines.lineage.story import Record, Story
-from commitlake.pipelines.lineage.words import when_text
+from commitlake.pipelines.lineage.story import Edge, Outcome, Question, Record, Step, Story
+from commitlake.pipelines.lineage.value_texts import when_text
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.masking.archiving import changes_bodies
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.message_id import offset_in
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.times import EPOCH
@@ -160,3 +165,59 @@ def expiry_cautions(messages: DeltaTable, question: Question) -> list[str]:
     if not firsts or offset < min(firsts):
         return [f"it has expired: {dropped}"]
     return []
+
+
+@dataclass(frozen=True)
+class NearSteps:
+    """The part of a story that is shown.
+
+    Attributes:
+        steps: The steps, in the story's order.
+        edges: The edges between them.
+        outcomes: The outcomes at these steps.
+        cautions: A sentence on the steps that are left out, if there are any.
+    """
+
+    steps: Sequence[Step]
+    edges: Sequence[Edge]
+    outcomes: Sequence[Outcome]
+    cautions: Sequence[str] = ()
+
+
+def near_steps(
+    steps: Sequence[Step], edges: Sequence[Edge], outcomes: Sequence[Outcome], named: Collection[str], depth: int
+) -> NearSteps:
+    """Return the part of a story that is at most a number of edges away from the given steps.
+
+    Args:
+        steps: All steps.
+        edges: All edges.
+        outcomes: All outcomes.
+        named: Ids of the steps from which edges are counted.
+        depth: Largest number of edges.
+    """
+    neighbours: dict[str, set[str]] = defaultdict(set)
+    for edge in edges:
+        neighbours[edge.source].add(edge.target)
+        neighbours[edge.target].add(edge.source)
+    near = set(named)
+    border = near
+    for _ in range(depth):
+        border = {other for one in border for other in neighbours[one]} - near
+        if not border:
+            break
+        near |= border
+    kept = [step for step in steps if step.id in near]
+    left_out = len(steps) - len(kept)
+    if not left_out:
+        return NearSteps(steps, edges, outcomes)
+    caution = (
+        f"{count_text(left_out, 'step')} more than {count_text(depth, 'edge')} away "
+        f"{'is' if left_out == 1 else 'are'} left out"
+    )
+    return NearSteps(
+        kept,
+        [edge for edge in edges if edge.source in near and edge.target in near],
+        [outcome for outcome in outcomes if outcome.step in near],
+        [caution],
+    )

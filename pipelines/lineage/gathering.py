@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from commitlake.pipelines.lineage.lookups import LineageTables, Place, Row
-from commitlake.pipelines.lineage.question import MAX_STEPS, Question
-from commitlake.pipelines.lineage.words import when_text
+from commitlake.pipelines.lineage.story import MAX_STEPS, Question
+from commitlake.pipelines.lineage.value_texts import when_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.topics import Kind

@@ -21,8 +21,7 @@ from collections.abc import Sequence
 from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.pipelines.lineage.answer import records_of, rows_of, story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
-from commitlake.pipelines.lineage.question import MAX_RECORDS, LineageError, Question
-from commitlake.pipelines.lineage.story import Record, Story
+from commitlake.pipelines.lineage.story import MAX_RECORDS, LineageError, Question, Record, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, topic_graph
 from commitlake.schemas.times import with_zone
 

@@ -24,7 +24,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine, date_literal, is_one_of, text_literal
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
-from commitlake.pipelines.lineage.question import Question
+from commitlake.pipelines.lineage.story import Question
 from commitlake.pipelines.message_keys.lookup import find_followed_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, open_messages
 from commitlake.pipelines.query.sql import Conditions, id_predicates, predicates

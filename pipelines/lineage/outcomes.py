@@ -20,8 +20,8 @@ from operator import itemgetter
 
 from commitlake.pipelines.lineage.building import NONE, Graph, consumption_id, step_id
 from commitlake.pipelines.lineage.gathering import Gathered, place_of
+from commitlake.pipelines.lineage.group_offsets import NewestOffset, Offsets
 from commitlake.pipelines.lineage.lookups import Place, Row
-from commitlake.pipelines.lineage.offsets import NewestOffset, Offsets
 from commitlake.pipelines.lineage.phrases import (
     is_for_dead_letters,
     is_in_retry_store,
@@ -31,7 +31,7 @@ from commitlake.pipelines.lineage.phrases import (
 )
 from commitlake.pipelines.lineage.story import Outcome as Result
 from commitlake.pipelines.lineage.story import OutcomeState, Proof
-from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
+from commitlake.pipelines.lineage.value_texts import group_of, length_text, ordinal, when_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, is_system_group
 from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome

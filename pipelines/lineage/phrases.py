@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.pipelines.lineage.lookups import Row
-from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
+from commitlake.pipelines.lineage.value_texts import group_of, length_text, ordinal, when_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine
-from commitlake.pipelines.lineage.question import LineageError
+from commitlake.pipelines.lineage.story import LineageError
 from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.schemas.layouts.rocketmq.topics import Kind

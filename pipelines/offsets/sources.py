@@ -1,26 +1,123 @@
-"""Sources of offsets: the stores of a lake, or stores that are not archived."""
+"""Sources of offsets: the stores of a lake, or stores that are not archived.
+
+For each queue of a store they have the first and end offset, and the first message since a time.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+import numpy as np
+from deltalake import DeltaTable
+
+from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.engine.batches import read_split
+from commitlake.connectors.formats.engine.errors import IndexMismatchError
+from commitlake.connectors.formats.engine.filters import narrow
+from commitlake.connectors.formats.engine.options import Mode, ReadOptions
+from commitlake.connectors.formats.engine.plan import take_snapshot
+from commitlake.connectors.formats.engine.read_plan import plan_snapshot
+from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
-from commitlake.pipelines.lag.counting import BacklogCounter, Queue
+from commitlake.connectors.lake.sql import date_literal, is_usual_time, text_literal, timestamp_literal
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
+from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
+from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.offsets import offsets_at
-from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.queues import Count, QueueSpan, Times
+from commitlake.pipelines.lag.store_messages import StoreMessages
 from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at
-from commitlake.pipelines.lag.wanted import ALL, GroupFilter
-from commitlake.pipelines.offsets.lake_queues import FirstMessage, LakeQueues
-from commitlake.pipelines.offsets.store_queues import StoreQueues
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.tables.messages import SOURCE
+from commitlake.schemas.times import epoch_ms
+
+
+class FirstMessage(NamedTuple):
+    """First message of a queue that was stored at or after a time.
+
+    Attributes:
+        offset: Queue offset of the message.
+        before: Largest offset of the messages that were stored before; None if the source has none.
+    """
+
+    offset: int
+    before: int | None
+
+
+class LakeQueues:
+    """Reads queues from the table `messages`.
+
+    Args:
+        table: The table.
+        broker: The store's name.
+        bodies: Root folder of the packs.
+    """
+
+    def __init__(self, table: DeltaTable, broker: str, bodies: str) -> None:
+        self._table, self._broker = table, broker
+        self._messages = LakeMessages(table, broker, bodies)
+
+    def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
+        """Return the first and end offsets of the queues of topics.
+
+        Args:
+            topics: Their names.
+            until: Messages that were stored later do not count; None for no limit.
+        """
+        return self._messages.measure(Times(until=until), topics, [])
+
+    def first_since(
+        self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
+    ) -> dict[Queue, FirstMessage]:
+        """Return the first message since a time for each queue that has one.
+
+        Args:
+            topics: The topics of the queues.
+            since: The time.
+            floors: For topics that were created again, the physical offset before which records do not count.
+        """
+        if not topics:
+            return {}
+        is_since = f"store_timestamp >= {timestamp_literal(since)}"
+        where = [f"broker = {text_literal(self._broker)}"]
+        where.append(f"topic IN ({', '.join(map(text_literal, sorted(topics)))})")
+        where += [
+            f"NOT (topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} AND physical_offset < {floor})"
+            for queue, floor in sorted(floors.items())
+        ]
+        sql = (
+            f"SELECT topic, queue_id, min(CASE WHEN {is_since} THEN queue_offset END) AS first, "
+            f"max(CASE WHEN {is_since} THEN NULL ELSE queue_offset END) AS before "
+            f"FROM messages WHERE {' AND '.join(where)} GROUP BY topic, queue_id"
+        )
+        return {
+            Queue(self._broker, row["topic"], row["queue_id"]): FirstMessage(row["first"], row["before"])
+            for row in dict_rows(run_sql(self._table, "messages", sql).read_all())
+            if row["first"] is not None
+        }
+
+    def reaches(self, at: datetime.datetime) -> bool:
+        """Return whether the log is archived up to a time, because a message of that time or later is archived."""
+        sql = (
+            f"SELECT queue_id FROM messages WHERE broker = {text_literal(self._broker)} "
+            f"AND store_timestamp >= {timestamp_literal(at)} AND store_date >= {date_literal(at)} "
+            f"AND {is_usual_time('store_timestamp')} LIMIT 1"
+        )
+        return any(batch.num_rows for batch in run_sql(self._table, "messages", sql))
+
+    def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+        """Feed messages to counters, and return the first and end offsets of the queues of topics."""
+        return self._messages.measure(Times(), topics, counts)
 
 
 class QueueSpans(Protocol):
@@ -121,3 +218,64 @@ def store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
                 subscribed[key] = SubscribedAt(GroupFilter.of(one.expression_type or "", one.expression or ""))
         found.append(OffsetSource(store.broker, StoreQueues(store), Subscriptions(subscribed), newest))
     return found
+
+
+class StoreQueues:
+    """Reads queues from a store's log and the entries of its queues.
+
+    Args:
+        store: The store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
+        """Return the first and end offsets of the queues of topics; see `LakeQueues.spans`."""
+        return self._measure(Times(until=until), topics, lambda: ())
+
+    def first_since(
+        self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
+    ) -> dict[Queue, FirstMessage]:
+        """Return the first message since a time for each queue that has one; see `LakeQueues.first_since`.
+
+        Segments without such messages are not read. A store has no missing messages before the first one.
+        """
+        since_ms = epoch_ms(since)
+        options = ReadOptions(
+            path=self._store.root, mode=Mode.DROPMALFORMED, topics=frozenset(topics), starting_timestamp=since_ms
+        )
+        narrowing = narrow(options)
+        plan = plan_snapshot([self._store], take_snapshot([self._store]), options, narrowing)
+        schema = arrow_schema(SOURCE.only(COLUMNS))
+        request = Request.of(options, narrowing.filters, schema)
+        found: dict[Queue, int] = {}
+        for split in plan.splits:
+            for batch in read_split(split, request):
+                offsets, physical = numbers(batch, "queue_offset"), numbers(batch, "physical_offset")
+                is_since = milliseconds(batch) >= since_ms
+                for queue, rows in rows_by_queue(self._store.broker, batch):
+                    here = rows[is_since[rows] & (physical[rows] >= floors.get(queue, 0))]
+                    if len(here):
+                        found[queue] = min(int(np.min(offsets[here])), found.get(queue, int(offsets[here[0]])))
+        return {queue: FirstMessage(offset, offset - 1) for queue, offset in found.items() if queue.topic in topics}
+
+    def reaches(self, at: datetime.datetime) -> bool:
+        """Return whether the log up to a time is available: it is for any time up to now."""
+        return at <= datetime.datetime.now(datetime.UTC)
+
+    def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
+        """Feed messages to counters, and return the first and end offsets of the queues of topics."""
+        return self._measure(Times(), topics, lambda: counts)
+
+    def _measure(
+        self, times: Times, topics: Collection[str], counts: Callable[[], Sequence[Count]]
+    ) -> dict[Queue, QueueSpan]:
+        """Measure by the entries of queues; if an entry does not match the log, by the log itself."""
+        try:
+            return StoreMessages(self._store).measure(times, topics, counts())
+        except IndexMismatchError:
+            for count in counts():
+                if isinstance(count, BacklogCounter):
+                    count.begin_again({})
+            return StoreMessages(self._store, use_indexes=False).measure(times, topics, counts())

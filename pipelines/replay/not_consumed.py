@@ -1,7 +1,7 @@
 """Messages that a consumer group has not consumed, by its offsets at a time.
 
-A group consumes a topic by the rule of `commitlake lag`, see `pipelines.lag.consumers`: all queues of a topic in which
-it has an offset, or to which its clients subscribe. Where it has no offset, it has consumed nothing.
+A group consumes a topic by the rule of `commitlake lag`: all queues of a topic in which it has an offset, or to which
+its clients subscribe. Where it has no offset, it has consumed nothing.
 
 Offsets of a topic that was deleted and created again begin at 0. An offset belongs to the topic that existed at its
 time: messages of topics that were deleted before are not chosen, and those of later ones all are.
@@ -26,14 +26,11 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.answer import moments_of, subscriptions_of
-from commitlake.pipelines.lag.consumers import consumers
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.subscriptions import BROADCASTING, Subscriptions, subscriptions_at
-from commitlake.pipelines.offsets.lake_queues import LakeQueues
-from commitlake.pipelines.offsets.sources import QueueSpans
-from commitlake.pipelines.offsets.store_queues import StoreQueues
+from commitlake.pipelines.lag.subscriptions import BROADCASTING, Subscriptions, consumers, subscriptions_at
+from commitlake.pipelines.offsets.sources import LakeQueues, QueueSpans, StoreQueues
 from commitlake.pipelines.replay.errors import ReplayError, UnknownGroupError
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.live import ask_group

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.pipelines.lag.wanted import GroupFilter
+from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.replay.sent_runs import Run
 from commitlake.pipelines.replay.stamping import REPLAY_ID
 from commitlake.schemas.layouts.rocketmq.commitlog import Message

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
-from commitlake.pipelines.lag.wanted import GroupFilter
+from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.pipelines.offsets.sources import OffsetSource
 from commitlake.pipelines.replay.sent_runs import Run

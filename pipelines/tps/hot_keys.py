@@ -1,7 +1,12 @@
-"""Finds the business keys with most messages, by a sketch of bounded memory (Apache DataSketches, frequent items)."""
+"""Finds the business keys and the queues with most messages.
+
+Keys are counted by a sketch of bounded memory (Apache DataSketches, frequent items). Queues have their share, and the
+skew among their topic's queues.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +17,21 @@ from datasketches import frequent_items_error_type, frequent_strings_sketch
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import Engine
+from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.question import MESSAGES, RatesQuestion
+from commitlake.pipelines.tps.rates import Rates
 
-COLUMNS = ("key", "messages", "at_least", "at_most", "share_percent")
+KEY_COLUMNS = ("key", "messages", "at_least", "at_most", "share_percent")
 """Columns of the result for each key."""
 LOG_MAX_KEYS = 16
 """Binary logarithm of the largest number of keys in the sketch. Its error is the total count times 3.5 / 2^16."""
 _BATCHES = 32  # counted together, so that a repeated key is one update
+QUEUE_COLUMNS = (
+    "broker", "topic", "queue", "messages", "messages_per_s", "bytes_per_s", "peak_per_s", "peak_at", "share_percent",
+    "topic_share_percent", "skew",
+)  # fmt: skip
+"""Columns of the result for each queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +39,7 @@ class HotKeys:
     """Keys with most messages.
 
     Attributes:
-        rows: rows of `COLUMNS`, the most frequent key first; `messages` is `at_most`.
+        rows: rows of `KEY_COLUMNS`, the most frequent key first; `messages` is `at_most`.
         total: number of keys that were counted, with repetitions.
         error: largest possible overestimate of a count.
     """
@@ -78,3 +91,28 @@ def _update(sketch: frequent_strings_sketch, arrays: Sequence[pa.Array]) -> None
         counted = pc.value_counts(array.drop_null())
         for key, count in zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True):
             sketch.update(key, count)
+
+
+def hot_queues(
+    lake: Lake, coverage: Coverage, question: RatesQuestion, engine: Engine = Engine.DELTALAKE
+) -> list[dict[str, Any]]:
+    """Return all queues, those with most messages first.
+
+    Args:
+        question: question by broker, topic and queue, without windows.
+
+    Returns:
+        Rows of `QUEUE_COLUMNS`. `skew` is 1 if all of the topic's queues with messages on the broker have the same
+        number.
+    """
+    rows = Rates(lake, coverage, engine).rows(question)
+    total = sum(row["messages"] for row in rows)
+    of_topic: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for row in rows:
+        of_topic[row["broker"], row["topic"]].append(row["messages"])
+    for row in rows:
+        counts = of_topic[row["broker"], row["topic"]]
+        row["share_percent"] = 100 * row["messages"] / total
+        row["topic_share_percent"] = 100 * row["messages"] / sum(counts)
+        row["skew"] = row["messages"] * len(counts) / sum(counts)
+    return rows

@@ -1,4 +1,7 @@
-"""Questions that describe a whole time range: the total by topic, the overall total, and windows by topic."""
+"""Descriptions of a whole time range: totals by topic and overall, windows by topic, and the size of log per day.
+
+The size of log per day shows for how many days a disk is large enough.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.tps.coverage import Coverage
+from commitlake.pipelines.tps.coverage import ALL, Coverage
 from commitlake.pipelines.tps.question import MINUTE, SECOND, RatesQuestion, rounded
+from commitlake.pipelines.tps.rates import Rates
 from commitlake.schemas.time_windows import TimeWindows
 from commitlake.schemas.times import EPOCH
 
 MAX_WINDOWS = 96
+_DAY = datetime.timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +94,44 @@ def overview(
             window=length,
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Size of records that brokers store per day.
+
+    Attributes:
+        days: Number of whole archived days that were counted. If it is 0, the sizes are extrapolated from the rate of
+            the question's time range.
+        mean: Average size per day, in bytes.
+        most: Size of the largest day, in bytes.
+    """
+
+    days: int
+    mean: float
+    most: float
+
+    def days_on_disk(self, disk_bytes: float) -> float | None:
+        """Return how many days like the largest one fit on a disk; None if nothing was stored."""
+        return disk_bytes / self.most if self.most else None
+
+
+def read_capacity(rates: Rates, question: RatesQuestion) -> Capacity:
+    """Return the size of log per day.
+
+    Args:
+        rates: Rates of a lake.
+        question: A question on a time range, as one group and without windows.
+
+    Raises:
+        QueryError: A table cannot be read.
+    """
+    start, end = EPOCH - (EPOCH - question.start) // _DAY * _DAY, EPOCH + (question.end - EPOCH) // _DAY * _DAY
+    if start < end:
+        rows = rates.rows(replace(question, start=start, end=end, window=_DAY))
+        whole = [row["bytes"] for row in rows if row["archived"] == ALL]
+        if whole:
+            return Capacity(len(whole), sum(whole) / len(whole), max(whole))
+    in_all = rates.rows(question)
+    of_a_day = in_all[0]["bytes_per_s"] * _DAY.total_seconds() if in_all else 0.0
+    return Capacity(0, of_a_day, of_a_day)

@@ -20,7 +20,7 @@ OTHER_FOLDERS = {
 }
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
-    "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.hbase"),
+    "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.engines"),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
     "tests/integration/spark/test_audit.py": ("connectors.lake.packs.spark_check", "pipelines.audit.spark_sides"),
@@ -153,7 +153,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/evidence/test_command.py": ("jobs.cli.evidence", "pipelines.evidence.facts"),
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.data_files",),
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
-    "tests/unit/jobs/query/test_command.py": ("pipelines.query.engines", "pipelines.query.sql"),
+    "tests/unit/jobs/query/test_command.py": ("pipelines.query.sql",),
     "tests/unit/jobs/test_planted_stores.py": ("connectors.runtime.spark_session",),
     "tests/unit/pipelines/archive/from_broker/test_outcome.py": ("connectors.lake.queue_reports",),
     "tests/unit/pipelines/archive/from_broker/test_pulled_archive.py": (
@@ -168,11 +168,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/maintenance/test_orphans.py": ("connectors.lake.archive_log", "connectors.lake.log_history"),
     "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
     "tests/unit/jobs/pages/test_tps.py": ("pipelines.tps.report",),
-    "tests/unit/jobs/tps/test_other_questions.py": (
-        "pipelines.tps.delayed",
-        "pipelines.tps.hot_queues",
-        "pipelines.tps.store_tables",
-    ),
+    "tests/unit/jobs/tps/test_other_questions.py": ("pipelines.tps.delayed", "pipelines.tps.store_tables"),
     "tests/unit/pipelines/topic_minutes/test_minutes.py": ("schemas.tables.topic_minutes",),
     "tests/unit/pipelines/rebuild/test_rebuilt_files.py": ("connectors.formats.rocketmq.queue_writer",),
     "tests/unit/pipelines/rebuild/test_topic_kinds.py": (
@@ -190,13 +186,10 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/dlq/test_command.py": ("pipelines.replay.outcomes",),
     "tests/unit/jobs/offsets/test_command.py": (
         "pipelines.offsets.past_offsets",
-        "pipelines.offsets.lake_queues",
+        "pipelines.offsets.sources",
         "pipelines.offsets.live_queues",
-        "pipelines.offsets.needed",
         "pipelines.offsets.plan",
         "pipelines.offsets.group_offsets",
-        "pipelines.offsets.sources",
-        "pipelines.offsets.store_queues",
     ),
     "tests/unit/jobs/replay/test_undo.py": ("pipelines.replay.undo",),
     "tests/unit/jobs/replay/test_command.py": ("pipelines.replay.planned", "pipelines.replay.run"),

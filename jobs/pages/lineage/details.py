@@ -14,7 +14,7 @@ from commitlake.jobs.pages.lineage.times import moment_text
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outcome, Record, Story
-from commitlake.pipelines.lineage.words import length_text
+from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
 
 MAX_BYTES = 12 << 20

@@ -23,7 +23,7 @@ from commitlake.jobs.pages.lineage.picture_rows import Row, Rows
 from commitlake.jobs.pages.lineage.times import clock_text, day_text
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.pipelines.lineage.story import Edge, StepKind, Story
-from commitlake.pipelines.lineage.words import length_text
+from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
 
 CHUNK = 8

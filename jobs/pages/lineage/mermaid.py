@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.pages.lineage.picture_rows import Row, rows_of
 from commitlake.pipelines.lineage.story import Consumption, Step, StepKind, Story
-from commitlake.pipelines.lineage.words import length_text
+from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 

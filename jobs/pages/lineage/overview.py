@@ -13,7 +13,7 @@ from commitlake.jobs.pages.lineage.lanes import Lane, Lanes
 from commitlake.jobs.pages.lineage.picture_rows import Row, Rows
 from commitlake.jobs.pages.markup import Html, name, tag
 from commitlake.pipelines.lineage.story import StepKind, Story
-from commitlake.pipelines.lineage.words import length_text
+from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
 
 _LANE = 22

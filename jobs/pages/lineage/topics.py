@@ -15,7 +15,7 @@ from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_no
 from commitlake.jobs.pages.parts import paragraph
 from commitlake.jobs.pages.tables import Cell, Column, table
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
-from commitlake.pipelines.lineage.words import length_text
+from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
 
 TITLE = "Which topics feed which"

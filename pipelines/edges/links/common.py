@@ -8,8 +8,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of
-from commitlake.pipelines.edges.family import Families
-from commitlake.pipelines.edges.matching import NONE, Column, count_before, first_after, latest_before
+from commitlake.pipelines.edges.matching import NONE, Column, Families, count_before, first_after, latest_before
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import repeated
 from commitlake.schemas.tables.edges import AbsentReason

@@ -16,11 +16,11 @@ from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 
-from commitlake.pipelines.edges.family import Families
+from commitlake.pipelines.edges.client_actions import ENTRIES
 from commitlake.pipelines.edges.links.transactions import OPS
+from commitlake.pipelines.edges.matching import Families
 from commitlake.pipelines.edges.members import MEMBERS
 from commitlake.pipelines.edges.spans import LakeSpan, Spans
-from commitlake.pipelines.edges.traces import ENTRIES
 
 _ONE_DAY_US = 86_400_000_000
 LAKE = Spans({"a": LakeSpan(0, 10_000, 0, _ONE_DAY_US)})

@@ -8,9 +8,8 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
-from commitlake.pipelines.edges.family import Families
 from commitlake.pipelines.edges.links.common import definer, is_null, why_nothing_before
-from commitlake.pipelines.edges.matching import NONE, key_codes, latest_before
+from commitlake.pipelines.edges.matching import NONE, Families, key_codes, latest_before
 from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repeated
@@ -26,7 +25,7 @@ OPS = pa.schema([
 """Columns of a table with the contents of op records: one row for each half message in them."""
 
 
-_OF_ONE = ["broker", "unique_key"]
+_MESSAGE_KEY = ["broker", "unique_key"]
 
 
 def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table]:
@@ -80,7 +79,7 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
     checks = f.numbers("checks")[halves] > 0
     again = halves[checks | ~is_null(f.column("first_half", halves))]
     given_up = f.with_role(Role.GIVEN_UP)
-    before, last = f.before(again, halves, _OF_ONE), f.before(given_up, halves, _OF_ONE)
+    before, last = f.before(again, halves, _MESSAGE_KEY), f.before(given_up, halves, _MESSAGE_KEY)
     steps = [committed]
     for kind, from_rows, to_rows in (
         (EdgeKind.RECHECKED, before, again),

@@ -64,7 +64,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("consumed")
     with ExitStack() as running, pytest.MonkeyPatch.context() as patched:
         # A group that consumes in order is known as such a minute after; the broker's clock cannot be turned.
-        for module in ("links.consumptions", "open_steps"):
+        for module in ("links.client_actions", "edge_rows"):
             patched.setattr(f"commitlake.pipelines.edges.{module}.LATE_US", 0)
         servers = RocketMQ(VERSION, folder / "rocketmq", options=OPTIONS).start()
         running.callback(servers.kill)  # nothing that it would write on a clean stop is needed

@@ -10,8 +10,7 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.lineage.answer import story_of
-from commitlake.pipelines.lineage.question import Question
-from commitlake.pipelines.lineage.story import OutcomeState, Proof, Story
+from commitlake.pipelines.lineage.story import OutcomeState, Proof, Question, Story
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from tests.servers.recording import FAILING_GROUP, MAX_RECONSUME_TIMES, RecordedStore
 from tests.support.lakes import archive_store

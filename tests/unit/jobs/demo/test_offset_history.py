@@ -10,10 +10,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.demo.offset_history import OffsetHistory
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.lag.answer import lag_of_lake
-from commitlake.pipelines.lag.groups import by_group
+from commitlake.pipelines.lag.groups import by_group, not_moved_since
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.measure import Choice
-from commitlake.pipelines.lag.standing import standing_since
 from commitlake.pipelines.lag.verdicts import LagVerdict
 from tests.support.lakes import archive_store
 
@@ -33,7 +32,7 @@ def test_the_mail_service_stops_six_hours_before_the_end(tmp_path: Path) -> None
     assert known[-3] == 0 < known[-2] < known[-1]
     worst = by_group(lag_of_lake(lake, None, Choice()).rows)[0]
     assert (worst.group, worst.verdict) == ("mail-service", LagVerdict.STALLED)
-    since = standing_since(lake, worst.worst)
+    since = not_moved_since(lake, worst.worst)
     assert since is not None
     assert datetime.timedelta(hours=3) < end - since <= datetime.timedelta(hours=6)
     before = by_group(lag_of_lake(lake, end - datetime.timedelta(hours=9), Choice()).rows)

@@ -7,8 +7,8 @@ import datetime
 import pytest
 
 from commitlake.jobs.notebooks import tps_words as words
-from commitlake.pipelines.tps.capacity import Capacity
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan
+from commitlake.pipelines.tps.overview import Capacity
 from commitlake.pipelines.tps.question import RatesQuestion
 
 START = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)

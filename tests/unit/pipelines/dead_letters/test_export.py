@@ -17,9 +17,8 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.printable import FORMULA_STARTS, printable
 from commitlake.pipelines.dead_letters import export, letters
-from commitlake.pipelines.dead_letters.errors import DeadLetterError
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
-from commitlake.pipelines.dead_letters.letters import LetterChoice, letters_condition
+from commitlake.pipelines.dead_letters.letters import DeadLetterError, LetterChoice, letters_condition
 from tests.support.dead_letters import BODIES, FORMULA, hostile_letter
 from tests.support.lakes import GrowingLake
 

@@ -7,8 +7,7 @@ import pytest
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.pipelines.dead_letters import narrowing
 from commitlake.pipelines.dead_letters.causes import group_letters
-from commitlake.pipelines.dead_letters.errors import DeadLetterError
-from commitlake.pipelines.dead_letters.letters import LetterChoice, count_letters, letters_condition
+from commitlake.pipelines.dead_letters.letters import DeadLetterError, LetterChoice, count_letters, letters_condition
 from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_cause, sent_before, without_places
 from tests.support.lakes import GrowingLake
 

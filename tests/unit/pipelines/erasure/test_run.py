@@ -24,9 +24,7 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase_job
 from commitlake.jobs.maintain import command as maintain
-from commitlake.pipelines.erasure.errors import ErasureError
-from commitlake.pipelines.erasure.facts import erasure_facts
-from commitlake.pipelines.erasure.ledger import read_states
+from commitlake.pipelines.erasure.ledger import ErasureError, erasure_facts, read_states
 from commitlake.pipelines.erasure.run import (
     ErasurePlan,
     ErasureResult,

@@ -10,8 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from deltalake import DeltaTable
 
 from commitlake.pipelines.evidence.chain import append_evidence, newest_document, read_documents
-from commitlake.pipelines.evidence.documents import key_id_of
-from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.pipelines.evidence.documents import EvidenceError, key_id_of
 from commitlake.pipelines.evidence.verifying import verify_chain
 from tests.support.erased_lakes import write_lake
 from tests.support.lakes import GrowingLake

@@ -8,8 +8,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
 
-from commitlake.pipelines.evidence.documents import key_id_of
-from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.pipelines.evidence.documents import EvidenceError, key_id_of
 from commitlake.pipelines.evidence.keys import SECRET_VARIABLE, make_key, private_key, public_key
 
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from commitlake.pipelines.evidence.documents import MAX_BYTES, Document, key_id_of, parse_document, sign
-from commitlake.pipelines.evidence.errors import EvidenceError
+from commitlake.pipelines.evidence.documents import MAX_BYTES, Document, EvidenceError, key_id_of, parse_document, sign
 from commitlake.pipelines.evidence.verifying import MAX_FINDINGS, Verification, verify_chain
 
 AT = datetime.datetime(2026, 11, 20, 14, 0, tzinfo=datetime.UTC)

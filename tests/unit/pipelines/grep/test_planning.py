@@ -9,8 +9,7 @@ from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.pipelines.grep.pattern import parse_pattern
 from commitlake.pipelines.grep.planning import MAX_TASK_PACKS, TASK_BYTES, PackPart, plan_search, rows_of
 from commitlake.pipelines.grep.planning import _tasks as tasks_of
-from commitlake.pipelines.grep.run import Read, run_search
-from commitlake.pipelines.grep.search import Search
+from commitlake.pipelines.grep.search import Read, Search, run_search
 from tests.support.erased_lakes import write_lake
 
 

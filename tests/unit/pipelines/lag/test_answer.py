@@ -21,11 +21,11 @@ from commitlake.jobs.replay.command import main as replay
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import DELETED_TOPIC, Given, lag_of_lake, lag_of_store, queue_ends
 from commitlake.pipelines.lag.counting import Queue
+from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
+from commitlake.pipelines.lag.groups import not_moved_since
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.measure import BROADCASTS, NO_OFFSET, Choice
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.standing import standing_since
-from commitlake.pipelines.lag.wanted import ALL, GroupFilter
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -407,7 +407,7 @@ def test_a_group_that_never_moved_from_its_first_message_is_stalled(partly_commi
     rows = {row.queue_id: row for row in lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"])).rows}
     assert {queue_id: str(row.judged.verdict) for queue_id, row in rows.items()} == dict.fromkeys(range(3), "stalled")
     assert rows[1].notes[:2] == ("the group does not move; its clients are not known", NO_OFFSET)
-    assert standing_since(partly_committed.lake, rows[1]) == START + datetime.timedelta(seconds=1)
+    assert not_moved_since(partly_committed.lake, rows[1]) == START + datetime.timedelta(seconds=1)
 
 
 def test_a_group_without_an_offset_at_the_earlier_snapshot_is_not_stalled(partly_committed: GrowingLake) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
-from commitlake.pipelines.lag.wanted import GroupFilter
+from commitlake.pipelines.lag.group_filter import GroupFilter
 
 PAID = GroupFilter.of("TAG", "paid")
 ORDERS = Queue("a", "orders", 0)

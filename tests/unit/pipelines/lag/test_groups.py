@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import datetime
+import json
+import os
+
+import pytest
 
 from commitlake.jobs.lag.formatting import summary
-from commitlake.pipelines.lag.groups import by_group, summed, times_of
-from commitlake.pipelines.lag.measure import Lag
+from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.lag.answer import lag_of_lake
+from commitlake.pipelines.lag.groups import by_group, not_moved_since, sum_bounds, times_of
+from commitlake.pipelines.lag.measure import Choice, Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
 from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
+from tests.support.lakes import MIDNIGHT_MS, GrowingLake
+from tests.support.logs import new_message
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+MIDNIGHT = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
+HOUR = datetime.timedelta(hours=1)
+OFFSETS = {1: 1, 2: 3, 3: 3, 4: 3}
+"""By the hour of a snapshot; a message is stored each hour from 0 on."""
 
 
 def row(group: str, verdict: LagVerdict, high: int | None, topic: str = "orders", kind: str = "group") -> Lag:
@@ -49,7 +61,33 @@ def test_the_time_of_the_figures_is_that_of_groups() -> None:
 
 
 def test_a_sum_with_an_unknown_bound_has_none() -> None:
-    assert summed([FigureBounds(1, 2), FigureBounds(3, None)]) == FigureBounds(4, None)
+    assert sum_bounds([FigureBounds(1, 2), FigureBounds(3, None)]) == FigureBounds(4, None)
     (group,) = by_group([row("a", LagVerdict.OK, 2), row("a", LagVerdict.OK, None)])
     assert group.seconds == FigureBounds(1, None)
-    assert summed([]) == FigureBounds(0, 0)
+    assert sum_bounds([]) == FigureBounds(0, 0)
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    growing = GrowingLake(tmp_path_factory.mktemp("history"))
+    growing.write(
+        new_message(hour, topic="orders", queue_id=0, born_timestamp=MIDNIGHT_MS + hour * 3_600_000)
+        for hour in range(5)
+    )
+    growing.archive()
+    path = growing.store / "config" / "consumerOffset.json"
+    path.parent.mkdir()
+    for hour, offset in OFFSETS.items():
+        path.write_text(json.dumps({"offsetTable": {"orders@it's": {0: offset}}}))
+        os.utime(path, (MIDNIGHT_MS // 1000 + hour * 3600,) * 2)
+        assert snapshot(["--lake", growing.lake.root, "--store", str(growing.store), "--quiet"]) == 0
+    return growing
+
+
+def test_a_group_is_standing_since_its_offset_or_the_first_waiting_message(growing: GrowingLake) -> None:
+    found = []
+    for hour in OFFSETS:
+        (row,) = lag_of_lake(growing.lake, MIDNIGHT + hour * HOUR, Choice()).rows
+        found.append(not_moved_since(growing.lake, row))
+    # At 1 the message of 1 waits; at 2 none does; from 3 on it is the message of 3.
+    assert found == [MIDNIGHT + HOUR, None, MIDNIGHT + 3 * HOUR, MIDNIGHT + 3 * HOUR]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from commitlake.pipelines.lag.answer import Given, lag_of_lake
+from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.lag.history import lag_history
 from commitlake.pipelines.lag.measure import Choice
-from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,

@@ -12,9 +12,9 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.pipelines.lag.answer import Given, lag_of_lake
+from commitlake.pipelines.lag.group_filter import ALL
 from commitlake.pipelines.lag.measure import Choice, Lag
 from commitlake.pipelines.lag.offsets import WATCH, offsets_at
-from commitlake.pipelines.lag.wanted import ALL
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage

@@ -19,8 +19,8 @@ from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main
 from commitlake.pipelines.lag import store_messages
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_store
+from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.lag.measure import NO_OFFSET, Choice
-from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from tests.support.indexed_stores import OPTIONS, RARE, Clock, message, without_seeks, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store

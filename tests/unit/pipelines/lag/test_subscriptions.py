@@ -10,8 +10,8 @@ import pytest
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, open_snapshots
+from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.lag.subscriptions import Subscriptions, subscriptions_at
-from commitlake.pipelines.lag.wanted import GroupFilter
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, Member, SnapshotSource, StoreSnapshot, Subscription
 

@@ -14,21 +14,10 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.lineage import answer
 from commitlake.pipelines.lineage.answer import records_of, story_of
 from commitlake.pipelines.lineage.gathering import NO_EDGES
-from commitlake.pipelines.lineage.question import LineageError, Question
-from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, StepKind, Story
+from commitlake.pipelines.lineage.story import LineageError, Outcome, OutcomeState, Proof, Question, StepKind, Story
 from commitlake.pipelines.maintenance.expiry import announce_expiry
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
-from tests.support.lineage_lakes import (
-    BROKER,
-    KEY,
-    at,
-    consumption,
-    edge,
-    make_lake,
-    order_lake,
-    record,
-    snapshot,
-)
+from tests.support.lineage_lakes import BROKER, KEY, at, consumption, edge, make_lake, order_lake, record, snapshot
 from tests.support.logs import BROKER_HOST
 
 

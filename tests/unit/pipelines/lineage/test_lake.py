@@ -11,7 +11,7 @@ import pytest
 
 import commitlake
 from commitlake.pipelines.lineage.lake import Lake
-from commitlake.pipelines.lineage.question import LineageError
+from commitlake.pipelines.lineage.story import LineageError
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from tests.support.lakes import GrowingLake
 from tests.support.lineage_lakes import KEY, order_lake

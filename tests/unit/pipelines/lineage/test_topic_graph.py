@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.lineage.question import LineageError
+from commitlake.pipelines.lineage.story import LineageError
 from commitlake.pipelines.lineage.topic_graph import topic_graph
 from tests.support.lineage_lakes import at, make_lake, record
 

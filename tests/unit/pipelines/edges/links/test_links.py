@@ -7,17 +7,21 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.edges.family import Families
-from commitlake.pipelines.edges.links.consumptions import join_consumptions, link_consumed, link_logged
-from commitlake.pipelines.edges.links.delays import link_deliveries
+from commitlake.pipelines.edges.client_actions import ENTRIES
+from commitlake.pipelines.edges.links.client_actions import (
+    join_consumptions,
+    link_consumed,
+    link_ended,
+    link_logged,
+    link_produced,
+    link_recalled,
+)
+from commitlake.pipelines.edges.links.copies import link_deliveries, link_replays, link_retries
 from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
-from commitlake.pipelines.edges.links.producers import link_ended, link_produced, link_recalled
-from commitlake.pipelines.edges.links.replays import link_replays
-from commitlake.pipelines.edges.links.retries import link_retries
 from commitlake.pipelines.edges.links.transactions import OPS, link_transactions
+from commitlake.pipelines.edges.matching import Families
 from commitlake.pipelines.edges.members import MEMBERS
 from commitlake.pipelines.edges.steps import STEPS
-from commitlake.pipelines.edges.traces import ENTRIES
 
 NO_ENTRIES = ENTRIES.empty_table()
 LINKS: dict[str, Callable[[Families], list[pa.Table]]] = {

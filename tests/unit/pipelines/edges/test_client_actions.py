@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from commitlake.pipelines.edges.client_actions import ENTRIES, MAX_BODY_BYTES, MAX_ENTRIES, Traces, parse_traces
 from commitlake.pipelines.edges.members import TIME
-from commitlake.pipelines.edges.traces import ENTRIES, MAX_BODY_BYTES, MAX_ENTRIES, Traces, parse_traces
 from tests.support.logs import START_MS
 from tests.support.message_families import begun, decided, ended, offset_id, pub
 

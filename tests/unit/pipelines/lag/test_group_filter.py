@@ -7,7 +7,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.lag.wanted import GroupFilter
+from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.schemas.remoting.sql92 import compile_sql92
 
 PROPERTIES = [

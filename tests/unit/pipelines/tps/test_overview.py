@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from commitlake.pipelines.tps.capacity import Capacity, read_capacity
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, read_coverage
-from commitlake.pipelines.tps.overview import NothingArchivedError, overview
+from commitlake.pipelines.tps.overview import Capacity, NothingArchivedError, overview, read_capacity
 from commitlake.pipelines.tps.rates import Rates
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message

@@ -1,4 +1,4 @@
-"""Parses bodies of trace messages to entries: actions of clients, one row for each message and action.
+"""Actions of clients as entries, one row for each message and action: from bodies of trace messages and consume logs.
 
 A trace body is UTF-8 text: records that end with 0x02, with columns separated by 0x01. Column 0 names the record:
 
@@ -14,6 +14,10 @@ Message ids are unique keys; a batch has several, separated by commas. Source: T
 
 Any producer may write to a trace topic. Records in an unknown format are skipped and counted. The work for a body is
 limited by `MAX_BODY_BYTES` and `MAX_ENTRIES`. RocketMQ's own clients stay below 128,000 bytes.
+
+A row of `consumptions` names its message by place and by queue offset, which JMQ's unique key consists of. In `edges`
+the evidence of such a step is the record of the consume log. Its offset is stored as `-1 - consume_offset`, so that it
+cannot be taken for the place of a message.
 """
 
 from __future__ import annotations
@@ -27,8 +31,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.members import TIME
+from commitlake.pipelines.edges.steps import repeated
 from commitlake.schemas.tables.edges import StepOutcome
 
 MAX_BODY_BYTES = 4 << 20
@@ -73,7 +81,6 @@ ENTRIES = pa.schema([
 """Columns of a table of entries."""
 PARENTS = ("broker", "physical_offset", "store_timestamp", "client_host")
 """Columns of entries that come from the trace message."""
-
 _CONTEXT = (
     StepOutcome.SUCCESS,
     StepOutcome.TIME_OUT,
@@ -249,7 +256,7 @@ def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     )
 
 
-def _pub(texts: _Texts) -> Mapping[str, pa.Array]:
+def _published(texts: _Texts) -> Mapping[str, pa.Array]:
     is_long = mask_of(texts.widths >= 14)
     succeeded = pc.if_else(is_long, texts.text(13), texts.text(12))
     return {
@@ -311,7 +318,13 @@ def _recall(texts: _Texts) -> Mapping[str, pa.Array]:
     }
 
 
-_COLUMNS = {Action.PUB: _pub, Action.BEFORE: _before, Action.AFTER: _after, Action.END: _end, Action.RECALL: _recall}
+_COLUMNS = {
+    Action.PUB: _published,
+    Action.BEFORE: _before,
+    Action.AFTER: _after,
+    Action.END: _end,
+    Action.RECALL: _recall,
+}
 
 
 def _success(texts: pa.Array) -> pa.Array:
@@ -353,3 +366,45 @@ def _decoded(value: bytes | None) -> str | None:
         return None if value is None else value.decode()
     except UnicodeDecodeError:
         return None
+
+
+def consumptions_table(lake: Lake) -> TableRows:
+    """Return a reader for files of `consumptions`."""
+    return TableRows(lake.uri("consumptions"), lake.s3, CONSUMPTION_ROWS)
+
+
+def entries_of_consumptions(rows: pa.Table) -> pa.Table:
+    """Return rows of `consumptions` as entries.
+
+    >>> row = {"broker": "a", "consume_offset": 7, "topic": "t", "queue_id": 1, "queue_offset": 5, "physical_offset": 9}
+    >>> rows = pa.Table.from_pylist([row], CONSUMPTION_ROWS)
+    >>> entries_of_consumptions(rows).select(["physical_offset", "unique_key", "sent_offset"]).to_pylist()
+    [{'physical_offset': -8, 'unique_key': 't/1/5@a', 'sent_offset': 9}]
+    """
+    rows = rows.combine_chunks()
+    count = rows.num_rows
+    known = {
+        "broker": rows.column("broker"),
+        "physical_offset": pc.subtract(-1, rows.column("consume_offset")),
+        "entry": pa.array(np.zeros(count, np.int32)),
+        "store_timestamp": rows.column("event_timestamp"),
+        "client_host": rows.column("client_host"),
+        "action": repeated(str(Action.LOGGED), count),
+        "unique_key": unique_keys_of(rows),
+        "group": rows.column("consumer_group"),
+        "topic": rows.column("topic"),
+        "sent_offset": rows.column("physical_offset"),
+        "attempt": rows.column("attempt"),
+        "outcome": rows.column("outcome"),
+        "event_timestamp": rows.column("event_timestamp"),
+    }
+    return pa.table(
+        [known[f.name].cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in ENTRIES], schema=ENTRIES
+    )
+
+
+def unique_keys_of(rows: pa.Table) -> pa.Array:
+    """Return the unique keys of JMQ's messages, from their brokers, topics, queues and queue offsets."""
+    numbers = pa.array(numbers_of(rows.column("queue_offset")).view(np.uint64)).cast(pa.string())
+    queue = pc.binary_join_element_wise(rows.column("topic"), rows.column("queue_id").cast(pa.string()), numbers, "/")
+    return pc.binary_join_element_wise(queue, rows.column("broker"), "@")

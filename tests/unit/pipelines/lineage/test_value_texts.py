@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from commitlake.pipelines.lineage.words import group_of, length_text, ordinal, when_text
+from commitlake.pipelines.lineage.value_texts import group_of, length_text, ordinal, when_text
 
 NOW = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
 

@@ -13,8 +13,8 @@ from commitlake.connectors.lake.table_rows import DataFileError, TableRows
 from commitlake.connectors.lake.versions import AddedFile
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.edges.finding import may_have_roles, rows_may_have_roles
 from commitlake.pipelines.edges.follow import follow_edges
-from commitlake.pipelines.edges.skipping import may_have_roles, rows_may_have_roles
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import GrowingLake
 from tests.support.message_families import Family, committed, dead, delayed, delivered, half, op, pub, record, trace

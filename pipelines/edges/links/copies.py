@@ -1,0 +1,309 @@
+"""Finds the steps from records to their copies.
+
+A broker copies a delayed record when it is due, by level or by timer, and a record on which a consumer group failed, as
+a retry or a dead letter. `commitlake replay` copies archived messages.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import mask_of
+from commitlake.pipelines.edges.links.common import definer, either, is_null, unless_no_key, why_nothing_before
+from commitlake.pipelines.edges.matching import (
+    NONE,
+    Column,
+    Families,
+    count_before,
+    key_codes,
+    latest_before,
+    rank_within,
+)
+from commitlake.pipelines.edges.members import Role
+from commitlake.pipelines.edges.spans import LINK_US, Spans
+from commitlake.pipelines.edges.steps import FROM, TO, absent, make_steps, repeated
+from commitlake.schemas.layouts.rocketmq.message_id import offset_in
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
+
+_MESSAGE_KEY = ["broker", "unique_key"]
+
+
+def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
+    """Return the steps from delayed records to their copies, by level or by timer.
+
+    The copy has the same unique key, the topic that the first record names, and as many failures. If a message waits
+    several times with equal keys, for example because it was sent twice, the first copy belongs to the first record,
+    because the queue of a level and a timer keep the order. A broker that was killed may deliver a record twice; both
+    records are copies of it.
+
+    The first delayed record below was delivered and the second is still waiting. The timer record was stored again,
+    because it was due in more than its broker's limit, and then cancelled by a mark:
+
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, members_of, print_steps
+    >>> members = members_of('''
+    ...     physical_offset role      unique_key topic               next_topic by_timer rolls due cancels
+    ...     100             waiting   K1         SCHEDULE_TOPIC_XXXX orders     no       0     200 -
+    ...     150             waiting   K2         SCHEDULE_TOPIC_XXXX orders     no       0     900 -
+    ...     200             delivered K1         orders              -          no       0     -   -
+    ...     300             waiting   K3         rmq_sys_wheel_timer orders     yes      0     900 -
+    ...     400             waiting   K3         rmq_sys_wheel_timer orders     yes      1     900 -
+    ...     500             cancelled M          rmq_sys_wheel_timer orders     yes      0     -   K3
+    ... ''')
+    >>> print_steps(link_deliveries(members, LAKE))
+    kind    from to  outcome   absent_reason
+    delayed 150  -   -         not_yet
+    delayed 100  200 -         -
+    timer   300  400 -         -
+    timer   400  500 cancelled -
+    """
+    waiting, delivered = f.with_role(Role.WAITING), f.with_role(Role.DELIVERED)
+    marks = f.with_role(Role.CANCELLED)
+    timers = waiting[f.numbers("by_timer")[waiting] != 0]
+    again = timers[f.numbers("rolls")[timers] > 0]
+    rolled_from = f.before(again, timers, [*_MESSAGE_KEY, "next_topic"])
+    cancelled = _cancelled(f, marks, timers)
+    gone = np.union1d(rolled_from[rolled_from >= 0], cancelled[cancelled >= 0])
+    left = np.setdiff1d(waiting, rolled_from[rolled_from >= 0])
+    found = _in_order(f, delivered, left)
+    due = f.numbers("due")
+    found[(found >= 0) & (f.times[delivered] > due[found] + LINK_US) & (due[found] > 0)] = NONE
+    pending = np.setdiff1d(left, np.concatenate([found[found >= 0], gone]))
+    nothing = np.full(len(pending), NONE)
+    called_back = repeated(str(StepOutcome.CANCELLED), len(marks))
+    not_yet = absent(TO, nothing, unless_no_key(f, pending, AbsentReason.NOT_YET))
+    return [
+        _waits(f, pending, nothing, pending, not_yet),
+        _waits(f, found, delivered, delivered, absent(FROM, found, why_nothing_before(f, delivered, spans))),
+        _waits(f, rolled_from, again, again, absent(FROM, rolled_from, why_nothing_before(f, again, spans))),
+        _waits(
+            f,
+            cancelled,
+            marks,
+            marks,
+            {"outcome": called_back, **absent(FROM, cancelled, why_nothing_before(f, marks, spans))},
+        ),
+    ]
+
+
+def _waits(f: Families, from_rows: Array, to_rows: Array, definers: Array, more: dict[str, Column]) -> pa.Table:
+    """Return steps from a delayed record."""
+    by_timer = f.numbers("by_timer")[definers] != 0
+    known = np.where(from_rows >= 0, from_rows, to_rows)
+    columns: dict[str, Column] = {
+        "attempt": f.column("attempt", known),
+        "consumer_group": f.column("group", known),
+        "due_timestamp": f.column("due").take(pa.array(from_rows, mask=from_rows < 0)),
+        "to_topic": f.column("next_topic").take(pa.array(from_rows, mask=from_rows < 0)),
+        "from_key": f.column("unique_key", known),
+        "to_key": f.column("unique_key", known),
+        "from_broker": f.column("broker", known),
+        "to_broker": f.column("broker", known),
+        **definer(f, definers),
+        **more,
+    }
+    kinds = pc.if_else(mask_of(by_timer), str(EdgeKind.TIMER), str(EdgeKind.DELAYED))
+    return make_steps(kinds, f.table, from_rows, to_rows, columns)
+
+
+def _in_order(f: Families, delivered: Array, waiting: Array) -> Array:
+    same = ["broker", "unique_key", "attempt"]
+    left, right = key_codes(
+        [*f.columns([*same, "topic"], delivered), _flags(f, "by_timer", delivered)],
+        [*f.columns([*same, "next_topic"], waiting), _flags(f, "by_timer", waiting)],
+    )
+    if not len(waiting):
+        return np.full(len(delivered), NONE, np.int64)
+    order = np.lexsort((f.offsets[waiting], right))
+    ordered = right[order]
+    starts, ends = np.searchsorted(ordered, left, side="left"), np.searchsorted(ordered, left, side="right")
+    ranks = rank_within(left, f.offsets[delivered])
+    is_known = (left >= 0) & (ends > starts)
+    at = np.where(is_known, starts + np.minimum(ranks, ends - starts - 1), 0)
+    found = np.where(is_known, waiting[order[at]], NONE)
+    late = (found >= 0) & (f.offsets[found] >= f.offsets[delivered])
+    if late.any():  # an earlier record of the same kind is not in the lake
+        latest = latest_before(left, f.offsets[delivered], right, f.offsets[waiting])
+        found[late] = np.where(latest[late] >= 0, waiting[latest[late]], NONE)
+    return found
+
+
+def _flags(f: Families, name: str, rows: Array) -> pa.Array:
+    return pa.array((f.numbers(name)[rows] != 0).astype(np.int64))
+
+
+def _cancelled(f: Families, marks: Array, timers: Array) -> Array:
+    """Find the records that marks cancel. A mark names a unique key, since 5.3 with its topic as prefix."""
+    plain = f.before(marks, timers, ["broker", ("cancels", "unique_key")])
+    texts = pc.binary_join_element_wise(f.column("next_topic", timers), f.column("unique_key", timers), "_")
+    left, right = key_codes(
+        [f.column("broker", marks), f.column("cancels", marks)], [f.column("broker", timers), texts]
+    )
+    found = latest_before(left, f.offsets[marks], right, f.offsets[timers])
+    named = np.where(found >= 0, timers[found], NONE) if len(timers) else found
+    return np.where(plain >= 0, plain, named)
+
+
+def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
+    """Return the steps from records on which a consumer group failed to their copies, as retry or dead letter.
+
+    A copy has one failure more than the record before it. That record is in the group's retry topic or, for the first
+    failure, in the message's own topic, where ORIGIN_MESSAGE_ID names it if a broker made the copy. A group that
+    consumes in order makes no copies of failures until the message is dead.
+
+    Below, a message failed, was retried once, failed again and became a dead letter. The record from which the copy of
+    K2 was made is older than the lake:
+
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, members_of, print_steps
+    >>> members = members_of('''
+    ...     physical_offset unique_key role  kind   topic      origin_topic group attempt
+    ...     100             K1         sent  normal orders     orders       -     0
+    ...     200             K1         retry retry  %RETRY%bill orders      bill  1
+    ...     300             K1         dead  dlq    %DLQ%bill  orders       bill  2
+    ...     400             K2         retry retry  %RETRY%bill orders      bill  1
+    ... ''')
+    >>> print_steps(link_retries(members, LAKE), "attempt", "consumer_group")
+    kind    from to  outcome absent_reason  attempt consumer_group
+    retried 100  200 -       -              1       bill
+    dead    200  300 -       -              2       bill
+    retried -    400 -       before_archive 1       bill
+
+    If the lake has dropped messages of earlier days, the reason is that:
+
+    >>> from commitlake.pipelines.edges.links.examples import EXPIRED
+    >>> print_steps(link_retries(members, EXPIRED)[0].slice(2), "consumer_group")
+    kind    from to  outcome absent_reason consumer_group
+    retried -    400 -       expired       bill
+    """
+    is_copy = f.has("role", Role.RETRY, Role.DEAD) | (
+        f.has("role", Role.WAITING) & (f.numbers("attempt") > 0) & ~f.is_null("group")
+    )
+    copies = f.where(is_copy)
+    if not len(copies):
+        return []
+    retried, own = consumable(f)
+    attempts, by_client = f.numbers("attempt")[copies], f.numbers("by_client")[copies] != 0
+    of_group = ["unique_key", "group", "attempt"]
+    found = f.before(copies, retried, ["broker", "origin_id", *of_group], shifts={"attempt"})
+    found = either(found, f.before(copies, retried, ["broker", *of_group], shifts={"attempt"}))
+    across = f.before(copies, retried, of_group, shifts={"attempt"}, by_time=True)
+    found = either(found, np.where(by_client, across, NONE))
+    may_be_first = (found < 0) & ((attempts <= 1) | by_client)
+    first = f.before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
+    same_topic: list[str | tuple[str, str]] = ["unique_key", ("origin_topic", "topic")]
+    first = either(first, f.before(copies, own, ["broker", *same_topic]))
+    first = either(first, np.where(by_client, f.before(copies, own, same_topic, by_time=True), NONE))
+    is_ambiguous = may_be_first & _is_one_of_many(f, copies, own) & (first >= 0)
+    found = np.where(may_be_first & ~is_ambiguous, first, found)
+    offsets = _origin_offsets(f, copies, found)
+    is_placed = mask_of(offsets >= 0)
+    brokers = f.column("broker", copies)
+    reasons = pc.if_else(
+        is_placed, spans.at_places(brokers, pa.array(offsets)), spans.before(brokers, f.times[copies], by_client)
+    )
+    reasons = pc.if_else(mask_of(is_ambiguous), str(AbsentReason.AMBIGUOUS), reasons)
+    keys = f.column("unique_key", copies)
+    reasons = pc.if_else(mask_of(is_null(keys) & (offsets < 0)), str(AbsentReason.AMBIGUOUS), reasons)
+    more: dict[str, Column] = {
+        "attempt": f.column("attempt", copies),
+        "consumer_group": f.column("group", copies),
+        "from_key": keys,
+        "from_broker": pc.if_else(is_placed, brokers, None),
+        "from_physical_offset": pa.array(offsets, mask=offsets < 0),
+        "from_topic": pc.if_else(is_placed, f.column("origin_topic", copies), None),
+        **definer(f, copies),
+        **absent(FROM, found, reasons),
+    }
+    is_dead = mask_of(leads_to_dead_letters(f)[copies])
+    return [make_steps(pc.if_else(is_dead, str(EdgeKind.DEAD), str(EdgeKind.RETRIED)), f.table, found, copies, more)]
+
+
+def leads_to_dead_letters(f: Families) -> Array:
+    """Return which members are dead letters, or wait to become one.
+
+    A client that consumes in order sends its dead letter itself, to the retry topic and with a delay. Brokers 4.9 keep
+    the delay when they redirect it to the topic of dead letters.
+    """
+    names = pc.coalesce(f.column("next_topic"), f.column("topic"))
+    found: Array = pc.starts_with(names, DLQ_PREFIX).to_numpy(zero_copy_only=False)
+    return f.has("role", Role.DEAD) | (f.has("role", Role.WAITING, Role.DELIVERED) & found)
+
+
+def consumable(f: Families) -> tuple[Array, Array]:
+    """Return the members that groups consume: those in retry topics, and those in the messages' own topics."""
+    retried = f.has("role", Role.RETRY, Role.DELIVERED) & f.has("kind", Kind.RETRY)
+    own = f.has("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & f.has("kind", Kind.NORMAL)
+    return f.where(retried), f.where(own)
+
+
+def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
+    """Return whether several earlier records of a message match, as after it was sent twice, and no id names one.
+
+    If the group has made a copy before, it has consumed what was stored until then, so only records since then match.
+    """
+    left, right = key_codes(
+        f.columns(["broker", "unique_key", "origin_topic"], copies), f.columns(["broker", "unique_key", "topic"], own)
+    )
+    exact = f.before(copies, own, [*_MESSAGE_KEY, ("origin_id", "msg_id")])
+    counts = count_before(left, f.offsets[copies], right, f.offsets[own])
+    before = f.before(copies, copies, [*_MESSAGE_KEY, "group", "origin_topic"])
+    until = np.where(before >= 0, f.offsets[before], -1)
+    since = counts - count_before(left, until, right, f.offsets[own])
+    found: Array = (counts > 1) & (since != 1) & (exact < 0)
+    return found
+
+
+def _origin_offsets(f: Families, copies: Array, found: Array) -> Array:
+    """Return the physical offset in ORIGIN_MESSAGE_ID of first failures whose record is absent; -1 for others."""
+    offsets = np.full(len(copies), NONE, np.int64)
+    first = (found < 0) & (f.numbers("attempt")[copies] <= 1) & (f.numbers("by_client")[copies] == 0)
+    wanted = np.flatnonzero(first)
+    for row, text in zip(wanted.tolist(), f.column("origin_id", copies[wanted]).to_pylist(), strict=True):
+        offsets[row] = offset_in(text)
+    return offsets
+
+
+def link_replays(f: Families, spans: Spans) -> list[pa.Table]:
+    """Return the steps from archived messages to their replayed copies, found by the origin in the copies' properties.
+
+    Copies that a broker makes of a message that was sent again keep these properties; they are left out.
+
+    Below, R1 sent an archived message again, and R2 a dead letter of a broker that is not in the lake:
+
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, members_of, print_steps
+    >>> members = members_of('''
+    ...     physical_offset unique_key role topic  replay_id replay_broker replay_offset replay_topic
+    ...     100             K1         sent orders -         -             -             -
+    ...     200             K2         sent orders R1        a             100           orders
+    ...     300             K3         sent orders R2        b             700           %DLQ%bill
+    ... ''')
+    >>> print_steps(link_replays(members, LAKE), "from_broker", "replay_id")
+    kind     from to  outcome absent_reason from_broker replay_id
+    replayed 100  200 -       -             a           R1
+    redriven 700  300 -       not_yet       b           R2
+    """
+    is_sent = f.has("role", Role.SENT, Role.COMMITTED) & ~f.is_null("replay_id")
+    sent = f.where(is_sent & ~f.is_null("replay_broker") & ~f.is_null("replay_offset"))
+    everything = np.arange(len(f))
+    places = ("replay_broker", "broker"), ("replay_offset", "physical_offset")
+    left, right = key_codes(
+        f.columns([one for one, _ in places], sent), f.columns([one for _, one in places], everything)
+    )
+    zeros = np.zeros(len(left), np.int64)
+    found = latest_before(left, zeros + 1, right, np.zeros(len(right), np.int64))
+    topics = f.column("replay_topic", sent)
+    is_dead = pc.fill_null(pc.starts_with(topics, DLQ_PREFIX), False)
+    brokers, offsets = f.column("replay_broker", sent), f.column("replay_offset", sent)
+    return [
+        make_steps(pc.if_else(is_dead, str(EdgeKind.REDRIVEN), str(EdgeKind.REPLAYED)), f.table, found, sent, {
+            "from_broker": brokers,
+            "from_physical_offset": offsets,
+            "from_topic": topics,
+            "replay_id": f.column("replay_id", sent),
+            **definer(f, sent),
+            **absent(FROM, found, spans.at_places(brokers, offsets)),
+        })
+    ]  # fmt: skip
