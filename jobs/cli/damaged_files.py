@@ -55,7 +55,7 @@ def refuse_damaged_files(uri: str, reason: str) -> None:
     """
     if not any(word in reason.lower() for word in ("parquet", "object store", "not found")):
         return
-    from commitlake.pipelines.maintenance.data_check import find_damaged_files  # slow to load, and rarely needed
+    from commitlake.pipelines.repair.data_check import find_damaged_files  # slow to load, and rarely needed
 
     damage = next(find_damaged_files(uri, deep=False), None) or next(find_damaged_files(uri, deep=True), None)
     if damage is not None:

@@ -4,7 +4,7 @@
 
 Reads and writes a lake, without Spark unless --spark is given; an archive may run at the same time. Run it every night
 after the archive, or every hour if an archive follows its broker. With --repair it repairs damaged tables, see
-`pipelines.maintenance.repair`. Exit codes: 0; 2 for a wrong lake or option; 3 if a table is damaged, or --repair could
+`pipelines.repair.run`. Exit codes: 0; 2 for a wrong lake or option; 3 if a table is damaged, or --repair could
 not recover everything; 4 if another maintain, or an OPTIMIZE, has replaced files at the same time (work that was
 already done is kept).
 """

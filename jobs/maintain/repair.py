@@ -21,9 +21,10 @@ from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.audit.refilled import record_new_places
 from commitlake.pipelines.erasure.run import Place, finish_erasures
-from commitlake.pipelines.maintenance.contents import seal_contents, unsealed_tables
-from commitlake.pipelines.maintenance.refill import Stores
-from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.repair.contents import seal_contents, unsealed_tables
+from commitlake.pipelines.repair.plan import plan_repair
+from commitlake.pipelines.repair.refill import Stores
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 

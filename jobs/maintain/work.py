@@ -23,7 +23,6 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.pipelines.erasure.bodies import erase_bodies
 from commitlake.pipelines.maintenance.compaction import Compaction, Join, compact, plan_compaction
-from commitlake.pipelines.maintenance.contents import SUMMED_TABLES, seal_contents, unsealed_tables
 from commitlake.pipelines.maintenance.expiry import (
     Expired,
     announce_expiry,
@@ -34,15 +33,17 @@ from commitlake.pipelines.maintenance.expiry import (
     measure,
 )
 from commitlake.pipelines.maintenance.log_care import Garbage, clean_log, find_garbage, vacuum, write_checkpoint
-from commitlake.pipelines.maintenance.orphans import find_orphans, named_packs
-from commitlake.pipelines.maintenance.pack_merging import (
+from commitlake.pipelines.maintenance.packs import (
     PackMerges,
     candidates,
     delete_merged,
+    find_orphans,
     merge_packs,
+    named_packs,
     plan_pack_merges,
 )
 from commitlake.pipelines.maintenance.table_files import read_table_files
+from commitlake.pipelines.repair.contents import SUMMED_TABLES, seal_contents, unsealed_tables
 from commitlake.pipelines.replay.expiry import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.joining import join_sorted
 from commitlake.pipelines.topic_minutes.progress import joined_run_id

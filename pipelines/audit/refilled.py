@@ -23,9 +23,9 @@ from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.open_sides import open_sides
 from commitlake.pipelines.audit.sides import Sides
 from commitlake.pipelines.audit.span import AuditSpan
-from commitlake.pipelines.maintenance.refill import refilled_since
-from commitlake.pipelines.maintenance.repeat_runs import REFILL_ID
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.repair.refill import refilled_since
+from commitlake.pipelines.repair.repeat_runs import REFILL_ID
 from commitlake.schemas.tables.profile import KEY_COLUMNS
 from commitlake.schemas.times import epoch_us, with_zone
 

@@ -37,10 +37,10 @@ from commitlake.pipelines.audit.sides import SHOWN, Sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.edges.progress import count_kinds
-from commitlake.pipelines.maintenance.contents import SUMMED_TABLES, read_contents
-from commitlake.pipelines.maintenance.data_check import find_damaged_files
-from commitlake.pipelines.maintenance.repair_notes import count_lost_rows
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
+from commitlake.pipelines.repair.commits import count_lost_rows
+from commitlake.pipelines.repair.contents import SUMMED_TABLES, read_contents
+from commitlake.pipelines.repair.data_check import find_damaged_files
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
 from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import count_text

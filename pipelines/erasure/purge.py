@@ -39,8 +39,8 @@ from commitlake.connectors.lake.versions import table_files
 from commitlake.pipelines.erasure.ledger import ErasureError
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure
 from commitlake.pipelines.maintenance.log_care import find_garbage, vacuum
-from commitlake.pipelines.maintenance.log_repair import ASIDE
-from commitlake.pipelines.maintenance.orphans import find_orphans
+from commitlake.pipelines.maintenance.packs import find_orphans
+from commitlake.pipelines.repair.delta_log import ASIDE
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.times import from_seconds
 

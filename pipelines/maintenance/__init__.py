@@ -1,12 +1,11 @@
-"""Maintenance of a lake's tables without a JVM: merging small files, sorting rows, dropping old data, repair.
+"""Maintenance of a lake's tables without a JVM: merging small files, sorting rows, and dropping old data.
 
 table_files   a table's data files as its log lists them; commits that replace files
-bins          chooses the files to merge
 merging       merges sorted files into one, in bounded memory
-compaction    OPTIMIZE: merges bins and commits them one by one
+compaction    OPTIMIZE: chooses small files, merges them, and commits the merges one by one
 expiry        drops rows and packs that are older than their retention
 log_care      VACUUM, checkpoints, and deletion of old log entries
-orphans       packs that no row refers to
+packs         merges small packs, and finds packs that no row refers to
 
 deltalake's own OPTIMIZE is not used. It appends files to one another, so that every row group holds every topic, or it
 orders rows by the first bytes of a value. And if two of them run at the same time, or one runs while a merge of this

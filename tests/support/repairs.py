@@ -17,8 +17,8 @@ from commitlake.jobs.maintain.work import MaintenancePlan, care_for_tables
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.maintenance.log_care import vacuum
-from commitlake.pipelines.maintenance.refill import Stores
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.repair.refill import Stores
 from tests.support.audited_lakes import judge_nothing
 from tests.support.lakes import GrowingLake
 

@@ -128,7 +128,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.config_files",
         "connectors.formats.rocketmq.consumer_filters",
     ),
-    "tests/unit/pipelines/maintenance/test_refill.py": (
+    "tests/unit/pipelines/repair/test_refill.py": (
         "connectors.lake.lost_ranges",
         "jobs.cli.lost_ranges",
         "pipelines.audit.refilled",
@@ -165,7 +165,10 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/archive/test_profile_files.py": ("connectors.lake.manifest",),
     "tests/unit/pipelines/archive/test_task.py": ("connectors.lake.refusal_counts",),
     "tests/unit/pipelines/audit/test_tables.py": ("connectors.lake.plain_files",),
-    "tests/unit/pipelines/maintenance/test_orphans.py": ("connectors.lake.archive_log", "connectors.lake.log_history"),
+    "tests/unit/pipelines/maintenance/test_packs.py": (
+        "connectors.lake.archive_log",
+        "connectors.lake.log_history",
+    ),
     "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
     "tests/unit/jobs/pages/test_tps.py": ("pipelines.tps.report",),
     "tests/unit/jobs/tps/test_other_questions.py": ("pipelines.tps.delayed", "pipelines.tps.store_tables"),

@@ -15,9 +15,10 @@ from commitlake.connectors.lake.log_files import entry_name
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.work import find_work
-from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.repair.plan import plan_repair
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.errors import ExitCode
 from tests.servers.s3 import S3Server
 from tests.support.lakes import GrowingLake, archive_store, shop_messages

@@ -15,9 +15,10 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_files import LogFolder
 from commitlake.connectors.rocketmq import Puller
 from commitlake.jobs.maintain.command import main as maintain
-from commitlake.pipelines.maintenance import repair as lake_repair
-from commitlake.pipelines.maintenance import replay_repair
-from commitlake.pipelines.maintenance.log_repair import AsideFolder
+from commitlake.pipelines.repair import replay_tables
+from commitlake.pipelines.repair.delta_log import AsideFolder
+from commitlake.pipelines.repair.plan import plan_repair
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.pipelines.replay import ledger as ledger_module
 from commitlake.pipelines.replay import run as run_module
 from commitlake.pipelines.replay.ledger import Ledger, read_states
@@ -139,9 +140,9 @@ def killed_at(step: int, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> bool:
     with monkeypatch.context() as patched:
         patched.setattr(LogFolder, "write", killing(LogFolder.write))
         patched.setattr(AsideFolder, "copy", killing(AsideFolder.copy))
-        patched.setattr(replay_repair, "append_rows", killing(append_rows))
+        patched.setattr(replay_tables, "append_rows", killing(append_rows))
         try:
-            lake_repair.repair_lake(lake, lake_repair.plan_repair(lake), "1")
+            repair_lake(lake, plan_repair(lake), "1")
         except KeyboardInterrupt:
             return True
     return False

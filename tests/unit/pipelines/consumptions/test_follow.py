@@ -20,8 +20,9 @@ from commitlake.pipelines.consumptions.follow import follow_consume_logs, read_p
 from commitlake.pipelines.edges import follow as edges_follow
 from commitlake.pipelines.edges.follow import follow_edges
 from commitlake.pipelines.edges.progress import followed_consumptions
-from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.follow import catch_up_keys
+from commitlake.pipelines.repair.plan import plan_repair
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.errors import ExitCode
 from tests.support.jmq_consumers import JmqShop
 from tests.support.journal_stores import CLIENT, fill

@@ -15,7 +15,8 @@ from commitlake.pipelines.edges.progress import is_open_file
 from commitlake.pipelines.erasure.run import Place, plan_erasure, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
-from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.repair.plan import plan_repair
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake
 from tests.support.message_families import (

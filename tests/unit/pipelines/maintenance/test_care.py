@@ -29,7 +29,7 @@ from commitlake.pipelines.maintenance.expiry import (
     read_expiries,
 )
 from commitlake.pipelines.maintenance.log_care import clean_log, find_garbage, vacuum, write_checkpoint
-from commitlake.pipelines.maintenance.orphans import find_orphans
+from commitlake.pipelines.maintenance.packs import find_orphans
 from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
 from tests.support.packs import TOKEN
 from tests.support.profiles import many_windows

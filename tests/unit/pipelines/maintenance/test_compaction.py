@@ -18,8 +18,7 @@ from commitlake.connectors.lake.versions import added_versions
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance import compaction, merging
-from commitlake.pipelines.maintenance.bins import plan_bins
-from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
+from commitlake.pipelines.maintenance.compaction import compact, plan_bins, plan_compaction
 from commitlake.pipelines.maintenance.table_files import (
     ConcurrentMaintenanceError,
     TableFile,

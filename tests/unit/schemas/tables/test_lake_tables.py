@@ -7,7 +7,7 @@ import pytest
 from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
-from commitlake.pipelines.maintenance.first_entry import SCHEMAS
+from commitlake.pipelines.repair.delta_log import SCHEMAS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, Origin, tables_of
 
 

@@ -22,15 +22,15 @@ from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.audit.minutes import compare_minutes
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.tables import compare_archive_runs, damaged_files
-from commitlake.pipelines.maintenance import repair as repair_module
-from commitlake.pipelines.maintenance.derived_repair import OF_RUNS
-from commitlake.pipelines.maintenance.first_entry import SCHEMAS
-from commitlake.pipelines.maintenance.kept_repair import KEPT_TABLES
-from commitlake.pipelines.maintenance.log_repair import AsideFolder
-from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
-from commitlake.pipelines.maintenance.replay_repair import REPLAY_TABLES
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.repair import run as repair_module
+from commitlake.pipelines.repair.delta_log import SCHEMAS, AsideFolder
+from commitlake.pipelines.repair.following_tables import OF_RUNS
+from commitlake.pipelines.repair.kept_tables import KEPT_TABLES
+from commitlake.pipelines.repair.plan import TABLES, plan_repair
+from commitlake.pipelines.repair.replay_tables import REPLAY_TABLES
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.pipelines.snapshot.append import Appended, append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -162,7 +162,7 @@ def test_every_table_is_repaired() -> None:
     made_again |= {"consumptions"}  # tests/unit/pipelines/consumptions damages and repairs it
     made_again |= {*REPLAY_TABLES}  # tests/unit/jobs/replay/test_repair.py resumes a replay after a repair
     assert made_again == set(SCHEMAS)
-    assert made_again | set(KEPT_TABLES) == set(repair_module.TABLES)
+    assert made_again | set(KEPT_TABLES) == set(TABLES)
 
 
 def test_rows_deleted_by_another_program_are_found(copied: Callable[[], GrowingLake]) -> None:

@@ -25,8 +25,8 @@ from commitlake.connectors.lake.statistics import file_statistics
 from commitlake.connectors.lake.sum_changes import COMMIT_KEY, NOTHING_CHANGED, sum_in_footer, wrapped
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance.data_check import DataDamage
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 SUMMED_TABLES = tuple(table for table in LAKE_TABLES if table not in {"messages", "message_keys"})

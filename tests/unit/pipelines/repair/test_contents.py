@@ -17,7 +17,7 @@ from commitlake.connectors.lake.log_seals import Seal
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
-from commitlake.pipelines.maintenance.contents import (
+from commitlake.pipelines.repair.contents import (
     SUMMED_TABLES,
     Contents,
     read_contents,

@@ -43,13 +43,13 @@ from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, check_is_archived
-from commitlake.pipelines.maintenance.derived_repair import is_of_runs, replace_rows
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.maintenance.refill import PACK_BYTES, Stores, archived_counts
-from commitlake.pipelines.maintenance.repair_notes import count_lost_rows, repair_note
 from commitlake.pipelines.maintenance.table_files import exchange_files
 from commitlake.pipelines.masking.erased_rows import newest_of_messages
 from commitlake.pipelines.quality.report import Losses
+from commitlake.pipelines.repair.commits import count_lost_rows, repair_note
+from commitlake.pipelines.repair.following_tables import is_of_runs, replace_rows
+from commitlake.pipelines.repair.refill import PACK_BYTES, Stores, archived_counts
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 

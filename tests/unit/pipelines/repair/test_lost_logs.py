@@ -22,10 +22,11 @@ from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.tables import compare_archive_runs
-from commitlake.pipelines.maintenance.extents import Extents
-from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.check import check_keys
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.repair.extents import Extents
+from commitlake.pipelines.repair.plan import plan_repair
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.errors import ExitCode
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.repairs import archive, contents

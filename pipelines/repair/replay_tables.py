@@ -32,10 +32,10 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.pipelines.maintenance.data_check import DataDamage
-from commitlake.pipelines.maintenance.log_repair import AsideFolder, LogRepair, repair_log
-from commitlake.pipelines.maintenance.repair_notes import repair_note
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.repair.commits import repair_note
+from commitlake.pipelines.repair.data_check import DataDamage
+from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, repair_log
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.lake_tables import Origin, tables_of
 from commitlake.schemas.tables.replays import ENDED, REPLAYS, ReplayEvent

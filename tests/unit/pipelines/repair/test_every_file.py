@@ -20,8 +20,8 @@ from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.evidence.chain import append_evidence
-from commitlake.pipelines.maintenance.first_entry import SCHEMAS
 from commitlake.pipelines.quality.judge_input import BeginJudging
+from commitlake.pipelines.repair.delta_log import SCHEMAS
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,

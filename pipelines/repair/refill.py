@@ -43,15 +43,15 @@ from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.task import ArchiveTasks, check_written
 from commitlake.pipelines.archive.work import check_is_archived
-from commitlake.pipelines.maintenance.data_check import DataDamage
-from commitlake.pipelines.maintenance.derived_repair import is_of_runs, replace_rows
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.maintenance.extents import NO_EXTENTS, Extents, extents_of, joined
-from commitlake.pipelines.maintenance.log_repair import AsideFolder, added_files
-from commitlake.pipelines.maintenance.repair_notes import read_note, repair_note
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.masking.later_copies import read_later_copies
+from commitlake.pipelines.repair.commits import read_note, repair_note
+from commitlake.pipelines.repair.data_check import DataDamage
+from commitlake.pipelines.repair.delta_log import AsideFolder, added_files
+from commitlake.pipelines.repair.extents import NO_EXTENTS, Extents, extents_of, joined
+from commitlake.pipelines.repair.following_tables import is_of_runs, replace_rows
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError

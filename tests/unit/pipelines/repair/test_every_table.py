@@ -11,10 +11,11 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.jobs.erase.command import main as erase
-from commitlake.pipelines.maintenance.first_entry import SCHEMAS
-from commitlake.pipelines.maintenance.kept_repair import KEPT_TABLES
-from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
 from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.repair.delta_log import SCHEMAS
+from commitlake.pipelines.repair.kept_tables import KEPT_TABLES
+from commitlake.pipelines.repair.plan import plan_repair
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.table_damages import damage

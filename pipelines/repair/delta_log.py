@@ -10,13 +10,17 @@ entries name are moved first, because VACUUM would delete them.
 
 If a repair is killed, the next one finishes it. Entries are replaced from the newest to the oldest damaged one, so the
 log counts as damaged until all are done. Then a commit to `messages` records what was lost.
+
+Entry 0 of a log defines the columns and adds no file. If it is damaged, it is created again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -27,12 +31,13 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.fs as pafs
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import (
     MAX_ENTRY_BYTES,
@@ -48,11 +53,20 @@ from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.connectors.lake.log_seals import newest_seal, newest_version, sealed_sum, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
+from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.storage.writing import write_file
 from commitlake.connectors.whole_files import write_whole
-from commitlake.pipelines.maintenance.first_entry import first_entry
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.consumptions import CONSUMPTIONS
+from commitlake.schemas.tables.edges import EDGES
+from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES
+from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
+from commitlake.schemas.tables.replays import REPLAYS
 
 ASIDE = "_damaged"
 """Folder in the lake for files that a repair has replaced."""
@@ -60,6 +74,20 @@ REPAIR_KEY = "commitlake.repair"
 _UNDONE_KEY = "commitlake.undone"
 _MARGIN_NS = 86_400_000_000_000
 _BLOCK_BYTES = 8 << 20
+SCHEMAS: dict[str, Columns] = {
+    "messages": MESSAGES,
+    "message_keys": MESSAGE_KEYS,
+    "edges": EDGES,
+    "archive_runs": ARCHIVE_RUNS,
+    "consumptions": CONSUMPTIONS,
+    **FOLLOWING,
+    **SNAPSHOT_TABLES,
+    "replays": REPLAYS,
+    "replay_messages": REPLAY_MESSAGES,
+    "replay_rows": REPLAY_ROWS,
+}
+"""Schemas of the tables by name."""
+_ID = re.compile(rb'"id\\?":\\?"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})')
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,3 +370,25 @@ def added_files(entry: bytes) -> set[str]:
 def _time_of(folder: LogFolder, version: int) -> int:
     file = folder.read_listing().entries.get(version)
     return file.mtime_ns if file else 0
+
+
+def create_table(folder: Path, table: str) -> DeltaTable:
+    """Create an empty table of the lake in a folder."""
+    partitions = list(PARTITION_COLUMNS) if table == "messages" else []
+    return DeltaTable.create(str(folder), Schema.from_json(SCHEMAS[table].json()), partition_by=partitions)
+
+
+def first_entry(table: str, damaged: bytes = b"") -> bytes:
+    """Return entry 0 of a table.
+
+    Args:
+        table: name of the table.
+        damaged: remains of the damaged entry. If they hold the table's id, by which readers that follow it know it, it
+            is kept.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        create_table(Path(folder), table)
+        entry = (Path(folder) / LOG / entry_name(0)).read_bytes()
+    known = _ID.search(damaged)
+    made = _ID.search(entry)
+    return entry.replace(made[1], known[1]) if known and made else entry

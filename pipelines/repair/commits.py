@@ -1,9 +1,13 @@
-"""The commit that records, after a repair of `messages`, the archive's progress and the lost runs.
+"""Commits of repairs: progress and lost runs of `messages`, and the number of rows that were removed from a table.
+
+After a repair of `messages`, a commit records the archive's progress and the lost runs:
 
     {"commitlake": {"sequence": 9, "run_id": "repair-…", …}, "commitlake.repair": {"after": 6, "first": 7, …}}
 
 The commit is an archive commit without messages, with a sequence that no run had, so that the tables that follow
 continue after it. Rows of runs between the last intact run and the repair belong to lost runs.
+
+The commit that takes damaged files out of another table has a note on their rows, so that the loss is reported once.
 """
 
 from __future__ import annotations
@@ -30,8 +34,11 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_history import CommitNote, read_history
 from commitlake.connectors.lake.log_json import parse_json
-from commitlake.pipelines.maintenance.log_repair import REPAIR_KEY
-from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of, read_table_files
+from commitlake.pipelines.maintenance.table_files import METADATA_KEY, NO_HOOKS, folder_of, read_table_files
+from commitlake.pipelines.repair.delta_log import REPAIR_KEY
+from commitlake.schemas.layouts.numbers import parse_int64
+
+_LOST_ROWS = "lost_rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,3 +166,32 @@ def _places(table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
         for broker, offset in zip(last.column("broker").to_pylist(), last.column("end_max").to_pylist(), strict=True):
             found = rows.filter(pq.filters_to_expression([("broker", "=", broker), ("physical_offset", "=", offset)]))
             yield tuple(found.column(name).to_pylist() for name in ("broker", "physical_offset", "size"))
+
+
+def repair_note(lost_rows: int) -> dict[str, str]:
+    """Return the note of a commit that takes damaged files out of a table.
+
+    Args:
+        lost_rows: number of rows in these files.
+    """
+    return {"action": "repair", _LOST_ROWS: str(lost_rows)}
+
+
+def count_lost_rows(table: DeltaTable) -> int:
+    """Return the number of rows that repairs have removed from a table, as far back as its log goes."""
+    return sum(_lost_rows(note.metadata) for note in read_history(table))
+
+
+def _lost_rows(metadata: str | None) -> int:
+    text = (read_note(metadata) or {}).get(_LOST_ROWS)
+    return max(parse_int64(text) or 0, 0) if isinstance(text, str) else 0
+
+
+def read_note(metadata: str | None) -> dict[str, Any] | None:
+    """Return the note of a commit of maintain; None for the commit of another program."""
+    try:
+        document: Any = parse_json(metadata or "null")
+    except ValueError:
+        return None
+    note = document.get(METADATA_KEY) if isinstance(document, dict) else None
+    return note if isinstance(note, dict) else None

@@ -20,8 +20,8 @@ from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.follower import FOLLOWING, finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.pipelines.maintenance.progress_repair import LostRuns
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.repair.commits import LostRuns
 
 OF_RUNS = (*FOLLOWING, "archive_runs")
 """Tables that have the column `run_id`."""

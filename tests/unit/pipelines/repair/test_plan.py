@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.jobs.erase.command import main as erase
 from commitlake.jobs.maintain.command import main as maintain
-from commitlake.pipelines.maintenance.repair import plan_repair, repair_lake
+from commitlake.pipelines.repair.plan import plan_repair
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES

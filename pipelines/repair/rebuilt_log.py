@@ -36,9 +36,8 @@ from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.statistics import file_statistics
-from commitlake.pipelines.maintenance.extents import Extents, extents_of
-from commitlake.pipelines.maintenance.first_entry import create_table
-from commitlake.pipelines.maintenance.log_repair import AsideFolder
+from commitlake.pipelines.repair.delta_log import AsideFolder, create_table
+from commitlake.pipelines.repair.extents import Extents, extents_of
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE

@@ -20,13 +20,13 @@ from commitlake.connectors.lake.packs.stores import LocalPackStore, PackOutput, 
 from commitlake.pipelines.erasure.bodies import erase_bodies
 from commitlake.pipelines.erasure.run import Place, plan_erasure, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
-from commitlake.pipelines.maintenance import pack_merging
-from commitlake.pipelines.maintenance.orphans import find_orphans, named_packs
-from commitlake.pipelines.maintenance.pack_merging import (
+from commitlake.pipelines.maintenance.packs import (
     PackMerges,
     candidates,
     delete_merged,
+    find_orphans,
     merge_packs,
+    named_packs,
     plan_pack_merges,
 )
 from tests.support.erased_lakes import KEY, traces, write_lake
@@ -207,7 +207,7 @@ def test_packs_that_no_row_names_and_large_ones_are_not_merged(
     packs = files_of(growing)
     other = packs[0].name.replace(packs[0].name[-20:-4], "0123456789abcdef")
     Path(growing.lake.bodies, other).write_bytes(b"left by a killed run")
-    monkeypatch.setattr(pack_merging, "SMALL_BYTES", packs[-1].size)
+    monkeypatch.setattr(packs, "SMALL_BYTES", packs[-1].size)
     assert merge(growing) == 3
     assert {other, packs[-1].name} < {file.name for file in files_of(growing)}
 
@@ -233,3 +233,21 @@ def test_a_damaged_merged_pack_is_named_and_stays(growing: GrowingLake) -> None:
 def test_an_unfinished_merged_pack_is_recognised() -> None:
     name = "00000000000000000000-00000000000000000001-0123456789abcdef-merged.zst"
     assert is_temporary(f".{name}.12-0123456789abcdef.tmp")
+
+
+@pytest.mark.parametrize("days", [3, 30])
+def test_a_pack_without_a_date_is_referenced_by_rows_of_any_date(tmp_path: Path, days: int) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(60, days=days))
+    growing.archive()
+    packs = list(LocalPackStore(growing.lake.bodies).list_packs())
+    assert (None in {parse_pack_name(pack.name).store_date for pack in packs}) == (days > 16)
+    last = read_last_commit(growing.lake.uri("messages"))
+    assert last is not None
+    later = datetime.datetime.now(datetime.UTC) + 10 * DAY
+    assert (
+        find_orphans(
+            LocalPackStore(growing.lake.bodies), growing.lake.uri("messages"), packs, last.stores, later, 7 * DAY
+        )
+        == []
+    )

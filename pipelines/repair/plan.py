@@ -1,0 +1,397 @@
+"""Damages of a lake, and how each table is repaired.
+
+`messages` and the tables of replays return to an earlier version, derived tables are rebuilt or counted again, and
+tables that only hold changes start empty. `topic_minutes` is counted again from `messages` if the two may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from urllib.parse import unquote
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from commitlake.connectors.lake.archive_log import commits_after, read_last_commit
+from commitlake.connectors.lake.erasures import lacks_erasures
+from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
+from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.links import check_table_links
+from commitlake.connectors.lake.log_check import LogDamage
+from commitlake.connectors.lake.log_files import LogFolder, entry_name
+from commitlake.connectors.lake.new_files import new_files
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
+from commitlake.connectors.lake.versions import VersionGoneError, VersionsError
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.pipelines.message_keys.check import check_keys
+from commitlake.pipelines.message_keys.progress import followed_version
+from commitlake.pipelines.repair import replay_tables
+from commitlake.pipelines.repair.commits import is_unfinished, lost_runs
+from commitlake.pipelines.repair.contents import SUMMED_TABLES, Contents, read_contents
+from commitlake.pipelines.repair.data_check import DataDamage, find_damaged_files
+from commitlake.pipelines.repair.delta_log import LogRepair, plan_log_repair
+from commitlake.pipelines.repair.following_tables import OF_RUNS, lost_run_ids
+from commitlake.pipelines.repair.kept_tables import HISTORIES, KEPT_TABLES, REBUILD_TEXT
+from commitlake.pipelines.repair.rebuilt_log import Adoption, find_adoption
+from commitlake.pipelines.repair.refill import Stores, Suspect, archived_counts, recorded_losses
+from commitlake.pipelines.repair.repeat_runs import REPEATED, lacking_rows
+from commitlake.pipelines.topic_minutes.progress import covered_sequence
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+
+KEYS = "message_keys"
+MINUTES = "topic_minutes"
+EDGES = "edges"
+CONSUMPTIONS = "consumptions"
+_COUNTED_AGAIN = "the table is counted again from messages; if some messages have expired, its rows are lost instead"
+_STARTS_EMPTY = (
+    "the table is moved aside and starts empty with the next snapshot, because each of its rows holds only changes"
+)
+_FROM_COMMITS = "no version of it is intact: it is moved aside and rebuilt from the commits of messages"
+_READ_AGAIN = "the table is moved aside; the next archive run reads again what the stores' consume logs still have"
+_REPAIRS = {
+    MINUTES: _COUNTED_AGAIN,
+    CONSUMPTIONS: _READ_AGAIN,
+    **dict.fromkeys(SNAPSHOT_TABLES, _STARTS_EMPTY),
+    **replay_tables.BEGINS_EMPTY,
+}
+TABLES_OF_COMMITS = ("archive_runs",)  # all of their rows are in the commits of messages
+DERIVED_TABLES = (EDGES, MINUTES)
+_MAX_NAMED = 5  # number of wrong files of a table that the plan names
+TABLES = tuple(LAKE_TABLES)
+"""All tables: each can be rebuilt, return to an earlier version, or start empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """Damages of a lake, and how to repair them.
+
+    Attributes:
+        logs: repairs of logs, by table.
+        files: damaged data files by table, of tables whose log is intact.
+        unfinished: True if an earlier repair of `messages` was killed.
+        lost: number of runs whose rows `messages` has lost but other tables have not.
+        keys: reason to rebuild `message_keys`; empty if it is correct.
+        minutes: reason to count `topic_minutes` again; empty if there is none.
+        adoption: data files from which `messages` is rebuilt; None if its log can be repaired.
+        ahead: sequence of the newest run that `archive_runs` has and `messages` has lost; 0 if there is none.
+        missing_runs: by table, the number of runs that it is missing.
+        recorded: parts of the logs that earlier repairs have recorded as lost, if there are stores to read them from.
+        lacking: by table, the number of rows that earlier repairs have recorded as lost, likewise.
+        stores: the stores; None for none.
+        contents: the tables with other rows than this project has written.
+    """
+
+    logs: Mapping[str, LogRepair] = field(default_factory=dict)
+    files: Mapping[str, Sequence[DataDamage]] = field(default_factory=dict)
+    unfinished: bool = False
+    lost: int = 0
+    keys: str = ""
+    minutes: str = ""
+    adoption: Adoption | None = None
+    ahead: int = 0
+    missing_runs: Mapping[str, int] = field(default_factory=dict)
+    recorded: Sequence[Suspect] = ()
+    lacking: Mapping[str, int] = field(default_factory=dict)
+    stores: Stores | None = None
+    contents: Sequence[Contents] = ()
+
+    @property
+    def is_nothing(self) -> bool:
+        """True if the lake is intact."""
+        return not (
+            self.logs
+            or self.files
+            or self.unfinished
+            or self.lost
+            or self.keys
+            or self.minutes
+            or self.ahead
+            or self.missing_runs
+            or self.recorded
+            or self.lacking
+            or self.contents
+        )
+
+    def lines(self) -> Iterator[str]:
+        """Yield the plan as lines of text."""
+        for table, repair in self.logs.items():
+            for damage in repair.damages:
+                yield f"{table}: {damage}"
+            if table == "messages" and self.adoption is not None:
+                yield from (f"  {line}" for line in self.adoption.lines())
+            else:
+                yield f"  {_repair_of_log(table, repair)}"
+        for table, damages in self.files.items():
+            for found in damages:
+                yield f"{table}: data file {found}"
+            yield f"  {_repair_of_files(table, self.stores)}"
+        yield from self._lines_of_rows()
+        recorded = [("messages", f"messages of {lost.name}") for lost in self.recorded]
+        recorded += [(table, count_text(count, "row")) for table, count in self.lacking.items()]
+        for table, what in recorded:
+            yield f"{table}: an earlier repair has recorded {what} as lost"
+            yield f"  {_repair_of_files(table, self.stores)}"
+
+    def _lines_of_rows(self) -> Iterator[str]:
+        """Yield the lines about tables that are intact, but do not have the rows that they should have."""
+        if self.unfinished:
+            yield "messages: an earlier repair was interrupted; it is completed"
+        if self.ahead:
+            yield f"messages has lost its newest commits: archive_runs has runs up to {self.ahead}"
+            yield "  the rows of these runs are deleted from the other tables; the next archive run archives them again"
+        for table, count in self.missing_runs.items():
+            yield f"{table}: {count_text(count, 'run is', 'runs are')} missing that messages has; they are added again"
+        if self.lost:
+            yield f"rows of {count_text(self.lost, 'run')} that messages has lost are deleted from the other tables"
+        for table, reason in ((KEYS, self.keys), (MINUTES, self.minutes)):
+            if reason:
+                yield f"{table}: {reason}: it is made again from messages"
+        yield from chain.from_iterable(map(_content_lines, self.contents))
+
+
+def _content_lines(contents: Contents) -> Iterator[str]:
+    yield from (f"{contents.table}: {line}" for line in contents.sentences(_MAX_NAMED))
+    rebuilt = "is counted again" if contents.table == MINUTES else "is rebuilt"
+    way = f"{rebuilt} from messages" if contents.table in DERIVED_TABLES else "keeps the rows that it has now"
+    yield f"  the changes are undone if the files from before are still there; if not, the table {way}"
+
+
+def _repair_of_log(table: str, repair: LogRepair) -> str:
+    if table in KEPT_TABLES or is_rebuilt(table, repair):
+        return REBUILD_TEXT
+    if repair.is_lost or repair.goes_back:
+        return _repair_to_version(table, repair)
+    if repair.undone and repair.first is None:
+        return "entries of another program are moved aside, and replaced by ones that change nothing"
+    if repair.writes_first:
+        return "entry 0, which defines the table's columns, is written again"
+    if repair.first is not None:
+        return "the entry is moved aside; a checkpoint has its contents"
+    return "the checkpoint is moved aside; the entries of the log have its contents"
+
+
+def _repair_to_version(table: str, repair: LogRepair) -> str:
+    if repair.is_lost:
+        return _REPAIRS.get(table, _FROM_COMMITS)
+    assert repair.first is not None
+    continues = table in {"messages", CONSUMPTIONS}
+    more = "the next archive run continues from there" if continues else "missing rows are then added again"
+    more = replay_tables.CONTINUES.get(table, more)
+    return f"{table} is restored to version {repair.first - 1}, the last intact one; {more}"
+
+
+def is_rebuilt(table: str, repair: LogRepair | None) -> bool:
+    """Return whether a table is a history whose log has lost versions; its data files have its rows."""
+    return repair is not None and table in HISTORIES and (repair.is_lost or repair.goes_back)
+
+
+def _repair_of_files(table: str, stores: Stores | None) -> str:
+    ways = {
+        **_REPAIRS,
+        **replay_tables.TAKEN_OUT,
+        **dict.fromkeys(KEPT_TABLES, REBUILD_TEXT),
+        **dict.fromkeys((KEYS, EDGES), "the table is rebuilt from messages"),
+        "messages": "is moved aside; its range of the log is added to gaps: --store reads its messages from a store",
+    }
+    if stores is not None:
+        ways |= dict.fromkeys(REPEATED, "its rows are read from the stores again")
+        ways["messages"] = "its messages are read from the stores again; what these no longer have is added to gaps"
+    return ways.get(table, "is moved aside; its rows are lost, except those in the commits of messages")
+
+
+def plan_repair(
+    lake: Lake,
+    *,
+    deep: bool = True,
+    stores: Stores | None = None,
+    runner: Runner = HERE,
+) -> RepairPlan:
+    """Find the damages of a lake and plan their repair.
+
+    Args:
+        deep: True to read every page of every data file, and to compare `message_keys` with `messages`.
+        stores: stores from which messages of damaged data files are read again; None for none.
+
+    Raises:
+        UnsafeFileError: if the lake contains a link.
+    """
+    check_links(lake)
+    logs = {table: repair for table in TABLES if (repair := plan_log_repair(lake, table))}
+    if "messages" not in logs and not lake.has_log("messages") and lake.followers():
+        gone = LogDamage(entry_name(0), 0, "expected the log of a table, found none")
+        logs["messages"] = LogRepair("messages", [gone], is_lost=True)
+    if "erasures" not in logs and "messages" not in logs and lacks_erasures(lake):
+        gone = LogDamage(entry_name(0), 0, "expected the log of a table, as messages records erasures, found none")
+        logs["erasures"] = LogRepair("erasures", [gone], is_lost=True)
+    files = {}
+    for table in TABLES:
+        if table not in logs:
+            try:
+                damages = find_damages(lake, table, runner, deep=deep)
+            except TableNotFoundError:
+                continue
+            if damages:
+                files[table] = damages
+    intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if deep else []
+    contents = [found for found in read_contents(lake, intact, runner) if found.differs]
+    if (repair := logs.get("messages")) is not None:
+        if repair.goes_back and not repair.is_lost and not _has_files(lake, "messages", (repair.first or 0) - 1):
+            logs["messages"] = repair = replace(repair, is_lost=True)  # its data files are all that is left
+        adoption = find_adoption(lake) if repair.is_lost else None
+        return RepairPlan(logs, files, adoption=adoption, stores=stores, contents=contents)
+    recorded = recorded_losses(lake) if stores is not None and "gaps" not in {*logs, *files} else ()
+    if "messages" in files:
+        return RepairPlan(logs, files, recorded=recorded, stores=stores, contents=contents)
+    is_known = stores is not None and "archive_runs" not in {*logs, *files}
+    lacking = lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
+    lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
+    keys = "" if {KEYS, "messages"} & (logs.keys() | files.keys()) else wrong_keys(lake, runner, deep=deep)
+    unfinished = is_unfinished(lake.uri("messages")) is not None
+    ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
+    missing = _missing_runs(lake, {*logs, *files})
+    is_whole = deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
+    return RepairPlan(
+        logs,
+        files,
+        unfinished,
+        lost,
+        keys,
+        wrong_minutes(lake) if is_whole else "",
+        ahead=ahead,
+        missing_runs=missing,
+        recorded=recorded,
+        lacking={table: count for table, count in lacking.items() if table not in missing},
+        stores=stores,
+        contents=contents,
+    )
+
+
+def _has_files(lake: Lake, table: str, version: int) -> bool:
+    """Return whether a version of a table has data files, and all exist; `maintain` and `erase` delete them later."""
+    uri = lake.uri(table)
+    options = lake.storage_options
+    try:
+        paths = file_actions(DeltaTable(uri, version=version, storage_options=options)).column("path").to_pylist()
+    except DeltaError:
+        return False
+    infos = LogFolder(uri, options, lake.s3).files.get_file_info([unquote(path) for path in paths])
+    return bool(infos) and all(info.is_file for info in infos)
+
+
+def check_links(lake: Lake) -> None:
+    """Refuse a lake with links: a repair would move the files that they lead to."""
+    lake.check_links()
+    for table in TABLES:
+        check_table_links(lake.uri(table))
+
+
+def find_damages(lake: Lake, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
+    """Return the damaged data files of a table, in the order of their paths."""
+    found = find_damaged_files(lake.uri(table), deep=deep, runner=runner)
+    return sorted(found, key=lambda damage: damage.file.path)
+
+
+def _newest_lost_run(lake: Lake) -> int:
+    """Return the newest run of `archive_runs` if `messages` has no commit of it or a later one; else 0."""
+    finished = last_finished(lake.uri("archive_runs"))
+    last = read_last_commit(lake.uri("messages"))
+    return finished if finished > (last.sequence if last else 0) else 0
+
+
+def _missing_runs(lake: Lake, damaged: Collection[str]) -> dict[str, int]:
+    """Count the finished runs that are missing in each table that follows `messages`."""
+    commits = commits_after(lake.uri("messages"), 0)
+    found = {
+        table: len(runs)
+        for table in FOLLOWING
+        if table not in damaged and "archive_runs" not in damaged and (runs := missing_runs(lake, table, commits))
+    }
+    is_kept = "archive_runs" not in read_expiries(lake.table("messages"))
+    if is_kept and "archive_runs" not in damaged and (count := len(lacking_runs(lake))):
+        found["archive_runs"] = count
+    return found
+
+
+def _lost_rows(lake: Lake) -> int:
+    """Count the lost runs that `archive_runs` still has."""
+    lost = lost_runs(lake.uri("messages"))
+    named = {run_id for one in lost for run_id in one.run_ids}
+    return len(lost_run_ids(lake, lost) - named) if lost else 0
+
+
+def wrong_keys(lake: Lake, runner: Runner, *, deep: bool) -> str:
+    """Return the reason why `message_keys` must be rebuilt; empty if there is none."""
+    followed = followed_version(lake)
+    for lost in lost_runs(lake.uri("messages")):
+        if lost.first <= followed < lost.last:
+            return f"it follows version {followed} of messages, which is lost"
+    if stuck := reason_not_updatable(lake, followed):
+        return stuck
+    if not deep or followed < 0:
+        return ""
+    check = check_keys(lake, runner=runner)
+    if check.same:
+        return ""
+    expected = count_text(check.expected, "key")
+    return check.note or f"expected {expected}, as messages has them, found {check.found:,} or different ones"
+
+
+def reason_not_updatable(lake: Lake, followed: int) -> str:
+    """Return the reason why a table cannot follow `messages` from a version on; empty if it can."""
+    try:
+        new_files(lake, followed)
+    except VersionGoneError:  # it starts from scratch
+        return ""
+    except VersionsError as error:
+        return str(error)
+    return ""
+
+
+def wrong_minutes(lake: Lake) -> str:
+    """Return a sentence if `topic_minutes` counts other messages than `messages` has, as after a killed repair.
+
+    Expired messages, and those that a repair has recorded as lost, are in `topic_minutes` only. Then nothing is
+    compared.
+
+    Args:
+        lake: the lake, whose logs and data files are intact.
+    """
+    messages = lake.table("messages")
+    counted = archived_counts(lake)
+    if not counted or MINUTES in read_expiries(messages) or recorded_losses(lake):
+        return ""
+    sql = "SELECT broker, count(*) AS messages FROM messages WHERE broker IS NOT NULL GROUP BY broker"
+    there = {row["broker"]: row["messages"] for row in dict_rows(run_sql(messages, "messages", sql).read_all())}
+    for broker in sorted({*counted, *there}):
+        expected, found = there.get(broker, 0), counted[broker].messages if broker in counted else 0
+        if expected != found:
+            return f"expected {count_text(expected, 'message')} of {broker}, as messages has them, found {found:,}"
+    return ""
+
+
+def must_recount(lake: Lake, damaged: Collection[str]) -> bool:
+    """Return whether `topic_minutes` must be counted again from `messages`.
+
+    It must if it was damaged, or if a backfill may have counted messages that `messages` has lost: rows of a backfill
+    do not name an archive run. It must not if `messages` has dropped old rows, which `topic_minutes` still counts.
+
+    Args:
+        lake: the lake; `messages` is repaired already.
+        damaged: the tables that were damaged.
+    """
+    messages = lake.table("messages")
+    if "messages" in read_expiries(messages):
+        return False
+    if MINUTES in damaged:
+        return True
+    is_wrong = "messages" in damaged or lost_runs(lake.uri("messages"))
+    return bool(is_wrong) and lake.find(MINUTES) is not None and covered_sequence(lake) > 0

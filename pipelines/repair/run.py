@@ -1,0 +1,349 @@
+"""Repairs a lake: restores `messages` to its last intact version, and rebuilds the tables that follow it.
+
+    1. logs of all tables       delta_log         moves damaged entries and checkpoints aside
+    2. messages                 commits           records the archive's progress after the repair
+                                rebuilt_log       rebuilds the log from data files, if no version is intact
+    3. data files               data_check        moves damaged files aside, and removes them from their table
+                                refill            reads the messages of damaged files from the stores again
+                                repeat_runs       reads what runs write to other tables from the stores again
+    4. tables of runs           following_tables  deletes rows of lost runs, adds files that commits name
+    5. message_keys             follow            rebuilds it, if it is damaged or ahead of messages
+    6. edges                    follow            likewise
+    7. topic_minutes            backfill          counts it again from messages, if it is damaged
+    8. tables of snapshots,     kept_tables       starts an empty table, if a data file is damaged: of a snapshot only
+       consumptions                               changes are stored, and consume logs can be read again
+    9. tables of replays        replay_tables     returns to the last intact version, and marks the replays
+
+Nothing is deleted: replaced files are moved to `_damaged/<time>` in the lake. If a repair is killed, running it again
+completes it. No other process may write to the lake meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
+from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.follower import restore_runs
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.log_json import parse_json
+from commitlake.connectors.lake.log_names import LOG
+from commitlake.connectors.lake.newest_versions import delete_newest
+from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
+from commitlake.connectors.lake.versions import VersionsError
+from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.runtime.runner import Runner
+from commitlake.pipelines.consumptions.follow import follow_consume_logs
+from commitlake.pipelines.edges.follow import follow_edges
+from commitlake.pipelines.edges.progress import followed_version as followed_edges
+from commitlake.pipelines.edges.progress import is_ahead
+from commitlake.pipelines.maintenance.table_files import exchange_files, read_table_files
+from commitlake.pipelines.message_keys.follow import follow_keys
+from commitlake.pipelines.repair import replay_tables
+from commitlake.pipelines.repair.commits import commit_repair, finished_runs, is_unfinished, lost_runs, repair_note
+from commitlake.pipelines.repair.contents import undo_changes
+from commitlake.pipelines.repair.data_check import DataDamage
+from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, lost_entries, repair_log
+from commitlake.pipelines.repair.following_tables import OF_RUNS, delete_runs, lost_run_ids, named_files, refill_tables
+from commitlake.pipelines.repair.kept_tables import KEPT_TABLES, rebuild_history, rebuild_kept_table
+from commitlake.pipelines.repair.plan import (
+    CONSUMPTIONS,
+    DERIVED_TABLES,
+    EDGES,
+    KEYS,
+    MINUTES,
+    TABLES_OF_COMMITS,
+    RepairPlan,
+    check_links,
+    find_damages,
+    is_rebuilt,
+    must_recount,
+    reason_not_updatable,
+    wrong_keys,
+)
+from commitlake.pipelines.repair.rebuilt_log import adopt_files
+from commitlake.pipelines.repair.rebuilt_log import lost_run_ids as runs_beyond
+from commitlake.pipelines.repair.refill import Suspect, recorded_losses, restore_messages
+from commitlake.pipelines.repair.repeat_runs import REPEATED, record_lost_rows, repeat_runs
+from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
+from commitlake.schemas.counts import count_text
+
+
+def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:
+    """Repair a lake as planned.
+
+    Args:
+        plan: from `plan_repair`.
+        parser_version: written to new rows of `archive_runs` and `gaps`.
+        runner: runs the tasks that read data files and write those of a rebuilt `message_keys`.
+
+    Returns:
+        Sentences on data that could not be recovered.
+
+    Raises:
+        UnsafeFileError: if the lake contains a link; nothing is changed then.
+    """
+    check_links(lake)
+    aside = AsideFolder(lake)
+    kept = [table for table in KEPT_TABLES if table in {*plan.logs, *plan.files}]
+    losses = [line for table in kept for line in rebuild_kept_table(aside, table, plan.files.get(table, ()))]
+    changed = [contents for contents in plan.contents if not undo_changes(lake, contents)]
+    losses += [
+        f"{one.table}: the rows that another program has changed" for one in changed if one.table not in DERIVED_TABLES
+    ]
+    _repair_log_of_messages(aside, plan)
+    missing = losses
+    # The messages of damaged data files stay counted, because they come back, or are known to be lost.
+    is_wrong = plan.minutes or MINUTES in {one.table for one in changed}
+    is_wrong = is_wrong or must_recount(lake, {*plan.logs, *({MINUTES} & plan.files.keys())})
+    recount = [MINUTES] if is_wrong else []
+    lost_rows: dict[str, int | None] = dict(plan.lacking)
+    repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner, lost_rows)) for table in OF_RUNS}
+    missing += [line for table, lines in repaired.items() if table not in {*recount, *lost_rows} for line in lines]
+    lost = lost_runs(lake.uri("messages"))
+    if lost and (run_ids := lost_run_ids(lake, lost)):
+        for table in OF_RUNS:
+            delete_runs(lake.uri(table), run_ids)
+    missing += _restore_messages(aside, plan, runner, parser_version)
+    gone = refill_tables(lake, parser_version)
+    missing += _restore_archive_runs(lake, plan, parser_version)
+    if lost_rows and plan.stores is not None:
+        missing += repeat_runs(lake, lost_rows, plan.stores)
+    missing += [
+        f"{table}: {count_text(count, 'file')} that commits name: missing"
+        for table, count in gone.items()
+        if table not in {*recount, *lost_rows}
+    ]
+    missing += [
+        f"{table}: {count_text(count, 'row')} of data files that are gone"
+        for table, count in record_lost_rows(lake, {*plan.logs, *plan.files}).items()
+        if not any(line.startswith(f"{table}: ") for line in missing)
+    ]
+    for table in SNAPSHOT_TABLES:
+        missing += _repair_or_begin(aside, table, plan, runner, "all snapshots so far")
+    missing += _restore_consumptions(aside, plan, runner)
+    missing += replay_tables.repair_replay_tables(
+        aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)
+    )
+    _repair_keys(aside, plan, runner)
+    _repair_edges(aside, plan, runner, is_wrong=EDGES in {one.table for one in changed})
+    if plan.recorded and not recorded_losses(lake) and must_recount(lake, {"messages"}):
+        recount = [MINUTES]  # it may have been counted without them
+    _recount(lake, recount, runner)
+    return missing
+
+
+def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
+    """Repair the log of `messages`, and record the archive's progress after that."""
+    lake = aside.lake
+    of_messages = plan.logs.get("messages")
+    if of_messages is not None:
+        if plan.adoption is not None:
+            adopt_files(aside, plan.adoption, finished_runs(lake))
+            seal(lake.uri("messages"), lake.s3)
+        else:
+            repair_log(aside, of_messages, _note(lake, of_messages))
+    note = is_unfinished(lake.uri("messages"))
+    if note is None and plan.ahead:
+        version = lake.table("messages").version() + 1
+        note = {"first": version, "run_ids": [], "sequence": plan.ahead, "goes_back": True}
+    if note is not None:
+        commit_repair(lake, note)
+
+
+def _restore_messages(aside: AsideFolder, plan: RepairPlan, runner: Runner, parser_version: str) -> Iterator[str]:
+    """Restore lost messages from the stores, and delete what other tables have of runs whose messages are all lost.
+
+    Yields:
+        Sentences on what is lost.
+    """
+    lake, adoption = aside.lake, plan.adoption
+    others = [] if adoption is None else [Suspect("messages", needs_proof=True)]
+    damaged = _damaged_files(lake, "messages", plan, runner)
+    yield from restore_messages(aside, damaged, others, plan.stores, runner, parser_version)
+    if adoption is None:
+        return
+    yield from adoption.losses(sum(file.rows or 0 for file in read_table_files(lake.table("messages"))))
+    if lost_ids := runs_beyond(lake, adoption):
+        for table in OF_RUNS:
+            delete_runs(lake.uri(table), lost_ids)
+        yield f"{count_text(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}"
+
+
+def _restore_archive_runs(lake: Lake, plan: RepairPlan, parser_version: str) -> Iterator[str]:
+    if "archive_runs" not in {*plan.logs, *plan.files, *plan.missing_runs}:
+        return
+    restored = restore_runs(lake, parser_version)
+    removed = sum(damage.file.rows or 0 for damage in plan.files.get("archive_runs", ()))
+    if restored < removed:
+        yield f"archive_runs: {count_text(removed - restored, 'row')} of runs that are no longer in the log of messages"
+
+
+def _recount(lake: Lake, tables: Sequence[str], runner: Runner) -> None:
+    if MINUTES in tables:
+        backfill_minutes(lake, runner, from_scratch=True)
+
+
+def _repair_table_of_runs(
+    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int | None]
+) -> Iterator[str]:
+    """Repair a table of runs.
+
+    Args:
+        table: name of the table.
+        lost_rows: receives the number of lost rows, None if unknown, if these can be read from the stores again.
+
+    Yields:
+        Sentences on lost rows.
+    """
+    lake, repair = aside.lake, plan.logs.get(table)
+    is_repeated = plan.stores is not None and table in REPEATED
+    if is_rebuilt(table, repair):
+        yield from rebuild_history(aside, table)
+        return
+    if repair is not None and repair.is_lost:
+        aside.move_folder(f"{table}/{LOG}")
+        delete_newest(lake.uri(table), lake.storage_options)
+        if is_repeated:
+            lost_rows[table] = None
+        if table not in TABLES_OF_COMMITS:
+            yield f"{table}: rows that are in no commit of messages"
+        return
+    if repair is not None:
+        named = named_files(commits_after(lake.uri("messages"), 0), table)
+        repair_log(aside, repair, {"table": table}, keep=named)
+    damaged = _damaged_files(lake, table, plan, runner)
+    if is_repeated and (damaged or (repair is not None and repair.goes_back)):
+        lost_rows[table] = sum(damage.file.rows or 0 for damage in damaged)
+    yield from _take_out(aside, table, damaged)
+
+
+def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> Iterator[str]:
+    """Repair `consumptions`, and read again what the stores' consume logs still have."""
+    if CONSUMPTIONS not in {*plan.logs, *plan.files}:
+        return
+    lake, gone = aside.lake, "records that the stores' consume logs no longer have"
+    known = None if CONSUMPTIONS in plan.logs else _count_rows(lake.uri("consumptions"))
+    missing = list(_repair_or_begin(aside, CONSUMPTIONS, plan, runner, gone))
+    if plan.stores is None:
+        yield from missing
+        return
+    problems = follow_consume_logs(lake, plan.stores.stores).problems
+    yield from (f"{CONSUMPTIONS}: {problem}" for problem in problems)
+    if known is None:
+        yield from missing if plan.logs[CONSUMPTIONS].is_lost else ()
+    elif (lost := known - _count_rows(lake.uri("consumptions"))) > 0:
+        yield f"{CONSUMPTIONS}: {count_text(lost, 'record')} that the stores' consume logs no longer have"
+
+
+def _count_rows(uri: str) -> int:
+    """Return the number of rows of a table, by its log; 0 if there is none."""
+    try:
+        return sum(file.rows or 0 for file in read_table_files(delta_table(uri)))
+    except TableNotFoundError:
+        return 0
+
+
+def _repair_or_begin(
+    aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, everything: str
+) -> Iterator[str]:
+    """Repair a table's log, or start an empty table if that is not enough.
+
+    Args:
+        table: name of the table.
+        everything: what is lost if it goes back to an earlier version, or starts empty.
+
+    Yields:
+        What is lost.
+    """
+    repair = plan.logs.get(table)
+    if is_rebuilt(table, repair):
+        yield from rebuild_history(aside, table)
+        return
+    if repair is not None and not repair.is_lost:
+        repair_log(aside, repair, {"table": table})
+        if repair.goes_back:
+            yield f"{table}: {everything}"
+    if (repair is not None and repair.is_lost) or _damaged_files(aside.lake, table, plan, runner):
+        aside.move_folder(table)
+        delete_newest(aside.lake.uri(table), aside.lake.storage_options)
+        yield f"{table}: {everything}"
+
+
+def _damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner) -> Sequence[DataDamage]:
+    """Return a table's damaged data files. If its log was repaired, the files are checked again."""
+    if table not in plan.logs:
+        return plan.files.get(table, ())
+    try:
+        return find_damages(lake, table, runner, deep=True)
+    except TableNotFoundError:
+        return ()
+
+
+def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage]) -> Iterator[str]:
+    """Remove damaged data files from a table that follows `messages`."""
+    if not found:
+        return
+    rows = sum(damage.file.rows or 0 for damage in found)
+    removed = [damage.file for damage in found]
+    exchange_files(aside.lake.uri(table), removed, [], changes_data=True, note=repair_note(rows))
+    for damage in found:
+        aside.move(f"{table}/{unquote(damage.file.path)}")
+    if table not in TABLES_OF_COMMITS:
+        yield f"{table}: {count_text(rows, 'row')} of {count_text(len(found), 'damaged data file')}"
+
+
+def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
+    lake = aside.lake
+    try:
+        wrong = (
+            {KEYS} & {*plan.logs, *plan.files}
+            or plan.keys
+            or plan.adoption is not None
+            or wrong_keys(lake, runner, deep=True)
+        )
+    except (LogDamagedError, VersionsError, OSError, pa.ArrowException):
+        wrong = True
+    if wrong:
+        aside.move_folder(KEYS)
+        delete_newest(lake.uri("message_keys"), lake.storage_options)
+        follow_keys(lake, runner)
+
+
+def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner, *, is_wrong: bool) -> None:
+    lake = aside.lake
+    if not lake.has_log(EDGES) and EDGES not in {*plan.logs, *plan.files}:
+        return
+    is_damaged = bool({EDGES, CONSUMPTIONS, "messages"} & {*plan.logs, *plan.files})
+    is_changed = is_wrong or is_damaged or plan.adoption is not None or plan.recorded
+    if is_changed or is_ahead(lake) or reason_not_updatable(lake, followed_edges(lake)):
+        aside.move_folder(EDGES)
+        delete_newest(lake.uri("edges"), lake.storage_options)
+        follow_edges(lake, runner)
+
+
+def _note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
+    """Return the note for entries that replace others, with the lost runs that the entries still name."""
+    folder = lake.log("messages")
+    run_ids, sequence = set(), 0
+    for data in lost_entries(folder, repair.versions if repair.goes_back else ()):
+        for line in data.splitlines():
+            try:
+                commit = ArchiveCommit.from_metadata(parse_json(line)["commitInfo"]["userMetadata"])
+            except (ValueError, KeyError, TypeError):
+                continue
+            if commit is not None:
+                run_ids.add(commit.run_id)
+                sequence = max(sequence, commit.sequence)
+    return {
+        "first": repair.first,
+        "run_ids": sorted(run_ids),
+        "sequence": sequence,
+        "goes_back": repair.goes_back,
+    }
