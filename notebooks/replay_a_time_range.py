@@ -18,8 +18,7 @@ from commitlake.jobs.notebooks import replay_words as words
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.jobs.notebooks.replaying import replay
 from commitlake.pipelines.query.sql import Conditions
-from commitlake.pipelines.replay.over_time import count_over_time
-from commitlake.pipelines.replay.planning import count_choice
+from commitlake.pipelines.replay.planning import count_choice, count_over_time
 from commitlake.pipelines.replay.selection import Selection, condition
 
 notebook = open_notebook(

@@ -22,7 +22,7 @@ from commitlake.jobs.cli.places import bodies_of
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_letters
 from commitlake.pipelines.dead_letters.letters import LetterChoice, count_letters, letters_condition
 from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_cause
-from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 
@@ -106,7 +106,7 @@ def _warn_of_unknown_names(table: DeltaTable, choice: LetterChoice) -> None:
             table, "topic", choice.groups, "the lake has no dead letter of the group {}", are_dead, DLQ_PREFIX
         ),
         *unknown_values(
-            table, origin_sql(table), choice.topics, "the lake has no dead letter of the topic {}", are_dead
+            table, original_topic_sql(table), choice.topics, "the lake has no dead letter of the topic {}", are_dead
         ),
         *unknown_values(table, "tags", choice.tags, "the lake has no dead letter with the tag {}", are_dead),
     ]

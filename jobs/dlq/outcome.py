@@ -21,14 +21,14 @@ from commitlake.jobs.cli.rows_output import Row, write_objects, write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.replay.target import target_client
-from commitlake.pipelines.replay.ledger import read_state
-from commitlake.pipelines.replay.outcomes import (
+from commitlake.pipelines.replay.groups.outcomes import (
     GroupFollower,
     GroupOutcomes,
     State,
     by_group_of_dead_letters,
     read_sent,
 )
+from commitlake.pipelines.replay.ledger import read_state
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode

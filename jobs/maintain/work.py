@@ -44,7 +44,7 @@ from commitlake.pipelines.maintenance.packs import (
 )
 from commitlake.pipelines.maintenance.table_files import read_table_files
 from commitlake.pipelines.repair.contents import SUMMED_TABLES, seal_contents, unsealed_tables
-from commitlake.pipelines.replay.expiry import DEFAULT_KEEP, drop_copies, find_old_copies
+from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, find_old_copies
 from commitlake.pipelines.topic_minutes.joining import join_sorted
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
 from commitlake.schemas.counts import count_text

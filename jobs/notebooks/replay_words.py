@@ -8,9 +8,8 @@ from typing import Any
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.notebooks.replaying import Replayed
-from commitlake.pipelines.replay.outcomes import State
-from commitlake.pipelines.replay.over_time import OverTime
-from commitlake.pipelines.replay.planning import QueueChoice
+from commitlake.pipelines.replay.groups.outcomes import State
+from commitlake.pipelines.replay.planning import OverTime, QueueChoice
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import plain_text
 

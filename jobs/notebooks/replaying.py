@@ -12,12 +12,12 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.notebooks.notebook import NotebookError
 from commitlake.jobs.replay.target import target_client
+from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, read_sent
 from commitlake.pipelines.replay.ledger import Counts, Ledger, read_states
-from commitlake.pipelines.replay.others import announce, check_unfinished, find_others
-from commitlake.pipelines.replay.outcomes import GroupFollower, GroupOutcomes, read_sent
+from commitlake.pipelines.replay.other_replays import announce, check_unfinished, find_others
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planned import PlannedMessages
+from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.planning import (
     QueueChoice,
     check_queue_numbers,

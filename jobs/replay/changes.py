@@ -18,8 +18,8 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.rows_output import write
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_key, parse_mask
 from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, differences, finish
-from commitlake.pipelines.replay.changing import write_changed
-from commitlake.pipelines.replay.planned import PlannedMessages
+from commitlake.pipelines.replay.planned_messages import PlannedMessages
+from commitlake.pipelines.replay.replay_rows import write_changed
 from commitlake.schemas.counts import count_text
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def show_changes(arguments: argparse.Namespace, lake: Lake, messages: PlannedMes
     after = before
     spark = _session(lake, changes)
     if spark is not None and changes.transform is not None:
-        from commitlake.pipelines.replay.transforming import apply_transform
+        from commitlake.pipelines.replay.spark_transform import apply_transform
 
         after = apply_transform(changes.transform, spark.createDataFrame(before)).toArrow().cast(before.schema)
     found = [

@@ -17,8 +17,8 @@ from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.source import MessageSource, archived_stores
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.errors import UnknownGroupError
-from commitlake.pipelines.replay.not_consumed import NotConsumed
-from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.pipelines.replay.groups.not_consumed import NotConsumed
+from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.pipelines.replay.selection import SENDABLE, Selection, condition
 from commitlake.schemas.layouts.rocketmq.topics import Kind, is_system_group, kind_of
 
@@ -68,7 +68,7 @@ def choose_messages(arguments: argparse.Namespace, lake: Lake, source: MessageSo
         dead_letters_of=arguments.dlq_of,
         not_consumed=not_consumed,
         has_replayed=arguments.include_replayed,
-        origin=origin_sql(source.table) if arguments.all_copies else None,
+        origin=original_topic_sql(source.table) if arguments.all_copies else None,
     )
     with_replayed = None if selection.has_replayed else condition(replace(selection, has_replayed=True))
     return MessageChoice(condition(selection), not_consumed, with_replayed)

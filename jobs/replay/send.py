@@ -40,9 +40,9 @@ from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
 from commitlake.jobs.replay.verify import verify, verify_sent
 from commitlake.jobs.replay.watch import watched
 from commitlake.pipelines.replay.changes import Changes
-from commitlake.pipelines.replay.changing import write_copied
-from commitlake.pipelines.replay.consumed import ChosenMessages, Places, live_offsets
 from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.groups.consumed import ChosenMessages, Places, live_offsets
+from commitlake.pipelines.replay.groups.not_consumed import NotConsumed
 from commitlake.pipelines.replay.ledger import (
     Counts,
     Ledger,
@@ -52,11 +52,10 @@ from commitlake.pipelines.replay.ledger import (
     check_is_free,
     read_state,
 )
-from commitlake.pipelines.replay.not_consumed import NotConsumed
-from commitlake.pipelines.replay.others import OtherReplay, announce, check_unfinished, find_others
+from commitlake.pipelines.replay.other_replays import OtherReplay, announce, check_unfinished, find_others
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planned import PlannedMessages, open_planned
+from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned
 from commitlake.pipelines.replay.planning import (
     QueueChoice,
     check_queue_numbers,
@@ -68,6 +67,7 @@ from commitlake.pipelines.replay.planning import (
     target_queue_ends,
     topics_of,
 )
+from commitlake.pipelines.replay.replay_rows import write_copied
 from commitlake.pipelines.replay.run import ReplayRun, Settings
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.counts import count_text

@@ -29,8 +29,8 @@ from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.live_names import known_live_topics
 from commitlake.jobs.replay.target import client_options
-from commitlake.pipelines.replay.consumed import KnownOffsets, Places, group_offsets, live_offsets
-from commitlake.pipelines.replay.not_consumed import (
+from commitlake.pipelines.replay.groups.consumed import KnownOffsets, Places, group_offsets, live_offsets
+from commitlake.pipelines.replay.groups.not_consumed import (
     NotConsumed,
     not_consumed_in_lake,
     not_consumed_in_stores,
@@ -41,7 +41,7 @@ from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 if TYPE_CHECKING:
-    from commitlake.pipelines.replay.copied import Narrowed
+    from commitlake.pipelines.replay.copied_messages import Narrowed
 
 _STEPS = 1000
 """Total of a progress bar whose real total is known only once reading begins."""
@@ -116,7 +116,7 @@ def open_source(arguments: argparse.Namespace, lake: Lake) -> Iterator[MessageSo
 def _copy_store(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.jobs.cli.store_queues import unknown_names
-    from commitlake.pipelines.replay.copied import copy_store
+    from commitlake.pipelines.replay.copied_messages import copy_store
     from commitlake.pipelines.snapshot.files import read_store_progress
     from commitlake.pipelines.snapshot.progress import OffsetKind
 
@@ -153,7 +153,7 @@ def _copy_store(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
 
 
 def _copy_topics(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
-    from commitlake.pipelines.replay.copied import copy_topics
+    from commitlake.pipelines.replay.copied_messages import copy_topics
 
     wanted = _narrowed(arguments)
     if not wanted.topics:
@@ -178,7 +178,7 @@ def _copy_topics(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
 
 
 def _narrowed(arguments: argparse.Namespace) -> Narrowed:
-    from commitlake.pipelines.replay.copied import Narrowed
+    from commitlake.pipelines.replay.copied_messages import Narrowed
 
     has_time = not arguments.born
     dead = [] if arguments.dlq_of is None else [DLQ_PREFIX + arguments.dlq_of]

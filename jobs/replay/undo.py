@@ -18,9 +18,9 @@ from commitlake.jobs.offsets.gather import offset_client
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.pipelines.offsets.setting import set_offsets
 from commitlake.pipelines.offsets.sources import lake_sources
+from commitlake.pipelines.replay.groups.undo import GroupStep, groups_of_target, plan_steps
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, check_is_free, read_state
-from commitlake.pipelines.replay.sent_runs import Runs, read_sent_runs, with_unwritten
-from commitlake.pipelines.replay.undo import GroupStep, groups_of_target, plan_steps
+from commitlake.pipelines.replay.sent_messages import RunsByQueue, add_unrecorded, read_sent_runs
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -73,9 +73,9 @@ def _check_count(groups: Mapping[str, Collection[str]]) -> None:
         )
 
 
-def _sent(lake: Lake, state: ReplayState, client: OffsetClient) -> Runs:
+def _sent(lake: Lake, state: ReplayState, client: OffsetClient) -> RunsByQueue:
     runs = read_sent_runs(lake, state.plan.replay_id)
-    return runs if state.event is ReplayEvent.FINISHED else with_unwritten(runs, state.plan, client.puller)
+    return runs if state.event is ReplayEvent.FINISHED else add_unrecorded(runs, state.plan, client.puller)
 
 
 def _chosen(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:

@@ -10,7 +10,7 @@ from commitlake.jobs.cli.lake_names import check_brokers, unknown_queues, unknow
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.source import MessageSource
-from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 _IS_DEAD = f"starts_with(topic, '{DLQ_PREFIX}')"
@@ -43,7 +43,7 @@ def _sentences_of_copy(arguments: argparse.Namespace, source: MessageSource) -> 
 def _sentences(arguments: argparse.Namespace, lake: Lake, source: MessageSource) -> Iterator[str]:
     topics = list(arguments.topic)
     if arguments.all_copies:  # for some of these topics, only retries or dead letters may be archived
-        origin = origin_sql(source.table)
+        origin = original_topic_sql(source.table)
         topics = [topic for topic in topics if unknown_values(source.table, origin, [topic], "{}")]
     unknown = unknown_topics(lake, source.table, topics)
     yield from unknown

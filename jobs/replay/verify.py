@@ -14,7 +14,7 @@ from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
-from commitlake.pipelines.replay.planned import PlannedMessages, open_planned
+from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned
 from commitlake.pipelines.replay.verifying import Difference, Verification, verify_replay
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode

@@ -171,7 +171,7 @@ def _page(command: TpsOptions, source: TpsSource, question: RatesQuestion, widen
 
 
 def _show_hot_queues(command: TpsOptions, started: float) -> ExitCode:
-    from commitlake.pipelines.tps.hot_keys import KEY_COLUMNS, hot_queues
+    from commitlake.pipelines.tps.hot_keys import QUEUE_COLUMNS, hot_queues
 
     by = ["broker", "topic", "queue"]
     table = _table(command, by)
@@ -179,13 +179,12 @@ def _show_hot_queues(command: TpsOptions, started: float) -> ExitCode:
         question = _question(command, by, source)
         if question is None:
             return _report_no_messages(source)
-        if not command.quiet:
-        _explain_empty(command, source, rows)
-        _print_rows(command, shown, COLUMNS, missing)
-        missing = _warn_of_lost(command, source, question)
-        shown = rows[: command.top] if command.top else rows
         rows = hot_queues(source.lake, source.coverage, question, command.runs_on)
-        _print_rows(arguments, shown, KEY_COLUMNS, missing)
+        shown = rows[: command.top] if command.top else rows
+        missing = _warn_of_lost(command, source, question)
+        _print_rows(command, shown, QUEUE_COLUMNS, missing)
+        _explain_empty(command, source, rows)
+        if not command.quiet:
             lines = notes.cut_note(len(shown), len(rows), "queues")
             lines.append(
                 "skew is a queue's messages divided by the mean of the topic's non-empty queues on that broker"
@@ -202,12 +201,11 @@ def _show_hot_keys(command: TpsOptions, started: float) -> ExitCode:
         if question is None:
             return _report_no_messages(source)
         found = hot_keys(source.lake, question)
-        if not command.quiet:
-        _explain_empty(command, source, found.rows)
-        _print_rows(command, shown, COLUMNS, missing)
-        missing = _warn_of_lost(command, source, question)
         shown = found.rows[: command.top] if command.top else found.rows
-        _print_rows(arguments, shown, KEY_COLUMNS, missing)
+        missing = _warn_of_lost(command, source, question)
+        _print_rows(command, shown, KEY_COLUMNS, missing)
+        _explain_empty(command, source, found.rows)
+        if not command.quiet:
             lines = notes.cut_note(len(shown), len(found.rows), "keys")
             counted = f"{count_text(found.total, 'message key was', 'message keys were')} counted"
             bounds = (
@@ -220,7 +218,7 @@ def _show_hot_keys(command: TpsOptions, started: float) -> ExitCode:
 
 
 def _show_delayed(command: TpsOptions, started: float) -> ExitCode:
-    from commitlake.pipelines.tps.delayed import DEFAULT_SEGMENT_LIFE, KEY_COLUMNS, NEEDED, delayed_messages
+    from commitlake.pipelines.tps.delayed import COLUMNS, DEFAULT_SEGMENT_LIFE, NEEDED, delayed_messages
 
     with open_source(command, MESSAGES, columns=NEEDED, is_whole=True) as source:
         question = _question(command, [], source)
@@ -228,11 +226,10 @@ def _show_delayed(command: TpsOptions, started: float) -> ExitCode:
             return _report_no_messages(source)
         life = command.segment_life or DEFAULT_SEGMENT_LIFE
         rows = delayed_messages(source.lake, source.coverage, question, life, has_config=not source.stores)
-        if not command.quiet:
-        _print_rows(command, shown, COLUMNS, missing)
-        missing = _warn_of_lost(command, source, question)
         shown = rows[: command.top] if command.top else rows
-        _print_rows(arguments, shown, KEY_COLUMNS, missing)
+        missing = _warn_of_lost(command, source, question)
+        _print_rows(command, shown, COLUMNS, missing)
+        if not command.quiet:
             lines = notes.cut_note(len(shown), len(rows), "rows")
             _print_lines([*lines, *_delayed_notes(rows)], question, MESSAGES, source, started)
         return _exit_code(source, missing)

@@ -26,12 +26,7 @@ from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.runner import ProcessArguments, make_runner
 from commitlake.jobs.cli.s3_arguments import S3Arguments, set_s3_environment
-from commitlake.jobs.cli.store_arguments import (
-    delay_levels,
-    given_store,
-    positive,
-    store_argument,
-)
+from commitlake.jobs.cli.store_arguments import delay_levels, given_store, positive, store_argument
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -107,7 +102,7 @@ class Verify(
         from commitlake.jobs.verify.page import TITLE, stores_page
         from commitlake.jobs.verify.report import Remedies, print_report, summary
         from commitlake.pipelines.verify.doctor import join_findings
-        from commitlake.pipelines.verify.verdict import verdict_of
+        from commitlake.pipelines.verify.findings import verdict_of
 
         if "s3://" in store:
             set_s3_environment(self)
@@ -129,7 +124,6 @@ class Verify(
 
 
 def _settings(command: Verify) -> Iterator[str]:
-    from commitlake.pipelines.verify.findings import verdict_of
     """Yield the options that say how to read the stores, for `rebuild`."""
     for name in ("layout", "broker_conf"):
         if (value := getattr(command, name)) is not None:

@@ -37,9 +37,8 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.queue_reports import QueueReport
-from commitlake.connectors.storage.uris import is_s3
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.storage.uris import is_uri
+from commitlake.connectors.storage.uris import is_s3, is_uri
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.profile_files import inline_bytes, stage_profile
 from commitlake.pipelines.archive.refusals import Refusals

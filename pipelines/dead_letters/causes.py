@@ -44,7 +44,7 @@ from commitlake.pipelines.dead_letters.letters import (
     reason_sql,
     replayed_sql,
 )
-from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 from commitlake.schemas.times import EPOCH
 
@@ -185,7 +185,7 @@ def group_letters(table: DeltaTable, where: str, packs: PackStore | None, *, sam
         samples: like in `group_by_cause`.
     """
     columns = [
-        "topic", f"{origin_sql(table)} AS origin", "tags", "reconsume_times", f"{reason_sql()} AS reason",
+        "topic", f"{original_topic_sql(table)} AS origin", "tags", "reconsume_times", f"{reason_sql()} AS reason",
         f"{replayed_sql()} AS replayed", "store_timestamp", "physical_offset", "msg_id", "keys",
     ]  # fmt: skip
     counter = _Counter(max(1, samples))

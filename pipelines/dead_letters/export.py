@@ -30,7 +30,7 @@ from commitlake.connectors.printable import csv_text, printable, printable_json
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.dead_letters.causes import cause_texts, digest_of
 from commitlake.pipelines.dead_letters.letters import DeadLetterError, Letters, read_letters, reason_sql, replayed_sql
-from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 _ROW_GROUP_BYTES = 32 << 20
@@ -86,7 +86,12 @@ def export_letters(
         DeadLetterError: if the file cannot be written.
         QueryError: if the table cannot be read.
     """
-    columns = [*_STORED, f"{origin_sql(table)} AS origin", f"{reason_sql()} AS reason", f"{replayed_sql()} AS replayed"]
+    columns = [
+        *_STORED,
+        f"{original_topic_sql(table)} AS origin",
+        f"{reason_sql()} AS reason",
+        f"{replayed_sql()} AS replayed",
+    ]
     count = 0
     try:
         with write_whole(path) as file:

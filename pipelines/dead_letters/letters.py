@@ -21,10 +21,9 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import column_name, text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.query.sql import Conditions
-from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.pipelines.replay.origin_properties import REPLAY_ID, original_topic_sql
 from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
 from commitlake.pipelines.replay.selection import Selection, condition
-from commitlake.pipelines.replay.stamping import REPLAY_ID
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
@@ -89,7 +88,7 @@ def letters_condition(table: DeltaTable, choice: LetterChoice) -> str:
     )
     found = condition(Selection(asked, tags=choice.tags, has_replayed=True))
     if choice.topics:
-        found += f" AND {origin_sql(table)} IN ({', '.join(map(text_literal, choice.topics))})"
+        found += f" AND {original_topic_sql(table)} IN ({', '.join(map(text_literal, choice.topics))})"
     return found
 
 

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import any_of, text_literal
 from commitlake.pipelines.dead_letters.causes import Cause, cause_texts, digest_of
 from commitlake.pipelines.dead_letters.letters import DeadLetterError, read_letters, reason_sql
-from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 from commitlake.schemas.tables.replay_messages import SendOutcome
@@ -71,7 +71,13 @@ def narrow_to_cause(
     narrowed = f"{where} AND {_columns_sql(table, cause)}"
     if packs is None or sum(_columns(one) == _columns(cause) for one in causes) == 1:
         return narrowed
-    columns = ["topic", f"{origin_sql(table)} AS origin", "tags", "reconsume_times", f"{reason_sql()} AS reason"]
+    columns = [
+        "topic",
+        f"{original_topic_sql(table)} AS origin",
+        "tags",
+        "reconsume_times",
+        f"{reason_sql()} AS reason",
+    ]
     places: dict[str, list[int]] = {}
     for letters in read_letters(table, narrowed, [*columns, "broker", "physical_offset"], packs):
         coded = cause_texts(letters).dictionary_encode()
@@ -139,7 +145,7 @@ def _columns(cause: Cause) -> tuple[object, ...]:
 def _columns_sql(table: DeltaTable, cause: Cause) -> str:
     texts = {
         "topic": DLQ_PREFIX + cause.group,
-        origin_sql(table): cause.topic,
+        original_topic_sql(table): cause.topic,
         "tags": cause.tag,
         reason_sql(): cause.reason,
     }

@@ -10,18 +10,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
+from commitlake.connectors.lake.packs.kernel import copy
 from commitlake.connectors.plain_arrays import texts_of
-from commitlake.pipelines.replay.kernel import place_items
-from commitlake.pipelines.replay.stamping import DROPPED, stamps
+from commitlake.pipelines.replay.origin_properties import DROPPED, origin_properties
 from commitlake.pipelines.restore.arrow import numbers, spans
+from commitlake.schemas.layouts.rocketmq import properties as layout
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK
-from commitlake.schemas.remoting.batch import MIN_ITEM_SIZE
+from commitlake.schemas.remoting.batch import ITEM, MIN_ITEM_SIZE
 
 OWN_COLUMNS = texts_of([props.KEYS, props.TAGS])
 """Properties that rows also have as columns."""
 _TOO_LONG = "its properties and those of the replay are longer than 32,767 bytes"
 _SEPARATORS = "a property, key, tag or topic of it has the character 0x01 or 0x02, which ends a property in a message"
+_EQUALS = layout.NAME_VALUE_SEPARATOR
+_NEXT = layout.PROPERTY_SEPARATOR
+_FLAG_AT = ITEM.offset_of("flag")
+_BODY_AT = ITEM.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,7 @@ def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
     Args:
         rows: rows of `messages`, see `parts.COLUMNS`.
     """
-    added = stamps(rows, replay_id)
+    added = origin_properties(rows, replay_id)
     formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq").combine_chunks()
     is_own = pc.not_equal(formats, "rocketmq")
     if not pc.any(is_own).as_py():
@@ -187,3 +193,60 @@ def added_properties(rows: pa.Table, replay_id: str) -> pa.Array:
         text = pc.fill_null(pc.binary_join_element_wise(f"{name}\x01", values, "\x02", ""), "")
         added = pc.binary_join_element_wise(added, pc.if_else(is_own, text, ""), "")
     return added
+
+
+@inlined
+def _put_int32(out: Array, at: int, value: int) -> None:
+    out[at] = (value >> 24) & 0xFF
+    out[at + 1] = (value >> 16) & 0xFF
+    out[at + 2] = (value >> 8) & 0xFF
+    out[at + 3] = value & 0xFF
+
+
+@compiled
+def place_items(
+    out: Array, item_starts: Array, flags: Array, bodies: Array, body_starts: Array, property_sizes: Array,
+    firsts: Array, is_kept: Array, names: Array, name_starts: Array, values: Array, value_starts: Array,
+    stamps: Array, stamp_starts: Array,
+) -> None:  # fmt: skip
+    """Write messages one after the other, each as an item of a batch.
+
+    Args:
+        out: uint8, zeros; receives the items.
+        item_starts: int64[rows + 1], start of each item in `out`.
+        flags: int64, the applications' flags.
+        bodies: uint8, read-only, bodies as they are sent.
+        body_starts: int64[rows + 1], start of each body.
+        property_sizes: int64, size of each message's properties, including stamps.
+        firsts: int64[rows + 1], index of each message's first property.
+        is_kept: bool, True for each property that is sent.
+        names: uint8, read-only, names of all properties.
+        name_starts: int64[properties + 1], start of each name.
+        values: uint8, read-only, values of all properties.
+        value_starts: int64[properties + 1], start of each value.
+        stamps: uint8, read-only, properties that are added after a message's own.
+        stamp_starts: int64[rows + 1], start of each message's stamps.
+    """
+    for row in range(len(flags)):
+        at = item_starts[row]
+        size = body_starts[row + 1] - body_starts[row]
+        _put_int32(out, at, item_starts[row + 1] - at)
+        _put_int32(out, at + _FLAG_AT, flags[row])
+        _put_int32(out, at + _FLAG_AT + 4, size)
+        at += _BODY_AT
+        copy(out, at, bodies, body_starts[row], size)
+        at += size
+        out[at] = (property_sizes[row] >> 8) & 0xFF
+        out[at + 1] = property_sizes[row] & 0xFF
+        at += 2
+        for entry in range(firsts[row], firsts[row + 1]):
+            if is_kept[entry]:
+                size = name_starts[entry + 1] - name_starts[entry]
+                copy(out, at, names, name_starts[entry], size)
+                out[at + size] = _EQUALS
+                at += size + 1
+                size = value_starts[entry + 1] - value_starts[entry]
+                copy(out, at, values, value_starts[entry], size)
+                out[at + size] = _NEXT
+                at += size + 1
+        copy(out, at, stamps, stamp_starts[row], stamp_starts[row + 1] - stamp_starts[row])

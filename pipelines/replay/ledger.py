@@ -29,9 +29,8 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError, UnknownReplayError
-from commitlake.pipelines.replay.plan import ReplayPlan
-from commitlake.pipelines.replay.plan_json import plan_from_json, plan_to_json
-from commitlake.pipelines.replay.search import Origin
+from commitlake.pipelines.replay.plan import ReplayPlan, plan_from_json, plan_to_json
+from commitlake.pipelines.replay.sent_messages import Origin
 from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, SendOutcome

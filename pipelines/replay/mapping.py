@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.pipelines.replay.errors import ReplayError, TargetError
-from commitlake.pipelines.replay.origins import origins
+from commitlake.pipelines.replay.origin_properties import original_topics
 from commitlake.pipelines.replay.plan import QueueMapping, Target
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
@@ -36,7 +36,7 @@ def target_topics(rows: pa.Table, topic: str | None) -> pa.Array:
     failed = pc.or_(pc.starts_with(stored, DLQ_PREFIX), pc.starts_with(stored, RETRY_PREFIX))
     if not pc.any(failed).as_py():
         return stored
-    found = pc.if_else(failed, origins(rows), stored)
+    found = pc.if_else(failed, original_topics(rows), stored)
     if found.null_count:
         row = int(np.flatnonzero(np.asarray(pc.is_null(found)))[0])
         raise ReplayError(
@@ -84,9 +84,9 @@ def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
     by_place = {(queue.broker_name, queue.queue_id): number for queue, number in queues.items()}
     brokers = sorted({queue.broker_name for queue in queues})
     coded = rows.column("broker").cast(pa.string()).combine_chunks().dictionary_encode()
-    origins = coded.dictionary.to_pylist()
+    names = coded.dictionary.to_pylist()
     # A store whose name the target does not have is always assigned to the same broker.
-    hosts = [name if name in brokers else brokers[abs(java_hash(name)) % len(brokers)] for name in origins]
+    hosts = [name if name in brokers else brokers[abs(java_hash(name)) % len(brokers)] for name in names]
     queue_ids = rows.column("queue_id").to_numpy()
     codes = np.asarray(coded.indices).astype(np.int64)
     places, place_of_row = np.unique(np.stack([codes, queue_ids]), axis=1, return_inverse=True)
@@ -96,7 +96,7 @@ def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
         if number is None:
             known = sum(broker == hosts[code] for broker, _ in by_place)
             raise TargetError(
-                f"broker {origins[code]} has a queue {queue_id}, but the target has only {count_text(known, 'queue')} "
+                f"broker {names[code]} has a queue {queue_id}, but the target has only {count_text(known, 'queue')} "
                 f"of the topic on {hosts[code]}: give the topic more queues, or choose --queues key"
             )
         numbers.append(number)

@@ -1,11 +1,27 @@
-"""Plan of a replay: the messages to send and their target. It is fixed before the first message is sent."""
+"""Plan of a replay: the messages to send and their target. It is fixed before the first message is sent.
+
+The table `replays` has the plan as JSON. Anyone who can write to the lake can change that text. Every field is
+therefore checked before anything is sent.
+"""
 
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+import json
+import re
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, int_within
+from commitlake.schemas.times import parse_iso
+
+VERSION = 3
+_MAX_BATCH_BYTES = 16 << 20
+_MAX_NUMBER = 1e9
+_MAX_SHOWN = 100
+_REPLAY_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class QueueMapping(StrEnum):
@@ -96,3 +112,157 @@ class ReplayPlan:
     def wanted(self) -> int:
         """Number of messages to send."""
         return min(self.messages, self.limit) if self.limit else self.messages
+
+
+def plan_to_json(plan: ReplayPlan) -> str:
+    """Return a plan as text, which `plan_from_json` can read."""
+    fields = asdict(plan) | {"created_at": plan.created_at.isoformat()}
+    return json.dumps({"version": VERSION} | fields, ensure_ascii=False)
+
+
+def plan_from_json(text: str) -> ReplayPlan:
+    """Read a plan.
+
+    Raises:
+        ReplayError: if this version cannot read the plan.
+    """
+    try:
+        fields = _object(json.loads(text), "the plan")
+    except (ValueError, RecursionError) as error:
+        raise _unreadable(_shown(str(error))) from None
+    version = fields.get("version")
+    if type(version) is int and version != VERSION:
+        raise ReplayError(
+            f"the plan has version {_shown(version)}, and this program reads version {VERSION}. Resume the replay "
+            "with the program that planned it"
+        )
+    _integer(fields, "version", VERSION, VERSION)
+    return ReplayPlan(
+        replay_id=_matching(fields, "replay_id", _REPLAY_ID),
+        created_at=_time(fields, "created_at"),
+        condition=_text(fields, "condition"),
+        parts=tuple(
+            tuple(_log_range(stretch) for stretch in _list(part, "a part"))
+            for part in _list(fields.get("parts"), "parts")
+        ),
+        messages=_integer(fields, "messages"),
+        bytes=_integer(fields, "bytes"),
+        limit=_integer(fields, "limit"),
+        target=_target(_object(fields.get("target"), "target")),
+        batch_bytes=_integer(fields, "batch_bytes", 1, _MAX_BATCH_BYTES),
+        command=_text(fields, "command"),
+        is_changed=_truth(fields, "is_changed"),
+        selection=_text(fields, "selection"),
+        rate=_number(fields, "rate"),
+        speed=_number(fields, "speed"),
+        lag_limit=None if fields.get("lag_limit") is None else _lag_limit(fields["lag_limit"]),
+    )
+
+
+def _target(fields: dict[str, Any]) -> Target:
+    mapping = _text(fields, "mapping")
+    if mapping not in list(QueueMapping):
+        raise _wrong_field("mapping", f"one of {', '.join(QueueMapping)}", mapping)
+    return Target(
+        name_servers=_text(fields, "name_servers"),
+        topic=None if fields.get("topic") is None else _text(fields, "topic"),
+        mapping=QueueMapping(mapping),
+        queues=tuple(_queue_end(queue) for queue in _list(fields.get("queues"), "queues")),
+    )
+
+
+def _lag_limit(values: object) -> tuple[str, int]:
+    found = dict(zip(("group", "messages"), _row(values, 2, "lag_limit"), strict=True))
+    return _text(found, "group"), _integer(found, "messages")
+
+
+def _log_range(values: object) -> LogRange:
+    found = dict(zip(LogRange._fields, _row(values, len(LogRange._fields), "a stretch of a log"), strict=True))
+    return LogRange(_text(found, "broker"), _integer(found, "start"), _integer(found, "end"))
+
+
+def _queue_end(values: object) -> QueueEnd:
+    found = dict(zip(QueueEnd._fields, _row(values, len(QueueEnd._fields), "a queue"), strict=True))
+    return QueueEnd(
+        _text(found, "topic"),
+        _text(found, "broker"),
+        _integer(found, "queue_id", 0, INT32_MAX),
+        _integer(found, "offset"),
+    )
+
+
+def _row(values: object, size: int, name: str) -> list[Any]:
+    found = _list(values, name)
+    if len(found) != size:
+        raise _wrong_field(name, f"{size} values", values)
+    return found
+
+
+def _object(value: object, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong_field(name, "an object", value)
+    return value
+
+
+def _list(value: object, name: str) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise _wrong_field(name, "a list that is not empty", value)
+    return value
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise _wrong_field(name, "a text", value)
+    return value
+
+
+def _truth(fields: dict[str, Any], name: str) -> bool:
+    value = fields.get(name, False)
+    if not isinstance(value, bool):
+        raise _wrong_field(name, "true or false", value)
+    return value
+
+
+def _matching(fields: dict[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+    value = _text(fields, name)
+    if not pattern.fullmatch(value):
+        raise _wrong_field(name, f"a text like {pattern.pattern}", value)
+    return value
+
+
+def _time(fields: dict[str, Any], name: str) -> datetime.datetime:
+    try:
+        return parse_iso(_text(fields, name))
+    except (ValueError, OverflowError):
+        raise _wrong_field(name, "a time", fields[name]) from None
+
+
+def _integer(fields: dict[str, Any], name: str, minimum: int = 0, maximum: int = INT64_MAX) -> int:
+    value = int_within(fields.get(name), minimum, maximum)
+    if value is None:
+        raise _wrong_field(name, f"a whole number from {minimum} to {maximum}", fields.get(name))
+    return value
+
+
+def _number(fields: dict[str, Any], name: str) -> float:
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_NUMBER:
+        raise _wrong_field(name, "a number of at least 0", value)
+    return float(value)
+
+
+def _wrong_field(name: str, expected: str, found: object) -> ReplayError:
+    return _unreadable(f"{name}: expected {expected}, found {_shown(found)}")
+
+
+def _unreadable(why: str) -> ReplayError:
+    return ReplayError(f"the plan in the table 'replays' cannot be read: {why}")
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # a number with more digits than Python prints
+        return "a number of too many digits"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."

@@ -15,12 +15,11 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
-from commitlake.pipelines.replay.changed_rows import changed_condition
 from commitlake.pipelines.replay.errors import ReplayError, TargetError, TargetGoneError
-from commitlake.pipelines.replay.inner_batches import IS_FLAGGED, further_messages
 from commitlake.pipelines.replay.mapping import target_queues
-from commitlake.pipelines.replay.origins import origin_sql
+from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
+from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_condition, further_messages
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
@@ -32,6 +31,12 @@ STRETCH_BYTES = 16 << 20
 PART_BYTES = 16 << 20
 PART_MESSAGES = 50_000
 DEFAULT_BATCH_BYTES = 512 << 10
+MAX_WINDOWS = 60
+_STEPS = tuple(
+    datetime.timedelta(seconds=seconds)
+    for seconds in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 10_800, 21_600, 86_400, 604_800, 2_592_000, 31_536_000)
+)
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +180,7 @@ def origin_topics(table: DeltaTable, condition: str) -> list[str]:
     """
     failed = f"kind IN ('{Kind.DLQ}', '{Kind.RETRY}')"
     sql = (
-        f"SELECT {origin_sql(table)} AS origin, count(*) AS messages, min(msg_id) AS msg_id FROM messages "
+        f"SELECT {original_topic_sql(table)} AS origin, count(*) AS messages, min(msg_id) AS msg_id FROM messages "
         f"WHERE {condition} AND {failed} GROUP BY 1"
     )
     found = dict_rows(run_sql(table, "messages", sql).read_all())
@@ -312,3 +317,47 @@ def plan_of_changed(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
         limit=0,
         is_changed=True,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OverTime:
+    """Numbers of messages by time window and topic.
+
+    Attributes:
+        step: length of a window.
+        starts: starts of all windows from the first to the last message, in order.
+        messages: by topic, the number of messages stored in each window.
+    """
+
+    step: datetime.timedelta
+    starts: Sequence[datetime.datetime]
+    messages: dict[str, list[int]]
+
+
+def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueChoice]) -> OverTime:
+    """Count the chosen messages that were stored in each time window, in at most `MAX_WINDOWS` windows.
+
+    Messages without a store time are not counted.
+
+    Args:
+        condition: condition of the chosen messages.
+        choice: the chosen messages by queue.
+
+    Raises:
+        QueryError: in the cases of `count_choice`.
+    """
+    times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
+    if not times:
+        return OverTime(_STEPS[0], (), {})
+    first, last = min(times), max(times)
+    step = next((step for step in _STEPS if (last - first) < step * (MAX_WINDOWS - 1)), _STEPS[-1])
+    begin, end = (first - EPOCH) // step, (last - EPOCH) // step
+    sql = (
+        f"SELECT topic, arrow_cast(store_timestamp, 'Int64') / {step // _MICROSECOND} AS place, count(*) AS messages "
+        f"FROM messages WHERE {condition} AND store_timestamp IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    found: dict[str, list[int]] = {}
+    for row in dict_rows(run_sql(table, "messages", sql).read_all()):
+        counts = found.setdefault(row["topic"], [0] * (end - begin + 1))
+        counts[row["place"] - begin] += row["messages"]
+    return OverTime(step, [EPOCH + place * step for place in range(begin, end + 1)], found)

@@ -27,9 +27,9 @@ from commitlake.pipelines.replay.errors import MessagesGoneError, StoppedError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event
 from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.pace import Pace
-from commitlake.pipelines.replay.planned import PlannedMessages
-from commitlake.pipelines.replay.search import Origin
+from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
+from commitlake.pipelines.replay.sent_messages import Origin
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, SendOutcome

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from commitlake.connectors.lake.sql import Engine, any_of, column_name, text_literal, timestamp_literal
 from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.not_consumed import NotConsumed, QueueStart
-from commitlake.pipelines.replay.stamping import REPLAY_ID
+from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
+from commitlake.pipelines.replay.origin_properties import REPLAY_ID
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Kind, kind_of
 
 SENDABLE = (Kind.NORMAL, Kind.RETRY, Kind.DLQ)

@@ -38,7 +38,7 @@ from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.connectors.rocketmq.tracked_connections import NEVER_LISTED, TrackedConnection, TrackedConnections
 from commitlake.pipelines.replay.batches import Batch
 from commitlake.pipelines.replay.errors import StoppedError, TargetError, TargetGoneError
-from commitlake.pipelines.replay.search import Origin, find_sent
+from commitlake.pipelines.replay.sent_messages import Origin, find_sent
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue

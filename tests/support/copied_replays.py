@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.replay.changed_rows import SCHEMA
 from commitlake.pipelines.replay.ledger import add_event
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
+from commitlake.pipelines.replay.planned_messages import SCHEMA
 from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
 from commitlake.schemas.tables.replays import ReplayEvent
 

@@ -165,10 +165,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/archive/test_profile_files.py": ("connectors.lake.manifest",),
     "tests/unit/pipelines/archive/test_task.py": ("connectors.lake.refusal_counts",),
     "tests/unit/pipelines/audit/test_tables.py": ("connectors.lake.plain_files",),
-    "tests/unit/pipelines/maintenance/test_packs.py": (
-        "connectors.lake.archive_log",
-        "connectors.lake.log_history",
-    ),
+    "tests/unit/pipelines/maintenance/test_packs.py": ("connectors.lake.archive_log", "connectors.lake.log_history"),
     "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
     "tests/unit/jobs/pages/test_tps.py": ("pipelines.tps.report",),
     "tests/unit/jobs/tps/test_other_questions.py": ("pipelines.tps.delayed", "pipelines.tps.store_tables"),
@@ -179,14 +176,9 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.topic_kinds",
         "schemas.layouts.rocketmq.batch_evidence",
     ),
-    "tests/unit/jobs/replay/test_changes.py": (
-        "pipelines.replay.changes",
-        "pipelines.replay.changing",
-        "pipelines.replay.transforming",
-    ),
-    "tests/unit/jobs/replay/test_source.py": ("pipelines.replay.copied",),
+    "tests/unit/jobs/replay/test_source.py": ("pipelines.replay.copied_messages",),
     "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),
-    "tests/unit/jobs/dlq/test_command.py": ("pipelines.replay.outcomes",),
+    "tests/unit/jobs/dlq/test_command.py": ("pipelines.replay.groups.outcomes",),
     "tests/unit/jobs/offsets/test_command.py": (
         "pipelines.offsets.past_offsets",
         "pipelines.offsets.sources",
@@ -194,8 +186,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.offsets.plan",
         "pipelines.offsets.group_offsets",
     ),
-    "tests/unit/jobs/replay/test_undo.py": ("pipelines.replay.undo",),
-    "tests/unit/jobs/replay/test_command.py": ("pipelines.replay.planned", "pipelines.replay.run"),
+    "tests/unit/jobs/replay/test_command.py": ("pipelines.replay.run",),
     "tests/unit/pipelines/restore/test_config.py": ("connectors.lake.store_config",),
     "tests/unit/pipelines/transforms/test_profile.py": ("schemas.tables.profile",),
     "tests/unit/pipelines/verify/test_rocketmq_damages.py": (

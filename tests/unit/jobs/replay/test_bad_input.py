@@ -19,9 +19,9 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.jobs.replay import send
 from commitlake.jobs.replay.command import main
-from commitlake.pipelines.replay import plan_json, planning, sending
+from commitlake.pipelines.replay import plan, planning, sending
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event, read_states
-from commitlake.pipelines.replay.others import announce
+from commitlake.pipelines.replay.other_replays import announce
 from commitlake.pipelines.replay.run import ReplayRun
 from commitlake.schemas.remoting.routes import ClusterInfo
 from commitlake.schemas.tables.replays import ReplayEvent
@@ -133,7 +133,7 @@ def test_another_replay_that_cannot_be_read_is_warned_of(
     world: ReplayWorld, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(plan_json, "VERSION", plan_json.VERSION + 1)  # a later version's
+        patched.setattr(plan, "VERSION", plan.VERSION + 1)  # a later version's
         assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     later = world.replay_id()
     capsys.readouterr()

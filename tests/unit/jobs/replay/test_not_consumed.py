@@ -16,7 +16,7 @@ from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.not_consumed import not_consumed_live
+from commitlake.pipelines.replay.groups.not_consumed import not_consumed_live
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.rocketmq.messages import OutgoingMessage
 from commitlake.pipelines.replay.ledger import read_state
-from commitlake.pipelines.replay.stamping import STAMPS
+from commitlake.pipelines.replay.origin_properties import ORIGIN_PROPERTIES
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.replays import ReplayWorld
 
@@ -60,7 +60,7 @@ def test_messages_of_others_in_the_same_queues_do_not_count(
 def test_a_message_that_was_sent_twice_is_found(world: ReplayWorld, capsys: pytest.CaptureFixture[str]) -> None:
     assert world.replay(*CHOICE) == 0
     (message, *_) = world.received()[1]
-    kept = {name: message.properties[name] for name in STAMPS}
+    kept = {name: message.properties[name] for name in ORIGIN_PROPERTIES}
     (queue,) = [queue for queue in world.client.puller.queues(world.topic) if queue.queue_id == 1]
     world.client.producer.send(OutgoingMessage(world.topic, message.body, properties=kept), queue=queue)
     code, rows, words = verified(world, capsys)

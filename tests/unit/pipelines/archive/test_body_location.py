@@ -13,8 +13,8 @@ from commitlake.connectors.lake.body_places import folder_around
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.archive.body_location import (
 from commitlake.connectors.storage.options import S3Options
+from commitlake.pipelines.archive.body_location import (
     IN_LAKE,
     bodies_root,
     check_bodies,

@@ -19,7 +19,7 @@ from commitlake.pipelines.dead_letters.causes import (
     group_by_cause,
 )
 from commitlake.pipelines.dead_letters.letters import LetterChoice
-from commitlake.pipelines.replay import origins
+from commitlake.pipelines.replay import origin_properties
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -133,7 +133,7 @@ def test_messages_that_died_again_after_a_replay_are_counted(growing: GrowingLak
 
 def test_rows_of_earlier_versions_have_the_same_causes(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
     found = group_by_cause(growing.lake)
-    monkeypatch.setattr(origins, "ORIGIN_TOPIC", "not_there")
+    monkeypatch.setattr(origin_properties, "ORIGIN_COLUMN", "not_there")
     assert group_by_cause(growing.lake) == found
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlake.pipelines.replay.batches import EncodedPart, encode_part
-from commitlake.pipelines.replay.stamping import BROKERS_OWN, DELAYS, STAMPS
+from commitlake.pipelines.replay.origin_properties import BROKERS_OWN, DELAYS, ORIGIN_PROPERTIES
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE, parse_properties
 from commitlake.schemas.remoting.batch import parse_batch
 from tests.support.hypothesis_profiles import load
@@ -37,9 +37,11 @@ def test_the_protocols_parser_reads_every_message(given_messages: list[tuple[dic
     assert [item.body for item in items] == list(bodies)
     assert [item.flag for item in items] == list(flags)
     for item, found in zip(items, properties, strict=True):
-        kept = {name: value for name, value in found.items() if name not in BROKERS_OWN | DELAYS | set(STAMPS)}
+        kept = {
+            name: value for name, value in found.items() if name not in BROKERS_OWN | DELAYS | set(ORIGIN_PROPERTIES)
+        }
         sent = dict(parse_properties(item.properties))
-        assert {name: value for name, value in sent.items() if name not in STAMPS} == kept
+        assert {name: value for name, value in sent.items() if name not in ORIGIN_PROPERTIES} == kept
 
 
 def test_a_message_has_properties_of_its_origin() -> None:
@@ -64,7 +66,7 @@ def test_properties_of_brokers_and_earlier_replays_are_not_sent() -> None:
     (item,) = parse_batch(bytes(part.data))
     sent = parse_properties(item.properties)
     assert dict(sent) | {"REPLAY_ID": "R1", "ORIGIN_TOPIC": "orders"} == dict(sent)
-    assert {name for name, _ in sent} == {"UNIQ_KEY", "TAGS", "mine", *STAMPS}
+    assert {name for name, _ in sent} == {"UNIQ_KEY", "TAGS", "mine", *ORIGIN_PROPERTIES}
     assert len(sent) == len(dict(sent))
 
 

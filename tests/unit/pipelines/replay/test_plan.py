@@ -8,8 +8,15 @@ import json
 import pytest
 
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.plan_json import plan_from_json, plan_to_json
+from commitlake.pipelines.replay.plan import (
+    LogRange,
+    QueueEnd,
+    QueueMapping,
+    ReplayPlan,
+    Target,
+    plan_from_json,
+    plan_to_json,
+)
 
 PLAN = ReplayPlan(
     replay_id="R1",

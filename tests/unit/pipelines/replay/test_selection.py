@@ -12,7 +12,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.not_consumed import NotConsumed, QueueStart
+from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.selection import Selection, condition
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake

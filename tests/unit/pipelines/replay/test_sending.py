@@ -14,8 +14,8 @@ from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, R
 from commitlake.connectors.rocketmq.puller import PullResult, PullStatus
 from commitlake.pipelines.replay.batches import Batch, encode_part
 from commitlake.pipelines.replay.errors import StoppedError, TargetError, TargetGoneError
-from commitlake.pipelines.replay.search import Origin, find_sent
 from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
+from commitlake.pipelines.replay.sent_messages import Origin, find_sent
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
 from commitlake.schemas.remoting.batch import parse_batch

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.replay.consumed import ChosenMessages, Consumed
+from commitlake.pipelines.replay.groups.consumed import ChosenMessages, Consumed
 from commitlake.pipelines.replay.planning import count_choice
 from tests.support.lag_places import stored
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of, shop_messages

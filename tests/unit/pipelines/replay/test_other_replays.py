@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.replay import others
+from commitlake.pipelines.replay import other_replays
 from commitlake.pipelines.replay.errors import OtherReplayError
 from commitlake.pipelines.replay.ledger import add_event, read_state, read_states
-from commitlake.pipelines.replay.others import announce, check_unfinished, find_others
+from commitlake.pipelines.replay.other_replays import announce, check_unfinished, find_others
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.lakes import GrowingLake, shop_messages
@@ -72,7 +72,7 @@ def test_a_replay_is_refused_while_another_has_not_finished(lake: Lake, event: R
 
 
 def test_the_newest_of_the_ended_replays_are_reported(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(others, "_MAX_ENDED", 1)
+    monkeypatch.setattr(other_replays, "_MAX_ENDED", 1)
     for name, event in (("A", ReplayEvent.FAILED), ("B", ReplayEvent.FINISHED), ("C", ReplayEvent.FINISHED)):
         add_event(lake, name, ReplayEvent.PLANNED, plan=plan(name, "true"))
         add_event(lake, name, event)

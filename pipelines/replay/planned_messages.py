@@ -1,14 +1,18 @@
-"""Splits inner batches: records of topics with BatchConsumeQueues (5.x) that hold several messages each.
+"""Messages of a plan, part by part, as they are sent.
 
-A row of `messages` is a record. A replay sends the messages in it, as a consumer gets them. Each counts as the one at
-the record's physical offset plus its number in the record; records are longer than that, so these offsets are unique,
-and those of the first messages are their records'.
+They are rows of `messages`, or of `replay_rows` if the replay changes or copies them.
+
+A row is a record, and records of topics with BatchConsumeQueues (5.x) hold several messages each. A replay sends the
+messages in such an inner batch, as a consumer gets them. Each counts as the one at the record's physical offset plus
+its number in the record; records are longer than that, so these offsets are unique, and those of the first messages
+are their records'.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,21 +20,162 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.engine.bodies import decompress
 from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.pipelines.replay.parts import StoredBodies
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
+from commitlake.pipelines.replay.errors import ReplayError
+from commitlake.pipelines.replay.parts import (
+    COLUMNS,
+    StoredBodies,
+    bodies_in_rows,
+    part_condition,
+    read_bodies_of,
+    read_part,
+    sending_order,
+)
+from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
 from commitlake.pipelines.restore.arrow import numbers
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_BASE, INNER_NUM, queue_numbers
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.remoting.batch import BatchItem, parse_batch
+from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.replay_messages import SendOutcome
+from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
 
+SCHEMA = arrow_schema(REPLAY_ROWS)
+_AS_MESSAGES = arrow_schema(MESSAGES.only(COLUMNS))
+_FORMAT = "replay_rows"
+"""Format of changed rows. It is no format of a log: keys and tags are in columns, not among the properties."""
+_NEVER_NULL = ("broker", "physical_offset", "topic", "queue_id", "queue_offset")
+_COPIED_FORMAT = "rocketmq"
+"""Format of a message that is sent as it was stored: keys and tags are also among the properties."""
 _BODY, _ERROR = "inner_body", "inner_error"
 _CODEC_BITS = COMPRESSED | COMPRESSION_MASK
 IS_FLAGGED = f"(sys_flag & {INNER_BATCH}) <> 0"
 """SQL for rows that may be inner batches; a client can set the flag, so their properties decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMessages:
+    """Messages of a plan.
+
+    Attributes:
+        plan: the plan.
+        table: the lake's `messages`, or `replay_rows` if the replay changes or copies messages; before these are
+            written, `messages` as copied from a log or from topics.
+        packs: the lake's packs; None if the table has the bodies.
+    """
+
+    plan: ReplayPlan
+    table: DeltaTable
+    packs: PackStore | None
+
+    def rows(self, number: int, before: int) -> pa.Table:
+        """Return the rows of a part, in the order of sending.
+
+        Args:
+            number: index of the part.
+            before: number of messages in the parts before it, which count for the plan's limit.
+
+        Returns:
+            `parts.COLUMNS` of `messages`; an inner batch has a row for each of its messages.
+
+        Raises:
+            QueryError: if the table cannot be read.
+            PackStoreError: if the packs cannot be reached.
+        """
+        plan = self.plan
+        read = read_changed if plan.is_changed else read_part
+        rows = split_inner_batches(read(self.table, plan.condition, plan.parts[number]), self._stored_bodies)
+        return rows.slice(0, max(0, plan.limit - before)) if plan.limit else rows
+
+    def bodies(self, rows: pa.Table) -> StoredBodies:
+        """Return the bodies of rows that `rows` returned.
+
+        Raises:
+            PackStoreError: if the packs cannot be reached.
+        """
+        return bodies_of_split(rows, self._stored_bodies)
+
+    def _stored_bodies(self, rows: pa.Table) -> StoredBodies:
+        if self.plan.is_changed:
+            return bodies_of_changed(rows)
+        return bodies_in_rows(rows) if self.packs is None else read_bodies_of(rows, self.packs)
+
+    @property
+    def failure(self) -> SendOutcome:
+        """Outcome of a message whose body cannot be sent."""
+        return SendOutcome.NOT_CHANGED if self.plan.is_changed else SendOutcome.NO_BODY
+
+
+def open_planned(lake: Lake, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:
+    """Open the messages of a plan from the ledger.
+
+    Raises:
+        LakeError: if the lake cannot be read.
+    """
+    return PlannedMessages(plan, lake.table("replay_rows" if plan.is_changed else "messages"), packs)
+
+
+def changed_condition(replay_id: str) -> str:
+    """Return SQL for the rows of `replay_rows` that a replay sends."""
+    return f"replay_id = {text_literal(replay_id)} AND is_changed"
+
+
+def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa.Table:
+    """Return the rows of a part as they are sent.
+
+    Args:
+        table: `replay_rows`.
+        condition: from `changed_condition`.
+
+    Returns:
+        `parts.COLUMNS`, `body` and `error`, in the order of sending.
+
+    Raises:
+        QueryError: if the table cannot be read.
+        ReplayError: if a row lacks a required value.
+    """
+    sql = f"SELECT * FROM replay_rows WHERE {part_condition(part)} AND {condition}"
+    rows = pa.Table.from_batches([batch.cast(SCHEMA) for batch in run_sql(table, "replay_rows", sql)], SCHEMA)
+    if empty := [name for name in _NEVER_NULL if rows.column(name).null_count]:
+        raise ReplayError(f"the table 'replay_rows': expected {', '.join(empty)} of each message, found null")
+    rows = rows.take(pa.array(sending_order(rows)))
+    known = {name: rows.column(name) for name in COLUMNS if name in rows.column_names}
+    known |= {
+        "format": _formats(rows),
+        "body_size": pc.binary_length(rows.column("body")),
+    }
+    columns = {
+        field.name: known[field.name] if field.name in known else pa.nulls(rows.num_rows, field.type)
+        for field in _AS_MESSAGES
+    }
+    sent = pa.table(columns).cast(_AS_MESSAGES)
+    return sent.append_column("body", rows.column("body")).append_column("error", rows.column("error"))
+
+
+def _formats(rows: pa.Table) -> pa.Array:
+    lengths, names, _ = property_entries(rows.column("properties").combine_chunks())
+    owners = np.repeat(np.arange(len(lengths)), lengths)[np.asarray(pc.is_in(names, value_set=OWN_COLUMNS))]
+    is_copied = np.zeros(rows.num_rows, np.bool_)
+    is_copied[owners] = True
+    return pc.if_else(pa.array(is_copied), _COPIED_FORMAT, _FORMAT)
+
+
+def bodies_of_changed(rows: pa.Table) -> StoredBodies:
+    """Return the bodies of rows that were returned by `read_changed`."""
+    errors = rows.column("error").to_pylist()
+    values = pc.fill_null(rows.column("body").combine_chunks().cast(pa.large_binary()), b"")
+    return StoredBodies(
+        values, {int(row): str(errors[row]) for row in np.flatnonzero([bool(error) for error in errors])}
+    )
 
 
 def further_messages(table: DeltaTable, condition: str, group: str) -> dict[tuple[Any, ...], int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.pipelines.replay.sent_runs import Run, joined
-from commitlake.pipelines.replay.stepping import GroupMove, Others, step_over
+from commitlake.pipelines.replay.groups.undo import GroupMove, Others, step_over
+from commitlake.pipelines.replay.sent_messages import OffsetRun, join_runs
 
-RUNS = [Run(5, 8), Run(9, 12), Run(12, 14)]
+RUNS = [OffsetRun(5, 8), OffsetRun(9, 12), OffsetRun(12, 14)]
 """Offset 8 is somebody else's."""
 NONE = Others()
 
@@ -46,12 +46,15 @@ def test_filtered_messages_of_others_do_not_stop_a_group() -> None:
 
 
 def test_at_most_three_others_are_named() -> None:
-    found = step_over([Run(10, 11)], 0, others_in, skips_others=False).others
+    found = step_over([OffsetRun(10, 11)], 0, others_in, skips_others=False).others
     assert found == Others(10, ("offset 0", "offset 1", "offset 2"))
-    found = step_over([Run(2, 3), Run(9, 10)], 0, others_in, skips_others=False).others
+    found = step_over([OffsetRun(2, 3), OffsetRun(9, 10)], 0, others_in, skips_others=False).others
     assert found == Others(8, ("offset 0", "offset 1", "offset 3"))
 
 
 def test_runs_that_touch_are_joined() -> None:
-    assert joined([Run(1, 3), Run(3, 4), Run(6, 7), Run(7, 9)]) == [Run(1, 4), Run(6, 9)]
-    assert joined([]) == []
+    assert join_runs([OffsetRun(1, 3), OffsetRun(3, 4), OffsetRun(6, 7), OffsetRun(7, 9)]) == [
+        OffsetRun(1, 4),
+        OffsetRun(6, 9),
+    ]
+    assert join_runs([]) == []

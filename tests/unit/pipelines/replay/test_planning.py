@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.replay.over_time import MAX_WINDOWS, count_over_time
-from commitlake.pipelines.replay.planning import count_choice
+from commitlake.pipelines.replay.planning import MAX_WINDOWS, count_choice, count_over_time
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 

@@ -15,8 +15,8 @@ from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
 from commitlake.pipelines.replay.errors import ReplayError
-from commitlake.pipelines.replay.expiry import OldCopies, drop_copies, find_old_copies
 from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
+from commitlake.pipelines.replay.replay_rows import OldCopies, drop_copies, find_old_copies
 from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.copied_replays import COPIES, add_copied_replay, add_copies

@@ -35,8 +35,8 @@ from commitlake.connectors.rocketmq.errors import RefusedError
 from commitlake.connectors.rocketmq.log_extent import log_extent
 from commitlake.connectors.rocketmq.puller import PullStatus
 from commitlake.pipelines.replay.plan import ReplayPlan
-from commitlake.pipelines.replay.search import Origin, find_sent
 from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.pipelines.replay.sent_messages import Origin, find_sent
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS

@@ -23,7 +23,7 @@ from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.offsets.sources import LakeQueues
-from commitlake.pipelines.replay.not_consumed import QueueLife, queue_lives
+from commitlake.pipelines.replay.groups.not_consumed import QueueLife, queue_lives
 from commitlake.pipelines.replay.planning import QueueChoice
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group

@@ -1,14 +1,20 @@
-"""Properties of a message that is sent again: its own, without those that brokers set, and its origin."""
+"""Origin of messages: properties that a replay adds to a message, and original topics of retries and dead letters.
+
+A message that is sent again has its own properties, without those that brokers set, and its origin.
+"""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from deltalake import DeltaTable
 
+from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import texts_of
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_BASE, INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
+from commitlake.schemas.layouts.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 
 REPLAY_ID = "REPLAY_ID"
 ORIGIN_MSG_ID = "ORIGIN_MSG_ID"
@@ -18,7 +24,7 @@ ORIGIN_STORE_TIMESTAMP = "ORIGIN_STORE_TIMESTAMP"
 ORIGIN_BORN_TIMESTAMP = "ORIGIN_BORN_TIMESTAMP"
 ORIGIN_BROKER = "ORIGIN_BROKER"
 ORIGIN_PHYSICAL_OFFSET = "ORIGIN_PHYSICAL_OFFSET"
-STAMPS = (
+ORIGIN_PROPERTIES = (
     REPLAY_ID, ORIGIN_MSG_ID, ORIGIN_TOPIC, ORIGIN_QUEUE_ID, ORIGIN_STORE_TIMESTAMP, ORIGIN_BORN_TIMESTAMP,
     ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET,
 )  # fmt: skip
@@ -26,7 +32,6 @@ STAMPS = (
 
 Store and physical offset identify the origin; message ids do not, because two brokers may assign equal ids.
 """
-
 BROKERS_OWN = frozenset(
     {
         "MIN_OFFSET", "MAX_OFFSET", props.REAL_TOPIC, props.REAL_QID, props.WAIT, props.TRAN_MSG, props.PGROUP,
@@ -38,7 +43,6 @@ BROKERS_OWN = frozenset(
     }
 )  # fmt: skip
 """Properties about a broker's or a consumer's handling of the first message; the new message gets its own."""
-
 DELAYS = frozenset(
     {
         props.DELAY, "TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS",
@@ -46,11 +50,12 @@ DELAYS = frozenset(
     }
 )  # fmt: skip
 """Properties that make a broker hold a message back. It has been delivered once, and is not delayed again."""
+DROPPED = texts_of(sorted(BROKERS_OWN | DELAYS | set(ORIGIN_PROPERTIES)))
+ORIGIN_COLUMN = "origin_topic"
+_TOPIC_PROPERTIES = (RETRY_TOPIC, DLQ_ORIGIN_TOPIC)
 
-DROPPED = texts_of(sorted(BROKERS_OWN | DELAYS | set(STAMPS)))
 
-
-def stamps(rows: pa.Table, replay_id: str) -> pa.Array:
+def origin_properties(rows: pa.Table, replay_id: str) -> pa.Array:
     """Return the properties that a replay adds to each message, in their stored form.
 
     Args:
@@ -76,3 +81,29 @@ def stamps(rows: pa.Table, replay_id: str) -> pa.Array:
     known = [pc.fill_null(part, "") for part in parts]
     joined = pc.binary_join_element_wise(f"{REPLAY_ID}\x01{replay_id}\x02", *known, "")
     return joined.combine_chunks()
+
+
+def original_topic_sql(table: DeltaTable) -> str:
+    """Return SQL for the original topic of a retry or a dead letter; null if it is not known.
+
+    Args:
+        table: the table `messages`; older versions lack the column `origin_topic`.
+    """
+    known = {field.name for field in table.schema().fields}
+    texts = [ORIGIN_COLUMN] if ORIGIN_COLUMN in known else []
+    texts += [f"properties[{text_literal(name)}]" for name in _TOPIC_PROPERTIES]
+    return f"nullif(coalesce(nullif({texts[0]}, topic), {', '.join(texts[1:])}), topic)"
+
+
+def original_topics(rows: pa.Table) -> pa.Array:
+    """Return the original topics of rows that have been read.
+
+    Args:
+        rows: `topic`, `origin_topic` and `properties` of `messages`.
+    """
+    stored = rows.column("topic").cast(pa.string()).combine_chunks()
+    told = rows.column(ORIGIN_COLUMN).cast(pa.string()).combine_chunks()
+    is_own = pc.fill_null(pc.equal(told, stored), True)
+    entries = rows.column("properties").combine_chunks()
+    named = [pc.map_lookup(entries, pa.scalar(name, entries.type.key_type), "last") for name in _TOPIC_PROPERTIES]
+    return pc.coalesce(pc.if_else(is_own, None, told), *[each.cast(pa.string()) for each in named])

@@ -1,0 +1,327 @@
+"""The table `replay_rows`: all messages of a replay that changes or copies them, written before any is sent.
+
+A replay reads them when it sends, when it resumes after a crash, and when it is verified. After that they are not
+needed, and they contain bodies, which a lake often keeps for a shorter time than a replay's record. So they are dropped
+after a time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import secrets
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.pipelines.maintenance.compaction import rewrite_file
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.replay.changes import Changes, as_produced, finish
+from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
+from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, check_is_free, read_states
+from commitlake.pipelines.replay.planned_messages import SCHEMA, PlannedMessages
+from commitlake.schemas.tables.replay_rows import IDENTITY, REPLAY_ROWS, TRANSFORMED
+from commitlake.schemas.tables.replays import ENDED, ReplayEvent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+_TRANSFORMED = pa.schema([SCHEMA.field(name) for name in TRANSFORMED.names])
+DEFAULT_KEEP = datetime.timedelta(days=30)
+"""Default time for which the copies of a replay are kept after its end."""
+_ID_TIME = re.compile(r"([0-9]{8}-[0-9]{6})-[0-9a-f]{6}")
+
+
+def write_changed(lake: Lake, messages: PlannedMessages, changes: Changes, spark: SparkSession | None = None) -> None:
+    """Change the messages of a plan and write them to `replay_rows`.
+
+    Args:
+        messages: messages of a plan on the table `messages`.
+        changes: changes to make.
+        spark: session that runs the function, if there is one.
+
+    Raises:
+        ReplayError: if the result of the function cannot be sent.
+        QueryError: if the lake cannot be read.
+    """
+    replay_id = messages.plan.replay_id
+    if changes.transform is None:
+        _commit(lake, replay_id, "masked", _masked_files(lake, messages, changes))
+        return
+    if spark is None:
+        raise ValueError("a function over a DataFrame needs a Spark session")
+    from commitlake.pipelines.replay.spark_transform import transformed_rows  # noqa: PLC0415 (loads Spark)
+
+    _commit(lake, replay_id, "originals", _original_files(lake, messages))
+    try:
+        rows = transformed_rows(spark, lake, replay_id, changes.transform)
+        _commit(lake, replay_id, "transformed", _transformed_files(lake, replay_id, rows, changes))
+        _check_identity(lake, replay_id)
+    except BaseException:
+        _delete(lake, f"replay_id = {text_literal(replay_id)}")
+        raise
+    _delete(lake, f"replay_id = {text_literal(replay_id)} AND NOT is_changed")
+
+
+def write_copied(lake: Lake, messages: PlannedMessages) -> None:
+    """Copy the messages of a plan to `replay_rows`, so that they can be sent after their source is gone.
+
+    Args:
+        messages: messages of a plan on a table that was copied from a log or from topics.
+
+    Raises:
+        QueryError: if the table cannot be read.
+    """
+    _commit(lake, messages.plan.replay_id, "copied", _copied_files(lake, messages))
+
+
+def _copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
+    before = 0
+    for number in range(len(messages.plan.parts)):
+        rows = messages.rows(number, before)
+        before += rows.num_rows
+        stored = messages.bodies(rows)
+        rows = rows.set_column(rows.column_names.index("body"), "body", stored.values)
+        errors = [stored.errors.get(row) for row in range(rows.num_rows)]
+        yield _file(lake, messages.plan.replay_id, rows, errors, is_changed=True)
+
+
+def _commit(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
+    advance(lake.uri("replay_rows"), REPLAY_ROWS, list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
+
+
+def _delete(lake: Lake, condition: str) -> None:
+    lake.table("replay_rows").delete(condition)
+    seal(lake.uri("replay_rows"), lake.s3)
+
+
+def _parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:
+    before = 0
+    for number in range(len(messages.plan.parts)):
+        rows = messages.rows(number, before)
+        before += rows.num_rows
+        yield as_produced(rows, messages.bodies(rows))
+
+
+def _masked_files(lake: Lake, messages: PlannedMessages, changes: Changes) -> Iterator[DataFile]:
+    for rows, errors in _parts(messages):
+        is_there = pa.array([error is None for error in errors], pa.bool_())
+        yield from _failed_files(lake, messages.plan.replay_id, rows, errors)
+        done, why = finish(rows.filter(is_there), changes)
+        yield _file(lake, messages.plan.replay_id, done, why, is_changed=True)
+
+
+def _original_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
+    for rows, errors in _parts(messages):
+        is_there = pa.array([error is None for error in errors], pa.bool_())
+        yield from _failed_files(lake, messages.plan.replay_id, rows, errors)
+        done = rows.filter(is_there)
+        yield _file(lake, messages.plan.replay_id, done, [None] * done.num_rows, is_changed=False)
+
+
+def _failed_files(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None]) -> Iterator[DataFile]:
+    """Write the rows of messages whose body cannot be read."""
+    failed = rows.filter(pa.array([error is not None for error in errors], pa.bool_()))
+    if failed.num_rows:
+        yield _file(lake, replay_id, failed, [error for error in errors if error is not None], is_changed=True)
+
+
+def _file(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None], *, is_changed: bool) -> DataFile:
+    columns = {name: rows.column(name) for name in _TRANSFORMED.names} | {
+        "replay_id": pa.repeat(replay_id, rows.num_rows),
+        "is_changed": pa.repeat(is_changed, rows.num_rows),
+        "error": pa.array(errors, pa.string()),
+    }
+    table = pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
+    name = f"part-{secrets.token_hex(16)}.zstd.parquet"
+    return write_plain_file(table, lake.uri("replay_rows"), name, s3=lake.s3)
+
+
+def _transformed_files(
+    lake: Lake, replay_id: str, rows: Iterable[pa.RecordBatch], changes: Changes
+) -> Iterator[DataFile]:
+    for batch in rows:
+        done, why = finish(pa.Table.from_batches([batch]).cast(_TRANSFORMED), changes)
+        yield _file(lake, replay_id, done, why, is_changed=True)
+
+
+def _check_identity(lake: Lake, replay_id: str) -> None:
+    """Check that a function has kept the columns that identify messages."""
+    known = ", ".join(
+        name for name in IDENTITY if name != "sys_flag"
+    )  # the codec bits of sys_flag depend on the new body
+    rows = f"SELECT {known} FROM t WHERE replay_id = {text_literal(replay_id)} AND"
+    made = f"{rows} is_changed AND error IS NULL EXCEPT {rows} NOT is_changed"
+    twice = f"{rows} is_changed GROUP BY {known} HAVING count(*) > 1"
+    table = lake.table("replay_rows")
+    wrong = [row for sql in (made, twice) for row in dict_rows(run_sql(table, "t", f"{sql} LIMIT 1").read_all())]
+    if wrong:
+        raise ReplayError(
+            f"--transform: broker {wrong[0]['broker']}, offset {wrong[0]['physical_offset']}: the function duplicated "
+            f"a message, or changed one of the columns {', '.join(IDENTITY)}, which identify a message"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OldCopies:
+    """Copies to be dropped, and old copies that are kept.
+
+    Attributes:
+        replays: whose rows are dropped, sorted.
+        files: the data files that have such rows, each with the number of them.
+        resumable: replays whose copies are just as old, but are kept because the replays can be resumed.
+        unknown: ids whose rows in the ledger cannot be read, or that no replay can have; their copies are kept.
+    """
+
+    replays: tuple[str, ...] = ()
+    files: tuple[tuple[TableFile, int], ...] = ()
+    resumable: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Number of rows to be dropped."""
+        return sum(rows for _, rows in self.files)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the copies in bytes, estimated where a file also has other rows."""
+        return sum(file.size * rows // max(1, file.rows or rows) for file, rows in self.files)
+
+
+def find_old_copies(
+    lake: Lake,
+    now: datetime.datetime,
+    keep: datetime.timedelta,
+    unfinished_after: datetime.timedelta,
+    *,
+    drops_resumable: bool,
+) -> OldCopies:
+    """Return the copies that are not needed any more.
+
+    Args:
+        now: the moment from which ages count.
+        keep: how long the copies of a replay are kept after its newest event.
+        unfinished_after: age from which copies are dropped if their replay was killed before its plan was recorded.
+        drops_resumable: whether to include those of a replay that has stopped or failed, and could be resumed. Those of
+            a replay that a process may be sending are always kept.
+
+    Raises:
+        LakeError: if a table is damaged.
+    """
+    table = lake.find("replay_rows")
+    if table is None:
+        return OldCopies()
+    files = [(file, _rows_by_replay(lake.uri("replay_rows"), file)) for file in read_table_files(table)]
+    unreadable: set[str] = set()
+    states = read_states(lake, on_error=lambda replay_id, _: unreadable.add(replay_id))
+    old: set[str] = set()
+    resumable: set[str] = set()
+    unknown: set[str] = set()
+    for replay_id in {name for _, counts in files for name in counts}:
+        state = states.get(replay_id)
+        planned_at = _time_in_id(replay_id)
+        if replay_id in unreadable or (state is None and planned_at is None):
+            unknown.add(replay_id)
+        elif state is None:  # killed before its plan was recorded, or still copying
+            if _is_older(planned_at, now - unfinished_after):
+                old.add(replay_id)
+        elif state.copies_dropped_at is not None:
+            old.add(replay_id)
+        elif _is_older(state.last_at, now - keep):
+            if state.event in ENDED or (drops_resumable and _is_left(lake, state, now - keep)):
+                old.add(replay_id)
+            else:
+                resumable.add(replay_id)
+    hits = tuple((file, rows) for file, counts in files if (rows := sum(counts[name] for name in old)))
+    return OldCopies(tuple(sorted(old)), hits, tuple(sorted(resumable)), tuple(sorted(unknown)))
+
+
+def drop_copies(lake: Lake, found: OldCopies) -> None:
+    """Record that the copies are dropped, and drop them in one commit.
+
+    Args:
+        found: what `find_old_copies` has found.
+
+    Raises:
+        ConcurrentMaintenanceError: if another process has replaced files of the table meanwhile.
+    """
+    if not found.files:
+        return
+    states = read_states(lake, on_error=lambda *_: None)
+    for replay_id in found.replays:
+        state = states.get(replay_id)
+        if state is not None and state.copies_dropped_at is None:
+            add_event(lake, replay_id, ReplayEvent.COPIES_DROPPED)
+    left_out = partial(_without, frozenset(found.replays))
+    added = [
+        rewrite_file(lake.uri("replay_rows"), file, left_out)
+        for file, rows in found.files
+        if file.rows is None or rows < file.rows
+    ]
+    exchange_files(
+        lake.uri("replay_rows"),
+        [file for file, _ in found.files],
+        [file for file in added if file.rows],
+        changes_data=True,
+        note={"action": "drop copies", "replays": list(found.replays)},
+    )
+
+
+def _is_older(moment: datetime.datetime | None, limit: datetime.datetime) -> bool:
+    return moment is not None and moment < limit
+
+
+def _is_left(lake: Lake, state: ReplayState, limit: datetime.datetime) -> bool:
+    """Return True if no process sends a replay, and none has sent it since a time."""
+    last_written = Ledger(lake, state.plan.replay_id).last_written()
+    if last_written is not None and last_written >= limit:
+        return False
+    with suppress(OtherProcessError):
+        check_is_free(state, last_written)
+        return True
+    return False
+
+
+def _time_in_id(replay_id: str) -> datetime.datetime | None:
+    """Return when a replay was planned, according to its id; None if `new_replay_id` did not make the id."""
+    match = _ID_TIME.fullmatch(replay_id)
+    with suppress(ValueError):
+        if match is not None:
+            return datetime.datetime.strptime(match[1], "%Y%m%d-%H%M%S").replace(tzinfo=datetime.UTC)
+    return None
+
+
+def _rows_by_replay(table_uri: str, file: TableFile) -> Counter[str]:
+    """Return how many rows of a data file each replay has."""
+    counts: Counter[str] = Counter()
+    with pq.ParquetFile(folder_of(table_uri).open_input_file(file.path)) as opened:
+        for batch in opened.iter_batches(columns=["replay_id"]):
+            for row in pc.value_counts(batch.column(0)).to_pylist():
+                counts[row["values"] or ""] += row["counts"]
+    return counts
+
+
+def _without(replays: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Leave out the rows of the given replays."""
+    names = pa.array(sorted(replays), pa.string())
+    for batch in batches:
+        kept = batch.filter(pc.invert(pc.is_in(batch.column("replay_id").cast(pa.string()), value_set=names)))
+        if kept.num_rows:
+            yield kept

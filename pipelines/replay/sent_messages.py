@@ -1,0 +1,153 @@
+"""Finds messages of a replay in the target: by the properties that a replay adds, or by the rows of `replay_messages`.
+
+Their offsets are kept as runs of consecutive offsets for each queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.rocketmq.errors import ProtocolError
+from commitlake.connectors.rocketmq.puller import Puller
+from commitlake.connectors.rocketmq.queue_reading import MAX_EMPTY_ANSWERS
+from commitlake.pipelines.replay.errors import TargetError
+from commitlake.pipelines.replay.origin_properties import ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
+from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.schemas.layouts.numbers import parse_int
+from commitlake.schemas.layouts.rocketmq.commitlog import Message
+from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
+from commitlake.schemas.remoting.routes import MessageQueue
+
+_MAX_OFFSET = 2**63 - 1
+_MESSAGES = 256
+
+
+class Origin(NamedTuple):
+    """Location from which a message was sent again."""
+
+    broker: str
+    physical_offset: int
+
+
+def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -> Iterator[tuple[Origin, Message]]:
+    """Yield a replay's messages in a queue, from a queue offset to the queue's end.
+
+    Args:
+        queue: queue of the target.
+        start: the first queue offset to read.
+
+    Raises:
+        TargetError: if the queue ends before `start`, so that it is no longer the same queue.
+        RocketMQError: in the cases of `Puller.read`.
+    """
+    end = puller.max_offset(queue)
+    if end < start:
+        raise TargetError(
+            f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at {end}, but ended at {start} "
+            "before: the topic was deleted and created again, or the broker has lost messages. Plan a new replay"
+        )
+    empty = 0
+    while start < end:
+        result = puller.pull(queue, start, max_messages=_MESSAGES)
+        empty = 0 if result.messages else empty + 1
+        # A queue that cannot be read must not look like one without messages.
+        if result.next_offset <= start or empty > MAX_EMPTY_ANSWERS:
+            raise ProtocolError(
+                f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected messages from offset "
+                f"{start} to {end}, found {result.status.name}"
+            )
+        for message in result.messages:
+            origin = origin_of(message, replay_id)
+            if origin is not None:
+                if not 0 <= message.queue_offset <= MAX_QUEUE_OFFSET:
+                    raise ProtocolError(
+                        f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name}: expected a message at offset "
+                        f"{start} or later, found one at {message.queue_offset}"
+                    )
+                yield origin, message
+        start = result.next_offset
+
+
+def origin_of(message: Message, replay_id: str) -> Origin | None:
+    """Return the origin of a message; None if it is not of this replay."""
+    properties = message.properties
+    if properties.get(REPLAY_ID) != replay_id:
+        return None
+    offset = parse_int(properties.get(ORIGIN_PHYSICAL_OFFSET, ""), 0, _MAX_OFFSET)
+    broker = properties.get(ORIGIN_BROKER)
+    return None if offset is None or broker is None else Origin(broker, offset)
+
+
+class OffsetRun(NamedTuple):
+    """Consecutive offsets of a queue, from `start` to before `end`, all of them of the replay."""
+
+    start: int
+    end: int
+
+
+RunsByQueue = dict[MessageQueue, list[OffsetRun]]
+
+
+def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
+    """Return the runs in `replay_messages`.
+
+    Raises:
+        QueryError: The table cannot be read.
+    """
+    try:
+        table = lake.table("replay_messages")
+    except NoTableError:
+        return {}
+    queue = "target_topic, target_broker, target_queue_id"
+    numbered = (
+        f"SELECT {queue}, target_offset, "
+        f"target_offset - row_number() OVER (PARTITION BY {queue} ORDER BY target_offset) AS run "
+        f"FROM replay_messages WHERE replay_id = {text_literal(replay_id)} AND target_offset IS NOT NULL"
+    )
+    sql = (
+        f"SELECT {queue}, min(target_offset) AS first, max(target_offset) + 1 AS next_offset FROM ({numbered}) "
+        f"GROUP BY {queue}, run ORDER BY {queue}, first"
+    )
+    runs: RunsByQueue = {}
+    for row in dict_rows(run_sql(table, "replay_messages", sql).read_all()):
+        place = MessageQueue(row["target_topic"], row["target_broker"], row["target_queue_id"])
+        runs.setdefault(place, []).append(OffsetRun(row["first"], row["next_offset"]))
+    return runs
+
+
+def add_unrecorded(runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: ReplayPlan, puller: Puller) -> RunsByQueue:
+    """Add messages that a replay sent but did not record before its process ended; reads the target.
+
+    Args:
+        runs: From `read_sent_runs`.
+
+    Raises:
+        TargetError: A queue ends before the recorded messages.
+        RocketMQError: The target does not answer.
+    """
+    found: RunsByQueue = {queue: list(known) for queue, known in runs.items()}
+    for target in plan.target.queues:
+        queue = MessageQueue(target.topic, target.broker, target.queue_id)
+        known = found.get(queue, [])
+        start = known[-1].end if known else target.offset
+        offsets = (message.queue_offset for _, message in find_sent(puller, queue, start, plan.replay_id))
+        known = join_runs([*known, *(OffsetRun(offset, offset + 1) for offset in offsets)])
+        if known:
+            found[queue] = known
+    return found
+
+
+def join_runs(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
+    """Join runs that touch; they must be in ascending order."""
+    found: list[OffsetRun] = []
+    for run in runs:
+        if found and found[-1].end == run.start:
+            found[-1] = OffsetRun(found[-1].start, run.end)
+        else:
+            found.append(run)
+    return found
