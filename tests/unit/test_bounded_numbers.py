@@ -51,8 +51,8 @@ def conversions(source: str) -> Iterator[int]:
         is_number = isinstance(node.func, ast.Name) and node.func.id in {"int", "float"}
         if is_number and node.args and looks_like_text(node.args[0]):
             yield node.lineno
-        # argparse refuses values for which its `type` raises ValueError.
-        arguments = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg != "type")]
+        # argparse refuses values for which its `type`, the `parse` of a declared option, raises ValueError.
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords if keyword.arg not in {"type", "parse"})]
         is_other = isinstance(node.func, ast.Name) and node.func.id in {"isinstance", "cast", "defaultdict"}
         if not is_other and any(isinstance(each, ast.Name) and each.id == "int" for each in arguments):
             yield node.lineno
