@@ -7,7 +7,7 @@ errors       wrong names, servers that do not answer
              S3                 Azure           Google          HDFS
 adapter      s3_storage         azure_storage   gcs_storage     hdfs_storage, hdfs_versions
 clients      clients            cloud_clients   gcs_clients     hdfs_clients
-errors       troubles           cloud_errors    gcs_errors      hdfs_errors
+errors       s3_errors          cloud_errors    gcs_errors      hdfs_errors
 URIs         uris               cloud_uris      cloud_uris      hdfs_uris
 reading      Arrow's own        cloud_storage   cloud_storage   hdfs_files
 

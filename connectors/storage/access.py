@@ -9,8 +9,9 @@ import boto3
 from botocore import exceptions
 
 from commitlake.connectors.storage.clients import FEW_ATTEMPTS, s3_client
+from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.options import S3Options
-from commitlake.connectors.storage.troubles import ERRORS, NO_LISTING, trouble_of
+from commitlake.connectors.storage.s3_errors import ERRORS, NO_LISTING, s3_error
 from commitlake.connectors.storage.uris import parse_s3_uri
 
 _FEW_NAMES = 3
@@ -30,7 +31,7 @@ def delta_options(options: S3Options) -> dict[str, str]:
             raise exceptions.NoCredentialsError
         frozen = credentials.get_frozen_credentials()
     except exceptions.BotoCoreError as error:
-        raise trouble_of(error, "").error("the object store requires credentials, ") from None
+        raise s3_error(error, "", "the object store requires credentials, ") from None
     found = {
         "aws_access_key_id": frozen.access_key,
         "aws_secret_access_key": frozen.secret_key,
@@ -63,8 +64,8 @@ def first_names(options: S3Options, uri: str, prefix: str) -> list[str]:
             Bucket=place.bucket, Prefix=folder + prefix, MaxKeys=_FEW_NAMES
         )
     except ERRORS as error:
-        raise trouble_of(error, place.bucket).error(f"{place} cannot be listed: ") from None
+        raise s3_error(error, place.bucket, f"{place} cannot be listed: ") from None
     if "Name" not in answer:  # as of a proxy's page, which is read as an empty answer
-        raise NO_LISTING.error(f"{place} cannot be listed: ")
+        raise S3Error(*NO_LISTING, f"{place} cannot be listed: ")
     names = (found["Key"].removeprefix(folder) for found in answer.get("Contents", ()))
     return [name for name in names if name]  # without the folder itself, which some tools create as an object

@@ -65,7 +65,7 @@ def _client(uri: CloudUri, attempts: int) -> Any:
             retry_config={"max_retries": attempts - 1, "retry_timeout": _RETRY_TIMEOUT, "backoff": _BACKOFF},
         )
     except BaseError as error:
-        raise cloud_error(error, uri, "") from None
+        raise cloud_error(error, uri, f"{uri}: ") from None
 
 
 def _is_plain(endpoint: str | None) -> bool:

@@ -44,7 +44,7 @@ def cloud_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
         found, advice = "no credentials that can be used", _CREDENTIALS
         if number in _BUSY or (not number and "HTTP error" in text):
             # The server of tokens may be back soon; on a machine without an identity, it never is.
-            return CloudUnavailableError(f"{what}found {found}, because their server cannot be reached", advice)
+            return CloudUnavailableError(f"{found}, because their server cannot be reached", advice, what)
     elif (isinstance(error, FileNotFoundError) or number == "404") and code in {"ContainerNotFound", None}:
         found, advice = f"no container {uri.container!r} in the account {uri.account!r}", _CONTAINER
     elif isinstance(error, _DENIED_ERRORS) or number in _DENIED:
@@ -58,7 +58,7 @@ def cloud_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
     else:
         found, advice = f"wrong settings ({type(error).__name__})", _CREDENTIALS
     kind = CloudUnavailableError if advice in {_LATER, _NETWORK} else CloudError
-    return kind(f"{what}found {found}", advice)
+    return kind(found, advice, what)
 
 
 def answer_code(error: Exception) -> str | None:

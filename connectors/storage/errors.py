@@ -16,17 +16,23 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 class ObjectStoreError(CommitLakeError):
     """An object store, or the name of one, cannot be used.
 
-    Attributes:
-        found: description of what was found.
+    Args:
+        cause: description of what was found.
         advice: advice for the user; empty if there is none.
+        what: beginning of the message: what was attempted; empty if the cause is a message.
+
+    Attributes:
+        cause: description of what was found.
+        advice: advice for the user.
+        found: what was attempted, and what was found.
     """
 
     exit_code = ExitCode.USAGE
 
-    def __init__(self, found: str, advice: str = "") -> None:
-        super().__init__(found, advice)  # both, so that the error can be pickled
-        self.found = found
-        self.advice = advice
+    def __init__(self, cause: str, advice: str = "", what: str = "") -> None:
+        super().__init__(cause, advice, what)  # all, so that the error can be pickled
+        self.cause, self.advice = cause, advice
+        self.found = f"{what}found {cause}" if what else cause
 
     def __str__(self) -> str:
         return f"{self.found}. {self.advice}" if self.advice else self.found

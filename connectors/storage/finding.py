@@ -13,7 +13,7 @@ from botocore.exceptions import BotoCoreError
 from commitlake.connectors.plain_connections import warn_of_plain
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.options import DEFAULT_REGION, S3Options
-from commitlake.connectors.storage.troubles import trouble_of
+from commitlake.connectors.storage.s3_errors import s3_error
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _STYLES = ("path", "virtual")
@@ -35,7 +35,7 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
         session = boto3.session.Session()
         profile = session._session.get_scoped_config()  # noqa: SLF001 (boto3 has no other way to its settings)
     except BotoCoreError as error:
-        raise trouble_of(error, "").error("the settings for AWS: ") from None
+        raise s3_error(error, "", "the settings for AWS: ") from None
     region = region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
     endpoint = endpoint or _configured_endpoint(session, profile, region)
     if endpoint is not None:

@@ -69,7 +69,7 @@ def gcs_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
     else:
         found, advice = f"wrong settings ({type(error).__name__})", _CREDENTIALS
     kind = CloudUnavailableError if advice in {_LATER, _NETWORK} else CloudError
-    return kind(f"{what}found {found}", advice)
+    return kind(found, advice, what)
 
 
 def status_of(error: BaseException) -> int | None:
@@ -96,13 +96,13 @@ def is_token_server_away(error: BaseException) -> bool:
 
 
 def _of_credentials(error: auth.GoogleAuthError, what: str) -> CloudError:
-    found = f"{what}found no credentials that can be used"
+    found = "no credentials that can be used"
     if is_token_server_away(error):
         # The server of tokens may be back soon; on a machine without an identity, it never is.
-        return CloudUnavailableError(f"{found}, because their server cannot be reached", _CREDENTIALS)
+        return CloudUnavailableError(f"{found}, because their server cannot be reached", _CREDENTIALS, what)
     if isinstance(error, auth.RefreshError):
-        return CloudError(f"{found}, because their server refuses them", _CREDENTIALS)
-    return CloudError(f"{found} ({type(error).__name__})", _CREDENTIALS)
+        return CloudError(f"{found}, because their server refuses them", _CREDENTIALS, what)
+    return CloudError(f"{found} ({type(error).__name__})", _CREDENTIALS, what)
 
 
 def _of_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, str]:

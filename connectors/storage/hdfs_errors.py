@@ -90,7 +90,7 @@ def hdfs_error(error: BaseException, uri: HdfsUri, what: str) -> Exception:
         kind, found, advice = CloudUnavailableError, f"DataNodes that are not well ({shown})", _LATER
     else:
         found, advice = f"{type(error).__name__}: {shown}", _LOG
-    return kind(f"{what}found {found}", advice)
+    return kind(found, advice, what)
 
 
 def _remote_error(name: str, message: str, what: str) -> Exception:
@@ -111,7 +111,7 @@ def _remote_error(name: str, message: str, what: str) -> Exception:
         found = f"a cluster that is busy or not well ({name}: {shown})"
     else:
         found, advice = f"{name}: {shown}", _LOG
-    return kind(f"{what}found {found}", advice)
+    return kind(found, advice, what)
 
 
 def _first_line(text: str) -> str:

@@ -18,8 +18,8 @@ from botocore import exceptions
 from commitlake.connectors.storage.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
 from commitlake.connectors.storage.options import S3Options
 from commitlake.connectors.storage.pace import Pace, PacedBody
+from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, error_code, s3_error
 from commitlake.connectors.storage.storage import Content, FoundFile, ReplacedError, Storage, checked
-from commitlake.connectors.storage.troubles import ERRORS, MISSING_OBJECT, error_code, trouble_of
 from commitlake.connectors.storage.upload import S3Upload, open_upload
 from commitlake.connectors.storage.uris import parse_s3_uri
 from commitlake.schemas.shipped import Part
@@ -197,8 +197,7 @@ class S3Storage(Storage):
         try:
             yield
         except ERRORS as error:
-            what = f"{self.place_of(name)} cannot be {verb}: "
-            raise trouble_of(error, self._root.bucket).error(what) from None
+            raise s3_error(error, self._root.bucket, f"{self.place_of(name)} cannot be {verb}: ") from None
 
     def _place(self, name: str) -> dict[str, str]:
         return {"Bucket": self._root.bucket, "Key": self._root.key(checked(name))}

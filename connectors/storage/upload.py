@@ -23,7 +23,7 @@ from typing import Any
 
 from botocore import exceptions
 
-from commitlake.connectors.storage.troubles import error_code
+from commitlake.connectors.storage.s3_errors import error_code
 
 PART_BYTES = 8 << 20  # servers accept parts of at least 5 MiB, and at most 10,000 of them: 80 GB
 _MARK = "commitlake-upload"
@@ -154,7 +154,7 @@ def open_upload(client: Any, place: Mapping[str, str]) -> Iterator[S3Upload]:
         place: `Bucket` and `Key`.
 
     Raises:
-        ClientError: or another error of boto3, after all attempts failed; see `troubles`.
+        ClientError: or another error of boto3, after all attempts failed; see `s3_errors`.
     """
     upload = S3Upload(client, place)
     try:

@@ -21,7 +21,7 @@ from commitlake.connectors.lake.packs.errors import (
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.storage.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
 from commitlake.connectors.storage.options import S3Options
-from commitlake.connectors.storage.troubles import ERRORS, MISSING_OBJECT, error_code, trouble_of
+from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, error_code, s3_error
 from commitlake.connectors.storage.upload import S3Upload, open_upload
 from commitlake.connectors.storage.uris import parse_s3_uri
 
@@ -165,9 +165,9 @@ class S3PackStore:
         return {"Bucket": self._root.bucket, "Key": self._root.key(name)}
 
     def _store_error(self, error: Exception, expected: str) -> PackStoreError:
-        trouble = trouble_of(error, self._root.bucket)
-        kind = PackStoreUnavailableError if trouble.temporary else PackStoreError
-        return kind(str(self._root), expected, trouble.found, trouble.advice)
+        explained = s3_error(error, self._root.bucket, "")
+        kind = PackStoreUnavailableError if explained.is_transient else PackStoreError
+        return kind(str(self._root), expected, explained.cause, explained.advice)
 
     def _pack_error(self, error: Exception, name: str) -> PackError:
         if isinstance(error, exceptions.ClientError) and error_code(error) in MISSING_OBJECT:

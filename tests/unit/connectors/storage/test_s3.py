@@ -27,8 +27,8 @@ from commitlake.connectors.storage.clients import s3_client
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.storage.finding import s3_options
 from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_errors import s3_error
 from commitlake.connectors.storage.spark import s3a_settings, spark_uri
-from commitlake.connectors.storage.troubles import trouble_of
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 VARIABLES = (
@@ -330,10 +330,11 @@ def answer(code: str, status: int = 400) -> exceptions.ClientError:
     ],
 )  # fmt: skip
 def test_errors_have_our_description_and_advice(error: Exception, found: str, advice: str) -> None:
-    trouble = trouble_of(error, "name")
-    assert found in trouble.found
-    assert advice in trouble.advice
-    assert "a secret" not in f"{trouble}"
+    explained = s3_error(error, "name", "the lake cannot be written: ")
+    assert found in explained.cause
+    assert advice in explained.advice
+    assert str(explained).startswith(f"the lake cannot be written: found {explained.cause}. {explained.advice}")
+    assert "a secret" not in str(explained)
 
 
 @pytest.mark.parametrize(
@@ -353,9 +354,7 @@ def test_errors_have_our_description_and_advice(error: Exception, found: str, ad
     ],
 )
 def test_a_temporary_failure_has_its_own_error_class(error: Exception, temporary: bool) -> None:
-    trouble = trouble_of(error, "name")
-    assert trouble.temporary == temporary
-    assert isinstance(trouble.error("the lake cannot be written: "), S3UnavailableError) == temporary
+    assert isinstance(s3_error(error, "name", ""), S3UnavailableError) == temporary
     store = open_store(PackLocation("s3://bucket/bodies", LOCAL))
     assert isinstance(store, S3PackStore)
     assert isinstance(store._store_error(error, "a bucket"), PackStoreUnavailableError) == temporary
@@ -363,12 +362,12 @@ def test_a_temporary_failure_has_its_own_error_class(error: Exception, temporary
 
 def test_an_error_that_is_not_of_boto3_is_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError):
-        trouble_of(ZeroDivisionError(), "name")
+        s3_error(ZeroDivisionError(), "name", "")
 
 
 def test_errors_can_be_pickled() -> None:
-    error = S3Error("no bucket", "Make it")
-    assert str(pickle.loads(pickle.dumps(error))) == str(error) == "no bucket. Make it"
+    error = S3Error("no bucket", "Make it", "it cannot be read: ")
+    assert str(pickle.loads(pickle.dumps(error))) == str(error) == "it cannot be read: found no bucket. Make it"
 
 
 @pytest.mark.parametrize(

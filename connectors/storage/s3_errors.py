@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from botocore import exceptions
 
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
@@ -24,31 +22,8 @@ _NETWORK_ERRORS = (exceptions.HTTPClientError, exceptions.IncompleteReadError, e
 MISSING_OBJECT = frozenset({"NoSuchKey", "404", "NotFound"})
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Explanation of a boto3 error. It never contains text that a server could have chosen.
-
-    Attributes:
-        found: description of what was found.
-        advice: advice for the user.
-        temporary: whether the same request may succeed later without changes.
-    """
-
-    found: str
-    advice: str
-    temporary: bool = False
-
-    def error(self, what: str) -> S3Error:
-        """Return the error to raise.
-
-        Args:
-            what: beginning of the message: what was attempted.
-        """
-        kind = S3UnavailableError if self.temporary else S3Error
-        return kind(f"{what}found {self.found}", self.advice)
-
-
-NO_LISTING = Trouble("an answer that is no list of objects, as from a proxy or another kind of server", _NETWORK)
+NO_LISTING = "an answer that is no list of objects, as from a proxy or another kind of server", _NETWORK
+"""What was found, and what to do, if a server's answer to a listing has no names."""
 # The first class that matches counts, so subclasses come first; {kind} is the class of the error.
 _BY_CLASS: tuple[tuple[type[Exception], str, str], ...] = (
     (exceptions.NoCredentialsError, "no credentials", _CREDENTIALS),
@@ -66,36 +41,42 @@ _BY_CLASS: tuple[tuple[type[Exception], str, str], ...] = (
 )
 
 
-def trouble_of(error: Exception, bucket: str) -> Trouble:
-    """Explain an error of boto3.
+def s3_error(error: Exception, bucket: str, what: str) -> S3Error:
+    """Return the error to raise for a failed request. It never contains text that a server could have chosen.
 
     Args:
-        error: the error that boto3 raised.
+        error: the error that boto3 raised; another one is raised unchanged.
         bucket: the bucket of the request.
+        what: beginning of the message: what was attempted.
     """
     if isinstance(error, exceptions.ClientError):
-        return _trouble_of_answer(error, bucket)
+        return _error_of_answer(error, bucket, what)
     for kind, found, advice in _BY_CLASS:
         if isinstance(error, kind):
-            temporary = kind is not exceptions.SSLError and issubclass(kind, _NETWORK_ERRORS)
-            return Trouble(found.format(kind=type(error).__name__), advice, temporary)
+            is_temporary = kind is not exceptions.SSLError and issubclass(kind, _NETWORK_ERRORS)
+            raised = S3UnavailableError if is_temporary else S3Error
+            return raised(found.format(kind=type(error).__name__), advice, what)
     raise error
 
 
-def _trouble_of_answer(error: exceptions.ClientError, bucket: str) -> Trouble:
+def _error_of_answer(error: exceptions.ClientError, bucket: str, what: str) -> S3Error:
     code = error_code(error)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     if code in _WRONG_CREDENTIALS:
-        return Trouble(f"credentials that the server refuses ({code})", _CREDENTIALS)
-    if code == "NoSuchBucket":
-        return Trouble(f"no bucket {bucket!r}", "Create the bucket, or correct its name or the endpoint")
-    if code in {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}:
-        return Trouble(f"a bucket of another region ({code})", _REGION)
-    if code in {"AccessDenied", "AllAccessDisabled"} or status == 403:
-        return Trouble(f"access denied ({code})", f"Allow this user to list, read and write in the bucket {bucket!r}")
-    if code in _BUSY or (status or 0) >= 500:
-        return Trouble(f"a server that is too busy or not well ({code}), also when asked again", _LATER, temporary=True)
-    return Trouble(f"the answer {code}", "See the server's log for its reason")
+        found, advice = f"credentials that the server refuses ({code})", _CREDENTIALS
+    elif code == "NoSuchBucket":
+        found, advice = f"no bucket {bucket!r}", "Create the bucket, or correct its name or the endpoint"
+    elif code in {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}:
+        found, advice = f"a bucket of another region ({code})", _REGION
+    elif code in {"AccessDenied", "AllAccessDisabled"} or status == 403:
+        found, advice = f"access denied ({code})", f"Allow this user to list, read and write in the bucket {bucket!r}"
+    elif code in _BUSY or (status or 0) >= 500:
+        return S3UnavailableError(
+            f"a server that is too busy or not well ({code}), also when asked again", _LATER, what
+        )
+    else:
+        found, advice = f"the answer {code}", "See the server's log for its reason"
+    return S3Error(found, advice, what)
 
 
 def error_code(error: exceptions.ClientError) -> str:
