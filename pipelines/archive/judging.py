@@ -106,11 +106,11 @@ def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> Cr
     shown = f" {where} shows it." if where is not None else ""
     return CriticalQualityError(
         f"{len(report.critical_failures)} critical expectations were not met, and nothing of this commit was archived."
-        f"{shown} {_ways_out(report, work)}\n  {problems}"
+        f"{shown} {_advice(report, work)}\n  {problems}"
     )
 
 
-def _ways_out(report: QualityReport, work: ArchiveWork) -> str:
+def _advice(report: QualityReport, work: ArchiveWork) -> str:
     """Return what the user can do, such as archiving the other brokers."""
     without = "'--no-quality' archives everything as it is."
     concerned = brokers_concerned(report)

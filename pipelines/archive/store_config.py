@@ -67,7 +67,7 @@ def write_config_changes(
         A file that no version refers to yet; None if nothing has changed. If the table cannot be read because a data
         file is damaged, everything counts as changed: messages must be archived before the broker deletes them.
     """
-    rows = _all_changes(lambda broker: _known(lake, broker), stores, (TOPIC, GROUP, SETTING), problems)
+    rows = _all_changes(lambda broker: _recorded_config(lake, broker), stores, (TOPIC, GROUP, SETTING), problems)
     return _write(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
 
 
@@ -127,7 +127,7 @@ def write_files_changes(
     return _write(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
 
 
-def _known(lake: Lake, broker: str) -> dict[Key, str]:
+def _recorded_config(lake: Lake, broker: str) -> dict[Key, str]:
     try:
         return read_store_config(lake, broker).values
     except QueryError as error:
@@ -160,7 +160,7 @@ def _changes_in(
         found = readers[kind]()
         if found is None:
             continue
-        current = {(kind, _text(name)): _json(value) for name, value in found.items()}
+        current = {(kind, _printable_name(name)): _json(value) for name, value in found.items()}
         yield from ((key, value) for key, value in current.items() if known.get(key) != value)
         if kind != SETTING:  # a setting that is no longer in a file was still the store's
             yield from ((key, None) for key in known if key[0] == kind and key not in current)
@@ -180,7 +180,7 @@ def _table(root: Path, name: str, table: str, problems: list[str]) -> dict[str, 
     return None if read.content is None else read.content[table]
 
 
-def _text(name: object) -> str:
+def _printable_name(name: object) -> str:
     """Return a name with characters that UTF-8 cannot encode replaced."""
     return str(name).encode("utf-8", "replace").decode()
 
@@ -193,7 +193,7 @@ def topics_of(store: Store) -> dict[str, Any]:
     """Return the topics in a store's own settings, by name; empty if they cannot be read."""
     with small_files_folder(store.root) as root:
         found = None if root is None else _table(root, TOPICS, TABLE, [])
-    return {_text(name): value for name, value in (found or {}).items()}
+    return {_printable_name(name): value for name, value in (found or {}).items()}
 
 
 def settings_of(store: Store, problems: list[str] | None = None) -> dict[str, Any]:

@@ -174,7 +174,9 @@ def find_work(
     check_outside_stores(stores, lake.root, "--lake")
     last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
-    if on_new is not None and any(for_each_store(lambda store: _seems_longer(store, starts.get(store.broker)), stores)):
+    if on_new is not None and any(
+        for_each_store(lambda store: _has_later_data(store, starts.get(store.broker)), stores)
+    ):
         on_new()
 
     def examine(store: Store) -> tuple[StoreRange, StoreProgress | None]:
@@ -183,7 +185,7 @@ def find_work(
         if until is None:
             found = take_snapshot([store], starts).ranges[store.broker]
         else:
-            found = _offered(store, start, until.ranges.get(store.broker))
+            found = _unarchived_part(store, start, until.ranges.get(store.broker))
         return found, _progress_after(store, found, last.stores.get(store.broker)) if found.size else None
 
     examined = dict(zip([store.broker for store in stores], for_each_store(examine, stores), strict=True))
@@ -194,7 +196,7 @@ def find_work(
     return ArchiveWork(stores, snapshot, commit, last, unfinished_commits(lake, last.sequence))
 
 
-def _seems_longer(store: Store, end: int | None) -> bool:
+def _has_later_data(store: Store, end: int | None) -> bool:
     """Return whether a log has data where the next record would begin, or a later segment."""
     newest = store.segments[-1]
     if end is None or end < newest.base_offset:
@@ -231,7 +233,7 @@ def check_is_archived(store: Store, progress: StoreProgress) -> None:
         check_continuity(store, progress.end, record.physical_offset, record.size, record.digest)
 
 
-def _offered(store: Store, start: int | None, offered: StoreRange | None) -> StoreRange:
+def _unarchived_part(store: Store, start: int | None, offered: StoreRange | None) -> StoreRange:
     """Return the part of an offered range that is not archived yet."""
     oldest = store.segments[0].base_offset
     first = start if start is not None else min(oldest, offered.start if offered else oldest)

@@ -20,15 +20,15 @@ from commitlake.schemas.quality.former_names import present_name
 Row = Mapping[str, Any]
 DELETED = "deleted before it was archived"
 """Reason of the ranges in `gaps`."""
-_QUARANTINE = (
+_QUARANTINE_SQL = (
     "SELECT broker, reason, count(*) AS ranges, sum(end_offset - start_offset) AS bytes, min(start_offset) AS first "
     "FROM quarantine GROUP BY broker, reason"
 )
-_GAPS = (
+_GAPS_SQL = (
     "SELECT broker, count(*) AS ranges, sum(end_offset - start_offset) AS bytes, min(start_offset) AS first "
     "FROM gaps GROUP BY broker"
 )
-_UNMET = (
+_UNMET_SQL = (
     "SELECT suite, expectation, severity, observed_value, unexpected_count, judged_count, judged_at "
     "FROM quality_results WHERE NOT success AND suite <> 'run' AND run_id = "
     "(SELECT run_id FROM quality_results ORDER BY judged_at DESC LIMIT 1) ORDER BY severity, suite, expectation"
@@ -165,8 +165,8 @@ def missing_ranges_by_reason(lake: Lake) -> list[MissingRanges]:
         QueryError: A table cannot be read.
     """
     rows = [
-        *query_table(lake, "quarantine", _QUARANTINE),
-        *(dict(row, reason=DELETED) for row in query_table(lake, "gaps", _GAPS)),
+        *query_table(lake, "quarantine", _QUARANTINE_SQL),
+        *(dict(row, reason=DELETED) for row in query_table(lake, "gaps", _GAPS_SQL)),
     ]
     found = [MissingRanges(row["broker"], row["reason"], row["ranges"], row["bytes"], row["first"]) for row in rows]
     return sorted(found, key=lambda one: (-one.bytes, one.broker, one.reason))
@@ -181,5 +181,5 @@ def unmet_expectations(lake: Lake) -> list[Row]:
         LakeError: There is no lake.
         QueryError: The table cannot be read.
     """
-    rows = query_table(lake, "quality_results", _UNMET)
+    rows = query_table(lake, "quality_results", _UNMET_SQL)
     return [{**row, "expectation": present_name(row["expectation"])} for row in rows]

@@ -41,11 +41,11 @@ from commitlake.pipelines.audit.sides import (
 )
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.masking.archiving import ArchiveMasks, masks_of_lake
-from commitlake.pipelines.transforms.kept_bodies import with_kept_bodies
 from commitlake.pipelines.transforms.log_stretches import (
     HAS_PROFILE,
     mark_counted_runs,
     to_counted_stretches,
+    with_kept_bodies,
     within_stretches,
 )
 from commitlake.pipelines.transforms.message_keys import compare_keys, to_message_keys, to_totals

@@ -222,8 +222,8 @@ def _of_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
         same = numbers_of(pc.count_substring(pc.fill_null(ids, ""), ",").cast(pa.int64())) + 1 == counts
         none = pc.binary_repeat(",", pa.array(counts - 1))
         ids = pc.list_flatten(pc.split_pattern(pc.coalesce(pc.if_else(mask_of(same), ids, none), none), ","))
-        entries = _with(entries, "unique_key", pc.list_flatten(lists))
-    entries = _with(entries, "sent_offset", offsets_of_ids(ids))
+        entries = _with_column(entries, "unique_key", pc.list_flatten(lists))
+    entries = _with_column(entries, "sent_offset", offsets_of_ids(ids))
     return entries.filter(pc.not_equal(entries.column("unique_key"), ""))
 
 
@@ -250,7 +250,7 @@ def _filtered(ids: pa.Array | pa.ChunkedArray, chosen: pa.Array | pa.ChunkedArra
     return ids.filter(mask)
 
 
-def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+def _with_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(
         table.schema.get_field_index(name), ENTRIES.field(name), column.cast(ENTRIES.field(name).type)
     )
@@ -261,11 +261,11 @@ def _published(texts: _Texts) -> Mapping[str, pa.Array]:
     succeeded = pc.if_else(is_long, texts.text(13), texts.text(12))
     return {
         "event_timestamp": texts.time(1),
-        "group": _known(texts.text(3)),
-        "topic": _known(texts.text(4)),
-        "unique_key": _known(texts.text(5)),
+        "group": _without_placeholders(texts.text(3)),
+        "topic": _without_placeholders(texts.text(4)),
+        "unique_key": _without_placeholders(texts.text(5)),
         "cost_ms": texts.number(10),
-        "offset_id": _known(pc.if_else(is_long, texts.text(12), None)),
+        "offset_id": _without_placeholders(pc.if_else(is_long, texts.text(12), None)),
         "outcome": _success(succeeded),
     }
 
@@ -273,9 +273,9 @@ def _published(texts: _Texts) -> Mapping[str, pa.Array]:
 def _before(texts: _Texts) -> Mapping[str, pa.Array]:
     return {
         "event_timestamp": texts.time(1),
-        "group": _known(texts.text(3)),
-        "request_id": _known(texts.text(4)),
-        "unique_key": _known(texts.text(5)),
+        "group": _without_placeholders(texts.text(3)),
+        "request_id": _without_placeholders(texts.text(4)),
+        "unique_key": _without_placeholders(texts.text(5)),
         "attempt": _small(texts.number(6)),
     }
 
@@ -285,12 +285,12 @@ def _after(texts: _Texts) -> Mapping[str, pa.Array]:
     by_code = pa.array([*map(str, _CONTEXT), None], pa.string())
     known = np.where((codes >= 0) & (codes < len(_CONTEXT)), codes, len(_CONTEXT))
     return {
-        "request_id": _known(texts.text(1)),
-        "unique_key": _known(texts.text(2)),
+        "request_id": _without_placeholders(texts.text(1)),
+        "unique_key": _without_placeholders(texts.text(2)),
         "cost_ms": texts.number(3),
         "outcome": pc.coalesce(by_code.take(pa.array(known)), _success(texts.text(4))),
         "event_timestamp": texts.time(7),
-        "group": _known(texts.text(8)),
+        "group": _without_placeholders(texts.text(8)),
     }
 
 
@@ -301,9 +301,9 @@ def _end(texts: _Texts) -> Mapping[str, pa.Array]:
         outcome = pc.if_else(pc.fill_null(pc.equal(states, state), False), str(meaning), outcome)
     return {
         "event_timestamp": texts.time(1),
-        "group": _known(texts.text(3)),
-        "topic": _known(texts.text(4)),
-        "unique_key": _known(texts.text(5)),
+        "group": _without_placeholders(texts.text(3)),
+        "topic": _without_placeholders(texts.text(4)),
+        "unique_key": _without_placeholders(texts.text(5)),
         "outcome": outcome,
     }
 
@@ -311,9 +311,9 @@ def _end(texts: _Texts) -> Mapping[str, pa.Array]:
 def _recall(texts: _Texts) -> Mapping[str, pa.Array]:
     return {
         "event_timestamp": texts.time(1),
-        "group": _known(texts.text(3)),
-        "topic": _known(texts.text(4)),
-        "unique_key": _known(texts.text(5)),
+        "group": _without_placeholders(texts.text(3)),
+        "topic": _without_placeholders(texts.text(4)),
+        "unique_key": _without_placeholders(texts.text(5)),
         "outcome": _success(texts.text(6)),
     }
 
@@ -332,7 +332,7 @@ def _success(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(pc.equal(texts, "true"), False), str(StepOutcome.SUCCESS), failed)
 
 
-def _known(texts: pa.Array) -> pa.Array:
+def _without_placeholders(texts: pa.Array) -> pa.Array:
     """Return texts, with null for placeholders of missing values."""
     is_none = pc.or_(pc.equal(texts, _NULL), pc.equal(texts, ""))
     return pc.if_else(pc.fill_null(is_none, False), None, texts)

@@ -54,16 +54,20 @@ def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) 
         *link_retries(f, spans),
         *link_transactions(f, ops, spans),
         *link_replays(f, spans),
-        link_produced(f, _of(entries, Action.PUB)),
-        link_consumed(f, join_consumptions(_of(entries, Action.BEFORE), _of(entries, Action.AFTER)), spans),
-        link_logged(f, _of(entries, Action.LOGGED), spans),
-        link_ended(f, _of(entries, Action.END)),
-        link_recalled(f, _of(entries, Action.RECALL)),
+        link_produced(f, _entries_of_action(entries, Action.PUB)),
+        link_consumed(
+            f,
+            join_consumptions(_entries_of_action(entries, Action.BEFORE), _entries_of_action(entries, Action.AFTER)),
+            spans,
+        ),
+        link_logged(f, _entries_of_action(entries, Action.LOGGED), spans),
+        link_ended(f, _entries_of_action(entries, Action.END)),
+        link_recalled(f, _entries_of_action(entries, Action.RECALL)),
     ]
     return pa.concat_tables([STEPS.empty_table(), *parts]).combine_chunks()
 
 
-def _of(entries: pa.Table, action: Action) -> pa.Table:
+def _entries_of_action(entries: pa.Table, action: Action) -> pa.Table:
     return entries.filter(pc.equal(entries.column("action"), str(action))).combine_chunks()
 
 
@@ -259,6 +263,6 @@ def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Arra
     return found
 
 
-def filtered(table: pa.Table, chosen: Array) -> pa.Table:
+def select_rows(table: pa.Table, chosen: Array) -> pa.Table:
     """Return the selected rows of a table."""
     return table.filter(mask_of(chosen))

@@ -39,7 +39,7 @@ from commitlake.connectors.lake.versions import AddedFile, table_files
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.client_actions import consumptions_table, entries_of_consumptions
-from commitlake.pipelines.edges.edge_rows import SCHEMA, filtered, steps_of_rows, to_edges
+from commitlake.pipelines.edges.edge_rows import SCHEMA, select_rows, steps_of_rows, to_edges
 from commitlake.pipelines.edges.finding import WantedRows, may_have_roles, read_places
 from commitlake.pipelines.edges.increment import Increments
 from commitlake.pipelines.edges.matching import Families
@@ -264,7 +264,7 @@ class _Work:
         nothing: list[AddedFile] = []
         extents = LinkedExtents(self._messages, {file.name for file in files})
         is_stored = are_stored(open_steps)
-        waiting, stored = filtered(open_steps, ~is_stored), states.others(filtered(open_steps, is_stored))
+        waiting, stored = select_rows(open_steps, ~is_stored), states.others(select_rows(open_steps, is_stored))
         for number, (part, log) in enumerate(zip_longest(parts, logs, fillvalue=nothing)):
             new = self._read(part, log, waiting)
             self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread

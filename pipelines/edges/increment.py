@@ -14,9 +14,9 @@ from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.edge_rows import (
     are_touched,
     entries_of,
-    filtered,
     link_all,
     needed_places,
+    select_rows,
     waiting_members,
 )
 from commitlake.pipelines.edges.finding import is_in_places, places_of_halves, places_of_keys, read_places
@@ -72,7 +72,7 @@ class Increments:
         cancels = new.members.column("cancels").combine_chunks().drop_null()
         self._spans = spans
         touched = are_touched(waiting, _keys_of(new, waiting), new.ops, cancels, spans)
-        again, left = filtered(waiting, touched), filtered(waiting, ~touched)
+        again, left = select_rows(waiting, touched), select_rows(waiting, ~touched)
         definers = pa.concat_tables([
             places_of(new.members, "broker", "physical_offset"),
             places_of(new.entries, "broker", "physical_offset"),
@@ -88,7 +88,7 @@ class Increments:
         steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
         steps = self._without_erased(steps)
         chosen = is_open(steps)
-        return Linked(filtered(steps, ~chosen), filtered(steps, chosen).combine_chunks())
+        return Linked(select_rows(steps, ~chosen), select_rows(steps, chosen).combine_chunks())
 
     def _linked(
         self, members: list[pa.Table], entries: pa.Table, ops: pa.Table, definers: pa.Table, again: pa.Table

@@ -199,10 +199,10 @@ def _are_to_forget(rows: pa.Table, number: int) -> Array:
     is_message = pc.is_in(rows.column("event").cast(pa.string()), pa.array([str(event) for event in MESSAGE_EVENTS]))
     is_done = pc.and_(is_message, pc.less_equal(rows.column("number"), number)).fill_null(False)
     holds = [pc.is_valid(rows.column(name)) for name in _TO_FORGET if name in rows.column_names]
-    return np.asarray(pc.and_(is_done, _any(holds)).to_numpy(), bool)
+    return np.asarray(pc.and_(is_done, _any_true(holds)).to_numpy(), bool)
 
 
-def _any(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+def _any_true(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
     found = columns[0]
     for column in columns[1:]:
         found = pc.or_(found, column)

@@ -179,24 +179,26 @@ def parse_document(text: str) -> Document:
         value = json.loads(text)
         is_canonical = _canonical(value) == text
     except (ValueError, RecursionError) as error:
-        raise EvidenceError(f"expected a JSON object on one line, found {_shown(text)}: {_shown(str(error))}") from None
+        raise EvidenceError(
+            f"expected a JSON object on one line, found {_shortened(text)}: {_shortened(str(error))}"
+        ) from None
     if not isinstance(value, dict) or value.keys() != {"key", "payload", "signature"}:
-        raise EvidenceError(f"expected an object with key, payload and signature, found {_shown(text)}")
+        raise EvidenceError(f"expected an object with key, payload and signature, found {_shortened(text)}")
     if not is_canonical:
         raise EvidenceError(
             "the document is not in canonical form: expected sorted keys without blanks, each of them once"
         )
     payload = value["payload"]
     if not isinstance(payload, dict) or payload.keys() != _FIELDS:
-        raise EvidenceError(f"expected a payload with {', '.join(sorted(_FIELDS))}, found {_shown(repr(payload))}")
+        raise EvidenceError(f"expected a payload with {', '.join(sorted(_FIELDS))}, found {_shortened(repr(payload))}")
     if (payload["format"], payload["version"]) != (FORMAT, VERSION):
-        found = _shown(repr((payload["format"], payload["version"])))
+        found = _shortened(repr((payload["format"], payload["version"])))
         raise EvidenceError(f"expected {FORMAT} of version {VERSION}, found {found}: another program wrote it")
     if int_within(payload["number"], 1, INT64_MAX) is None:
-        raise EvidenceError(f"number: expected a whole number from 1 on, found {_shown(repr(payload['number']))}")
+        raise EvidenceError(f"number: expected a whole number from 1 on, found {_shortened(repr(payload['number']))}")
     previous = payload["previous"]
     if previous is not None and not (isinstance(previous, str) and _HASH.fullmatch(previous)):
-        raise EvidenceError(f"previous: expected 64 hexadecimal digits or null, found {_shown(repr(previous))}")
+        raise EvidenceError(f"previous: expected 64 hexadecimal digits or null, found {_shortened(repr(previous))}")
     return Document(text, payload, str(value["key"]), _signature(value["signature"]))
 
 
@@ -206,7 +208,7 @@ def _signature(value: object) -> bytes:
     except binascii.Error:
         signature = b""
     if len(signature) != 64:
-        raise EvidenceError(f"signature: expected 64 bytes in base64, found {_shown(repr(value))}")
+        raise EvidenceError(f"signature: expected 64 bytes in base64, found {_shortened(repr(value))}")
     return signature
 
 
@@ -214,5 +216,5 @@ def _canonical(value: object) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def _shown(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

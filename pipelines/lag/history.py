@@ -238,7 +238,7 @@ class _StoreHistory:
             if queue in deleted:
                 continue
             of_queue = ends.get(queue, [(0, 0)] * len(places))
-            first = _first(of_queue)
+            first = _first_offset(of_queue)
             for place, window in enumerate(places):
                 offset = found[window.number]
                 end = of_queue[place][1]
@@ -254,7 +254,7 @@ class _StoreHistory:
                 of_group = offsets.get((group, queue))
                 if of_group is not None and None not in of_group:
                     continue
-                first = _first(of_queue)
+                first = _first_offset(of_queue)
                 for window, (_, end) in zip(places, of_queue, strict=True):
                     number = window.number
                     if is_consumed[number] and (of_group is None or of_group[number] is None):
@@ -305,7 +305,7 @@ class _StoreHistory:
         places: dict[tuple[Queue, GroupFilter], list[int]] = defaultdict(list)
         for (group, queue), of_windows in spans.items():
             for number, span in of_windows.items():
-                wanted = self._wanted(group, queue.topic, number)
+                wanted = self._filter_of(group, queue.topic, number)
                 if span is not None and not wanted.takes_all:
                     places[queue, wanted] += span
         counter = ThresholdCounter(places, floors)
@@ -315,7 +315,7 @@ class _StoreHistory:
         for (group, queue), of_windows in spans.items():
             mine = figures[group]
             for number, span in of_windows.items():
-                wanted = self._wanted(group, queue.topic, number)
+                wanted = self._filter_of(group, queue.topic, number)
                 before = mine.get(number, 0)
                 if span is None or before is None:
                     mine[number] = None
@@ -325,7 +325,7 @@ class _StoreHistory:
                     mine[number] = before + behind
         return figures
 
-    def _wanted(self, group: str, topic: str, window: int) -> GroupFilter:
+    def _filter_of(self, group: str, topic: str, window: int) -> GroupFilter:
         wanted = self._subscribed_in[window].wanted
         return ALL if topic.startswith(RETRY_PREFIX) else wanted.get(GroupTopic(group, topic), ALL)
 
@@ -384,7 +384,7 @@ class _StoreHistory:
         rows: dict[Queue, list[Row]] = defaultdict(list)
         for row in dict_rows(run_sql(self._messages, "messages", sql).read_all()):
             rows[Queue(self._broker, row["topic"], row["queue_id"])].append(row)
-        return {queue: _ends(found, places) for queue, found in rows.items()}
+        return {queue: _ends_by_window(found, places) for queue, found in rows.items()}
 
     def _kind(self) -> str:
         return f"broker = {text_literal(self._broker)} AND kind = 'group'"
@@ -410,12 +410,12 @@ def _window_number(windows: TimeWindows) -> str:
     )
 
 
-def _first(of_queue: Sequence[tuple[int, int]]) -> int:
+def _first_offset(of_queue: Sequence[tuple[int, int]]) -> int:
     """Return the first offset of a queue at the earliest window with messages; later, segments may be deleted."""
     return min((first for first, end in of_queue if end), default=0)
 
 
-def _ends(rows: Sequence[Row], places: Sequence[_Window]) -> list[tuple[int, int]]:
+def _ends_by_window(rows: Sequence[Row], places: Sequence[_Window]) -> list[tuple[int, int]]:
     """Return the first offset and the end offset of one queue at each window."""
     found = []
     for place, window in enumerate(places):

@@ -23,7 +23,7 @@ from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import Count, QueueSpan
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, consumers, subscription_of
-from commitlake.pipelines.lag.verdicts import NOTHING, FigureBounds, Judged, Movement, judge
+from commitlake.pipelines.lag.verdicts import NOTHING, FigureBounds, Judged, Movement, lag_verdict
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX, plain_group
@@ -349,7 +349,7 @@ class _LagPlan(NamedTuple):
             seconds=0.0 if moment.compared_at is None else (moment.taken - moment.compared_at).total_seconds(),
             has_members=None if subscribed.members is None else subscribed.members > 0,
         )
-        judged = judge(span, movement, most.messages, next_time, moment.at, lost, is_complete=not missing)
+        judged = lag_verdict(span, movement, most.messages, next_time, moment.at, lost, is_complete=not missing)
         is_bound = not subscribed.wanted.is_known and most.messages > 0
         of_filter = subscribed.note or (UNKNOWN_FILTER if is_bound else "")
         notes = [judged.reason, "" if self.is_committed else NO_OFFSET, of_filter, missing]

@@ -135,7 +135,7 @@ class Judged(NamedTuple):
         return messages / (self.consume_tps - self.produce_tps)
 
 
-def judge(
+def lag_verdict(
     span: QueueSpan | None,
     movement: Movement,
     messages: int,

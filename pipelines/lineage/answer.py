@@ -92,14 +92,14 @@ def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]
         named = {step_id(place) for place in {*found.matched, *found.related}}
         shown = near_steps(steps, edges, outcomes, named, question.depth)
     cautions += shown.cautions
-    missing = lost_sentences(_lost(lake, question))
+    missing = lost_sentences(_lost_ranges(lake, question))
     cautions += missing
     story = Story(question.words, as_of, shown.steps, shown.edges, shown.outcomes, cautions, found.not_shown, missing)
     ids = {step.id for step in shown.steps}
     return story, [row for place, row in found.records.items() if step_id(place) in ids]
 
 
-def _lost(lake: Lake, question: Question) -> list[LostRange]:
+def _lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
     """Return the ranges of logs that the lake has lost and that may hold records of the story, as far as is known."""
     broker, offset = question.place or (None, offset_in(question.message_id))
     lost = lost_ranges(lake, [] if broker is None else [broker], question.start, question.end)

@@ -78,7 +78,7 @@ def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
     if not len(hits):
         return rows, hits
     found = rows.take(pa.array(hits))
-    kept = [_kept(pairs, places.ids[ids[row]]) for pairs, row in _pairs_of(found, hits)]
+    kept = [_kept_properties(pairs, places.ids[ids[row]]) for pairs, row in _pairs_of(found, hits)]
     for name in CHANGED_COLUMNS:
         place, field = rows.schema.get_field_index(name), rows.schema.field(name)
         column = pa.array(kept, field.type) if name == "properties" else pa.nulls(len(hits), field.type)
@@ -126,7 +126,7 @@ def _pairs_of(rows: pa.Table, numbers: Array) -> list[tuple[list[tuple[str, str]
     return [(found or [], number) for found, number in zip(pairs, numbers.tolist(), strict=True)]
 
 
-def _kept(pairs: list[tuple[str, str]], erasure_id: str) -> list[tuple[str, str]]:
+def _kept_properties(pairs: list[tuple[str, str]], erasure_id: str) -> list[tuple[str, str]]:
     return [*((name, value) for name, value in pairs if name in KEPT_PROPERTIES), (MARKER, erasure_id)]
 
 

@@ -117,12 +117,12 @@ class LaterCopies:
             column: returns a column of `COLUMNS`.
         """
         found = np.zeros(count, np.int64)
-        lists = _plain(column("keys"))
+        lists = _without_dictionary(column("keys"))
         keys, rows = pc.list_flatten(lists), np.asarray(pc.list_parent_indices(lists), np.int64)
         self._note(TextKind.KEY, keys, rows, found)
         if self.known.get(TextKind.ID):
             for name in ("unique_key", "msg_id"):
-                self._note(TextKind.ID, _plain(column(name)), np.arange(count), found)
+                self._note(TextKind.ID, _without_dictionary(column(name)), np.arange(count), found)
             self._note(TextKind.ID, keys, rows, found)
             self._note(TextKind.ID, *_origins(column("properties")), found)
         return found
@@ -131,7 +131,7 @@ class LaterCopies:
         known = self.known.get(kind)
         if not known or not len(texts):
             return
-        values = pc.fill_null(_plain(texts).cast(pa.string()), "")
+        values = pc.fill_null(_without_dictionary(texts).cast(pa.string()), "")
         if kind is TextKind.ID:
             values = pc.ascii_upper(values)
         for place in np.flatnonzero(np.isin(_buckets(values), self.buckets[kind])).tolist():
@@ -208,7 +208,7 @@ def _buckets(texts: pa.Array) -> Array:
     return (hashes.view(np.uint64) >> np.uint64(_BUCKET_SHIFT)).astype(np.int64)
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _without_dictionary(column: pa.Array) -> pa.Array:
     """Return a column without dictionaries."""
     if pa.types.is_dictionary(column.type):
         return column.dictionary_decode()
@@ -221,6 +221,6 @@ def _origins(maps: pa.MapArray) -> tuple[pa.Array, Array]:
     """Return the ids of origins in properties, and their rows."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
-    is_origin = pc.is_in(_plain(maps.keys.slice(first, count)), _ORIGINS)
+    is_origin = pc.is_in(_without_dictionary(maps.keys.slice(first, count)), _ORIGINS)
     rows = np.repeat(np.arange(len(maps)), np.diff(offsets))
     return maps.items.slice(first, count).filter(is_origin), rows[np.asarray(is_origin)]

@@ -117,7 +117,7 @@ class Replacement:
     @property
     def has_started_this(self) -> bool:
         """True if that run had the same options as this one."""
-        return self._known(self.out / _STARTED).get("wanted") == self._wanted
+        return self._read_document(self.out / _STARTED).get("wanted") == self._wanted
 
     def clear(self) -> bool:
         """Remove the new files of an earlier run, unless this run can resume it.
@@ -127,7 +127,7 @@ class Replacement:
         """
         if not check_own_folder(self.out):
             return False
-        known = self._known(self.out / _STARTED if self.has_started else self.out / WORK / PLAN)
+        known = self._read_document(self.out / _STARTED if self.has_started else self.out / WORK / PLAN)
         made_for = known.get("log", [known.get("start"), known.get("end")])
         if known and made_for == self._log:
             return False
@@ -135,7 +135,7 @@ class Replacement:
         return bool(known)
 
     @staticmethod
-    def _known(path: Path) -> dict[str, Any]:
+    def _read_document(path: Path) -> dict[str, Any]:
         """Return the document that an earlier run has written, or an empty one."""
         try:
             document = read_json(path)
@@ -231,7 +231,7 @@ class Replacement:
 
     def _read_started(self, path: Path) -> tuple[str, list[Path]]:
         """Read the control file: the suffix, and the paths to replace."""
-        document = self._known(path)
+        document = self._read_document(path)
         stamp, names = document.get("stamp"), document.get("paths")
         is_stamp = isinstance(stamp, str) and _STAMP.fullmatch(stamp) is not None
         if not is_stamp or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -246,7 +246,7 @@ class Replacement:
 
     def _keep(self, path: Path, stamp: str) -> Path:
         """Rename an old file or folder, and return its new path."""
-        kept = self._kept(path, stamp)
+        kept = self._backup_path(path, stamp)
         make_folders(kept.parent, below=self._root)
         rename_file(self._root / path, kept, below=self._root)
         return kept
@@ -275,7 +275,7 @@ class Replacement:
     def _unused(self, stamp: str) -> str:
         return next(name for name in _numbered(stamp) if not any(self._root.glob(f"*.old-{name}")))
 
-    def _kept(self, path: Path, stamp: str) -> Path:
+    def _backup_path(self, path: Path, stamp: str) -> Path:
         """Return the new path of an old file; one with a number where an interrupted run has kept a file already."""
         places = (self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered(stamp))
         return next(place for place in places if not os.path.lexists(place))

@@ -236,7 +236,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
         rows: the rows that `erasures` still has.
     """
     known = dict(_pairs(rows))
-    newest = max([*known.values(), *(_applied(lake, table) for table in _FOLLOWING)], default=0)
+    newest = max([*known.values(), *(_applied_erasure(lake, table) for table in _FOLLOWING)], default=0)
     recorded = rows.filter(pc.is_in(rows.column("event"), pa.array([ErasureEvent.MESSAGE, ErasureEvent.COPY])))
     erased = _unrecorded(_marked_rows(lake), recorded)
     ids = sorted({*erased.column("erasure_id").to_pylist()} - known.keys())
@@ -246,7 +246,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
         known[erasure_id] = number
         newest = max(newest, number)
     writer = ErasureWriter(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", "repair")
-    begun = _begun(rows, known, writer)
+    begun = _missing_begun_rows(rows, known, writer)
     restored, incomplete = _messages(lake, erased, known, newest, writer)
     used = {*known.values()}
     unknown = newest - sum(0 < number <= newest for number in used)
@@ -262,7 +262,7 @@ def _pairs(rows: pa.Table) -> Iterator[tuple[str, int]]:
             yield row["erasure_id"], row["number"]
 
 
-def _applied(lake: Lake, table: str) -> int:
+def _applied_erasure(lake: Lake, table: str) -> int:
     """Return the number of the newest erasure that a table has applied; 0 if it is missing or damaged."""
     try:
         return erasure_number(lake.find(table))
@@ -280,7 +280,7 @@ def _marked_rows(lake: Lake) -> pa.Table:
         if len(chosen):
             parts.append(rows.take(pa.array(chosen)).append_column("erasure_id", ids.take(pa.array(chosen))))
     schema = _MESSAGES.append(pa.field("erasure_id", pa.string()))
-    return _first(pa.concat_tables([schema.empty_table(), *parts]))
+    return _first_of_message(pa.concat_tables([schema.empty_table(), *parts]))
 
 
 def _batches(lake: Lake) -> Iterator[pa.Table]:
@@ -310,7 +310,7 @@ def _marks(rows: pa.Table) -> pa.Array:
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
-def _first(rows: pa.Table) -> pa.Table:
+def _first_of_message(rows: pa.Table) -> pa.Table:
     """Keep the first row of each message, without those that do not name one."""
     rows = rows.filter(pc.and_(pc.is_valid(rows.column("broker")), pc.is_valid(rows.column("physical_offset"))))
     numbered = rows.select(["broker", "physical_offset"]).append_column("row", pa.array(np.arange(rows.num_rows)))
@@ -324,7 +324,7 @@ def _unrecorded(marked: pa.Table, recorded: pa.Table) -> pa.Table:
     return erased_places(recorded.filter(is_whole), 0).without(marked)
 
 
-def _begun(rows: pa.Table, known: Mapping[str, int], writer: ErasureWriter) -> pa.Table:
+def _missing_begun_rows(rows: pa.Table, known: Mapping[str, int], writer: ErasureWriter) -> pa.Table:
     """Return a row `begun` for each erasure without one, at the earliest time that its other rows have."""
     has_row = {row["erasure_id"] for row in _of_event(rows, ErasureEvent.BEGUN).select(["erasure_id"]).to_pylist()}
     times = rows.select(["erasure_id"]).append_column("at", rows.column("at").cast(pa.int64()))
@@ -376,7 +376,7 @@ def _messages(
     for name in ("row_before", "lake_before"):
         column = pc.if_else(is_known, table.column(name), pa.scalar(None, pa.int64()))
         table = table.set_column(table.schema.get_field_index(name), ERASURES_SCHEMA.field(name), column)
-    is_needed = np.array(numbers, np.int64) > _applied(lake, "profiles")  # to correct the profiles
+    is_needed = np.array(numbers, np.int64) > _applied_erasure(lake, "profiles")  # to correct the profiles
     return table, int(((index < after.num_rows) & is_needed).sum())
 
 
@@ -391,7 +391,7 @@ def _older_rows(lake: Lake, places: ErasedPlaces, after: pa.Table) -> tuple[pa.T
         chosen = chosen[~are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
         if len(chosen):
             parts.append(rows.take(pa.array(chosen)))
-    older = _first(pa.concat_tables([_MESSAGES.empty_table(), *parts]))
+    older = _first_of_message(pa.concat_tables([_MESSAGES.empty_table(), *parts]))
     keys = zip(older.column("broker").to_pylist(), older.column("physical_offset").to_pylist(), strict=True)
     row_of = {key: after.num_rows + row for row, key in enumerate(keys)}
     wanted = zip(after.column("broker").to_pylist(), after.column("physical_offset").to_pylist(), strict=True)

@@ -110,7 +110,7 @@ def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]
                 str(reason),
             )  # a message that could not be masked must not be kept
         else:
-            error = _why_not(message)
+            error = _reason_changed(message)
         sent, bits = _compressed(message.body, flag)
         errors.append(error)
         changed.append(
@@ -128,7 +128,7 @@ def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]
     return rows, errors
 
 
-def _why_not(message: Message) -> str | None:
+def _reason_changed(message: Message) -> str | None:
     """Return the reason why a message would arrive changed; None if it would not."""
     if not message.body:
         return "the body is empty"

@@ -11,10 +11,6 @@ class ReplayError(CommitLakeError):
     exit_code = ExitCode.USAGE
 
 
-class UnknownReplayError(ReplayError):
-    """The lake has no such replay."""
-
-
 class UnknownGroupError(ReplayError):
     """No offset of the consumer group is known."""
 

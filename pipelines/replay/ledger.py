@@ -28,7 +28,7 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import times_of
-from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError, UnknownReplayError
+from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.plan import ReplayPlan, plan_from_json, plan_to_json
 from commitlake.pipelines.replay.sent_messages import Origin
 from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
@@ -175,7 +175,7 @@ def read_state(lake: Lake, replay_id: str) -> ReplayState:
     """Return one replay. Raises the errors of `read_states`, too.
 
     Raises:
-        UnknownReplayError: if the lake has no such replay.
+        ReplayError: if the lake has no such replay.
     """
     return state_of(replay_id, read_events(lake, replay_id))
 
@@ -184,12 +184,12 @@ def state_of(replay_id: str, events: Sequence[dict[str, Any]]) -> ReplayState:
     """Return a replay, given its rows of the table `replays`.
 
     Raises:
-        UnknownReplayError: if there is no such replay.
+        ReplayError: if there is no such replay.
         ReplayError: if the rows cannot be read.
     """
     states = _states(events)
     if replay_id not in states:
-        raise UnknownReplayError(f"the lake has no replay {replay_id!r}. 'commitlake replay list' shows all")
+        raise ReplayError(f"the lake has no replay {replay_id!r}. 'commitlake replay list' shows all")
     return states[replay_id]
 
 

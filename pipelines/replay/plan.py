@@ -129,11 +129,11 @@ def plan_from_json(text: str) -> ReplayPlan:
     try:
         fields = _object(json.loads(text), "the plan")
     except (ValueError, RecursionError) as error:
-        raise _unreadable(_shown(str(error))) from None
+        raise _unreadable(_shortened(str(error))) from None
     version = fields.get("version")
     if type(version) is int and version != VERSION:
         raise ReplayError(
-            f"the plan has version {_shown(version)}, and this program reads version {VERSION}. Resume the replay "
+            f"the plan has version {_shortened(version)}, and this program reads version {VERSION}. Resume the replay "
             "with the program that planned it"
         )
     _integer(fields, "version", VERSION, VERSION)
@@ -253,14 +253,14 @@ def _number(fields: dict[str, Any], name: str) -> float:
 
 
 def _wrong_field(name: str, expected: str, found: object) -> ReplayError:
-    return _unreadable(f"{name}: expected {expected}, found {_shown(found)}")
+    return _unreadable(f"{name}: expected {expected}, found {_shortened(found)}")
 
 
 def _unreadable(why: str) -> ReplayError:
     return ReplayError(f"the plan in the table 'replays' cannot be read: {why}")
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # a number with more digits than Python prints

@@ -32,7 +32,7 @@ from commitlake.schemas.times import epoch_ms
 
 _NAME = "messages"
 _LAST_OFFSET = (1 << 63) - 1
-_LOOK_BYTES = DEFAULT_SEGMENT_SIZE + (64 << 20)
+_SEARCHED_BYTES = DEFAULT_SEGMENT_SIZE + (64 << 20)
 _SMALLEST = 4096
 _MAX_HOLES = 1000
 
@@ -216,7 +216,7 @@ def find_segment_size(table: DeltaTable, broker: str, log: LogRange) -> int:
     Raises:
         RestoreError: if it cannot be detected.
     """
-    starts, sizes = extents(table, broker, log.start, min(log.end, log.start + _LOOK_BYTES))
+    starts, sizes = extents(table, broker, log.start, min(log.end, log.start + _SEARCHED_BYTES))
     order = np.argsort(starts)
     return segment_size_of(starts[order], starts[order] + sizes[order])
 
@@ -237,9 +237,9 @@ def segment_size_of(starts: Array, ends: Array) -> int:
     for size in sorted(found):  # sizes that fit also fit as their multiples: the smallest one comes first
         borders = _borders(starts, size)
         # One border may be a coincidence: then only a multiple of 4096 is accepted.
-        if size >= _SMALLEST and len(borders) > (size % _SMALLEST > 0) and _fit(starts, ends, borders):
+        if size >= _SMALLEST and len(borders) > (size % _SMALLEST > 0) and _have_room_for_blank(starts, ends, borders):
             return size
-    if not _fit(starts, ends, _borders(starts, DEFAULT_SEGMENT_SIZE)):
+    if not _have_room_for_blank(starts, ends, _borders(starts, DEFAULT_SEGMENT_SIZE)):
         raise RestoreError(
             f"the size of the broker's segments cannot be detected: expected {DEFAULT_SEGMENT_SIZE:,} bytes, "
             "found records that cross their ends. Give the size in the broker's mappedFileSizeCommitLog"
@@ -254,7 +254,7 @@ def _borders(starts: Array, size: int) -> Array:
     return np.arange(starts[0] - starts[0] % size + size, starts[-1] + 1, size)
 
 
-def _fit(starts: Array, ends: Array, borders: Array) -> bool:
+def _have_room_for_blank(starts: Array, ends: Array, borders: Array) -> bool:
     """Return whether each border has room for a BLANK before it."""
     before = np.searchsorted(starts, borders) - 1
     return bool((ends[before] + END_RESERVE <= borders).all())

@@ -149,7 +149,7 @@ class WatchedStore:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _ReadStore:
     """State of one store, before the growth of all stores is known."""
 
     store: Store
@@ -181,26 +181,26 @@ def watch_stores(
     Raises:
         StoreError: if a segment is not readable.
     """
-    seen = [_see(store, progress.get(store.broker), rules_of(store), now) for store in stores]
+    seen = [_read_store(store, progress.get(store.broker), rules_of(store), now) for store in stores]
     filled: dict[int, float] = defaultdict(float)
     for one in seen:
         if one.disks:
             filled[one.disks[0].device] += one.growth
-    return [_judge(one, filled, now, within) for one in seen]
+    return [_watched_store(one, filled, now, within) for one in seen]
 
 
-def _see(store: Store, progress: StoreProgress | None, rules: Rules, now: datetime.datetime) -> _Seen:
-    replaced = _why_replaced(store, progress)
+def _read_store(store: Store, progress: StoreProgress | None, rules: Rules, now: datetime.datetime) -> _ReadStore:
+    replaced = _replacement_reason(store, progress)
     end = progress.end if progress and not replaced else 0
     segments = read_segments(store, end)
     lost = None
     if progress and not replaced and store.segments[0].base_offset > end:
         lost = (end, store.segments[0].base_offset)
     newer = take_snapshot([store]).ranges[store.broker].newer
-    return _Seen(store, rules, segments, _disks_of(store, rules), growth(segments, now), lost, replaced, newer)
+    return _ReadStore(store, rules, segments, _disks_of(store, rules), growth(segments, now), lost, replaced, newer)
 
 
-def _why_replaced(store: Store, progress: StoreProgress | None) -> str:
+def _replacement_reason(store: Store, progress: StoreProgress | None) -> str:
     if progress is None or progress.last_record is None:
         return ""
     record = progress.last_record
@@ -223,7 +223,9 @@ def _disks_of(store: Store, rules: Rules) -> list[Disk]:
     return disks
 
 
-def _judge(one: _Seen, filled: Mapping[int, float], now: datetime.datetime, within: datetime.timedelta) -> WatchedStore:
+def _watched_store(
+    one: _ReadStore, filled: Mapping[int, float], now: datetime.datetime, within: datetime.timedelta
+) -> WatchedStore:
     disks = [replace(disk, growth=filled.get(disk.device, 0.0)) for disk in one.disks]
     fates = forecast(one.segments, one.rules, disks, now, one.growth)
     segments = [WatchedSegment(fate, _verdict(fate, now + within)) for fate in fates]

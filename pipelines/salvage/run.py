@@ -149,7 +149,7 @@ def salvage_store(
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
     if os.path.lexists(out / ROCKETMQ.folder):
-        return _known(store, out)
+        return _earlier_result(store, out)
     with open_small_files(store.root) as root:
         config, is_live, was_aborted = _read_config(root), is_locked(root), os.path.lexists(root / ABORT)
     files = open_store_files(store_of(store.root))
@@ -239,7 +239,7 @@ def _counts(salvaged: Salvaged) -> dict[str, int]:
     return {name: value for name, value in asdict(salvaged).items() if name != "out"}
 
 
-def _known(store: Store, out: Path) -> Salvaged:
+def _earlier_result(store: Store, out: Path) -> Salvaged:
     """Return the result of an earlier run over the same log."""
     try:
         check_folder(out / ROCKETMQ.folder)

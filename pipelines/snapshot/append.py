@@ -141,7 +141,7 @@ def _append(
     brokers = [progress.broker for progress in snapshots]
     for _ in range(_MAX_TRIES):
         table = open_snapshots(lake, name)
-        known = _known(table, name, brokers)
+        known = _recorded_rows(table, name, brokers)
         rows = {progress.broker: rows_of(progress, known[progress.broker]) for progress in snapshots}
         new = {broker: of_store for broker, of_store in rows.items() if of_store}
         together = [row for of_store in new.values() for row in of_store]
@@ -158,7 +158,7 @@ def _changes(rows: list[Row]) -> int:
     return sum(row["topic"] is not None for row in rows)
 
 
-def _known(table: DeltaTable | None, name: str, brokers: Sequence[str]) -> dict[str, list[Row]]:
+def _recorded_rows(table: DeltaTable | None, name: str, brokers: Sequence[str]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {broker: [] for broker in brokers}
     if table is not None:
         for row in dict_rows(newest_rows(table, name, brokers)):

@@ -41,7 +41,7 @@ class Comparison:
             `messages_before` counts the archived part, and `change_percent` is None.
 
         Raises:
-            TooManyRowsError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
+            LakeError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
         """
         question = self.question
         rows = self.rates.rows(question, has_quantiles=has_quantiles)

@@ -38,10 +38,6 @@ MAX_DELAYED = 5_000_000
 _US = "'Timestamp(Microsecond, Some(\"UTC\"))'"
 
 
-class TooManyDelayedError(LakeError):
-    """The time range has too many delayed messages."""
-
-
 def delayed_messages(
     lake: Lake,
     coverage: Coverage,
@@ -61,7 +57,7 @@ def delayed_messages(
         Rows of `COLUMNS`, those with most overdue messages first. `topic` is the original topic of the messages.
 
     Raises:
-        TooManyDelayedError: if there are more than `MAX_DELAYED`.
+        LakeError: if there are more than `MAX_DELAYED`.
         QueryError: if the table cannot be read.
     """
     if not coverage.spans:
@@ -70,7 +66,7 @@ def delayed_messages(
     where = f"kind IN ('delay', 'timer') AND {question.where(MESSAGES)}"
     count = run_sql(table, "messages", f"SELECT count(*) FROM messages WHERE {where}").read_all().column(0)[0].as_py()
     if count > MAX_DELAYED:
-        raise TooManyDelayedError(
+        raise LakeError(
             f"{count:,} delayed messages are in this time, expected at most {MAX_DELAYED:,}: use a shorter time range"
         )
     delays = {broker: _delays(lake, broker, has_config=has_config) for broker in coverage.spans}

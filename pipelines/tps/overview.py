@@ -35,10 +35,6 @@ class Overview:
     by_window: RatesQuestion
 
 
-class NothingArchivedError(LakeError):
-    """Nothing is archived in the time range."""
-
-
 def overview(
     coverage: Coverage,
     *,
@@ -60,15 +56,15 @@ def overview(
         brokers: Brokers to count.
 
     Raises:
-        NothingArchivedError: Nothing is archived, or the time range is empty.
+        LakeError: Nothing is archived, or the time range is empty.
     """
     whole = coverage.whole
     if whole is None:
-        raise NothingArchivedError("no message is archived, so there are no rates")
+        raise LakeError("no message is archived, so there are no rates")
     first = EPOCH + ((start or whole.start) - EPOCH) // MINUTE * MINUTE
     last = EPOCH - (EPOCH - (end or whole.end)) // MINUTE * MINUTE
     if first >= last:
-        raise NothingArchivedError(
+        raise LakeError(
             f"nothing is archived from {first:%Y-%m-%dT%H:%M}Z to {last:%Y-%m-%dT%H:%M}Z: expected a time between "
             f"{whole.start:%Y-%m-%dT%H:%M}Z and {whole.end:%Y-%m-%dT%H:%M}Z"
         )

@@ -43,10 +43,6 @@ Sketches = dict[tuple[Key, datetime.datetime | None], Mapping[str, kll_doubles_s
 """By group and start of the window, the merged sketch of each column; columns without values are left out."""
 
 
-class TooManyRowsError(LakeError):
-    """The answer has too many rows."""
-
-
 @dataclass(frozen=True)
 class Rates:
     """Answers questions on rates from the tables of a lake.
@@ -73,7 +69,7 @@ class Rates:
             archived.
 
         Raises:
-            TooManyRowsError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
+            LakeError: if there are more rows than `MAX_CELLS`, or `MAX_SKETCHED` with quantiles.
         """
         question = replace(question, engine=self.engine)
         question = replace(question, origins=self._origins(question), has_formats=self._has_formats(question))
@@ -334,13 +330,13 @@ def _rolled(numbers: Array, span: int) -> Array:
 
 
 def check_row_count(count: int) -> None:
-    """Raise `TooManyRowsError` if an answer has more than `MAX_CELLS` rows."""
+    """Raise `LakeError` if an answer has more than `MAX_CELLS` rows."""
     if count > MAX_CELLS:
         raise _too_many(count, MAX_CELLS, "")
 
 
-def _too_many(count: int, most: int, what: str) -> TooManyRowsError:
-    return TooManyRowsError(
+def _too_many(count: int, most: int, what: str) -> LakeError:
+    return LakeError(
         f"the answer has {count_text(count, 'row')} or more{' ' + what if what else ''}, expected at most {most:,}: "
         "use longer windows, a shorter time range, or fewer groups"
     )

@@ -97,7 +97,7 @@ def make_report(
         compared: Distance to an earlier time with which the groups are compared.
 
     Raises:
-        TooManyRowsError: There are too many groups.
+        LakeError: There are too many groups.
         QueryError: A table cannot be read.
     """
     rates = Rates(lake, coverage, engine)

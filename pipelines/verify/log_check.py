@@ -145,14 +145,14 @@ def _note_bad_topic(entries: QueueEntries, split: Split, findings: Findings) -> 
         len(entries),
         (
             Finding("log_bad_topic", segment_file(split), offset - split.base_offset, offset, number=number,
-                    found=f"topic {_shown(entries.topic)}, queue {entries.queue_id}", expected=_EXPECTED_QUEUE)
+                    found=f"topic {_topic_text(entries.topic)}, queue {entries.queue_id}", expected=_EXPECTED_QUEUE)
             for offset, number in zip(entries.physical_offset[: findings.limit].tolist(),
                                       entries.queue_offset[: findings.limit].tolist(), strict=True)
         ),
     )  # fmt: skip
 
 
-def _shown(topic: str) -> str:
+def _topic_text(topic: str) -> str:
     return repr(topic if len(topic) <= _MAX_SHOWN_CHARS else f"{topic[:_MAX_SHOWN_CHARS]}...")
 
 

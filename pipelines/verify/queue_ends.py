@@ -20,7 +20,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 
-_AT_ONCE = 4096
+_ENTRIES_AT_ONCE = 4096
 """Number of entries that are read at once, and of expired entries that are checked."""
 
 
@@ -185,7 +185,7 @@ class QueueEnds:
 
     def _check_head(self, files: QueueFiles, end: int) -> None:
         """Check entries before those of the log's records: they may only belong to expired messages."""
-        first = max(files.first_number, end - _AT_ONCE)
+        first = max(files.first_number, end - _ENTRIES_AT_ONCE)
         for number, entries in _read(files, first, end):
             leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
             loose = leads & (entries["physical_offset"] >= self._view.start)
@@ -248,5 +248,5 @@ class QueueEnds:
 
 def _read(files: QueueFiles, first: int, end: int) -> Iterator[tuple[int, Array]]:
     for begin, stop, is_there in files.pieces(first, end):
-        for number in range(begin, stop, _AT_ONCE) if is_there else ():
-            yield number, files.read(number, min(stop, number + _AT_ONCE))
+        for number in range(begin, stop, _ENTRIES_AT_ONCE) if is_there else ():
+            yield number, files.read(number, min(stop, number + _ENTRIES_AT_ONCE))

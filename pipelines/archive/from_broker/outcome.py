@@ -61,20 +61,20 @@ def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: Lake, pa
 def _progress(work: BrokerWork, plan: BrokerPlan, reports: Sequence[QueueReport]) -> StoreProgress:
     before = plan.pulled_before
     offsets = {topic: dict(queues) for topic, queues in before.offsets.items()}
-    for topic, queue_id, following in _ends(reports):
+    for topic, queue_id, following in _next_offsets(reports):
         offsets.setdefault(topic, {})[str(queue_id)] = following
     records = [report.last_record for report in reports if report.last_record is not None]
     if plan.before is not None and plan.before.last_record is not None:
         records.append(plan.before.last_record)
     pulled = PulledProgress(offsets, work.source.topics or None, before.files_end)
-    return StoreProgress(plan.extent.end, max(records, key=_place, default=None), pulled)
+    return StoreProgress(plan.extent.end, max(records, key=_offset_of_record, default=None), pulled)
 
 
-def _place(record: LastRecord) -> int:
+def _offset_of_record(record: LastRecord) -> int:
     return record.physical_offset
 
 
-def _ends(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
+def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
     """Yield the next offset of each queue: the end of the first part that was cut short, or of the last part."""
     place = attrgetter("topic", "queue_id", "planned")
     for (topic, queue_id), parts in groupby(sorted(reports, key=place), attrgetter("topic", "queue_id")):
@@ -104,20 +104,20 @@ def _notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
         count = sum(report.lost for report in lost)
         yield (
             f"{plan.broker}: {count_text(count, 'message was', 'messages were')} lost before they were archived: "
-            f"{_first(_places(lost))}"
+            f"{_first_names(_loss_places(lost))}"
         )
     restarted = [queue_text(_queue(report)) for report in reports if report.is_new_queue]
     if restarted:
         yield (
             f"{plan.broker}: {count_text(len(restarted), 'queue starts', 'queues start')} at 0 again, as the topic was "
-            f"deleted and created again. They were read from their first message: {_first(restarted)}"
+            f"deleted and created again. They were read from their first message: {_first_names(restarted)}"
         )
     if plan.held.closed:
         count = sum(one.end - one.first for one in plan.held.closed)
         queues = [queue_text(one.queue) for one in plan.held.closed]
         yield (
             f"{plan.broker}: {count_text(count, 'message is', 'messages are')} in queues that cannot be pulled: "
-            f"{_first(queues)}"
+            f"{_first_names(queues)}"
         )
 
 
@@ -125,11 +125,11 @@ def _queue(report: QueueReport) -> MessageQueue:
     return MessageQueue(report.topic, report.broker, report.queue_id)
 
 
-def _places(lost: Sequence[QueueReport]) -> list[str]:
+def _loss_places(lost: Sequence[QueueReport]) -> list[str]:
     return [report.lost_where for report in lost]
 
 
-def _first(names: Sequence[str], count: int = _SHOWN) -> str:
+def _first_names(names: Sequence[str], count: int = _SHOWN) -> str:
     shown = "; ".join(names[:count])
     return shown if len(names) <= count else f"{shown}; and {len(names) - count} more"
 
@@ -137,14 +137,13 @@ def _first(names: Sequence[str], count: int = _SHOWN) -> str:
 def _gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
     """Return the row of `gaps` for lost messages, which were between the last run's end and the log's start."""
     start = plan.start
+    lost_places = _first_names(_loss_places(lost), _IN_FOUND)
     return {
         "broker": plan.broker,
         "segment": f"broker {plan.broker}",
         "start_offset": start,
         "end_offset": max(start, min(plan.extent.begin, plan.extent.end)),
-        "found": (
-            f"{count_text(sum(report.lost for report in lost), 'message')} gone: {_first(_places(lost), _IN_FOUND)}"
-        ),
+        "found": f"{count_text(sum(report.lost for report in lost), 'message')} gone: {lost_places}",
     }
 
 

@@ -210,7 +210,7 @@ def join_consumptions(begun: pa.Table, ended: pa.Table) -> pa.Table:
         A table of `ENTRIES` with the column `is_begun`: True if only one of the two entries exists. The evidence is
         that of the end, if it exists.
     """
-    begun, ended = _once(begun), _once(ended)
+    begun, ended = _distinct_entries(begun), _distinct_entries(ended)
     same = ["request_id", "unique_key"]
     left, right = key_codes([begun.column(name) for name in same], [ended.column(name) for name in same])
     ranks = [rank_within(codes, np.arange(len(codes))) for codes in (left, right)]
@@ -230,7 +230,7 @@ def join_consumptions(begun: pa.Table, ended: pa.Table) -> pa.Table:
     return joined.append_column("is_begun", pa.array((index < 0) | (other < 0)))
 
 
-def _once(entries: pa.Table) -> pa.Table:
+def _distinct_entries(entries: pa.Table) -> pa.Table:
     """Return entries in the order of their records, each record once."""
     order = [("broker", "ascending"), ("physical_offset", "ascending"), ("entry", "ascending")]
     return entries.sort_by(order).combine_chunks() if entries.num_rows > 1 else entries.combine_chunks()

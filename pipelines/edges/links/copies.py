@@ -76,10 +76,10 @@ def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
     called_back = repeated(str(StepOutcome.CANCELLED), len(marks))
     not_yet = absent(TO, nothing, unless_no_key(f, pending, AbsentReason.NOT_YET))
     return [
-        _waits(f, pending, nothing, pending, not_yet),
-        _waits(f, found, delivered, delivered, absent(FROM, found, why_nothing_before(f, delivered, spans))),
-        _waits(f, rolled_from, again, again, absent(FROM, rolled_from, why_nothing_before(f, again, spans))),
-        _waits(
+        _delay_steps(f, pending, nothing, pending, not_yet),
+        _delay_steps(f, found, delivered, delivered, absent(FROM, found, why_nothing_before(f, delivered, spans))),
+        _delay_steps(f, rolled_from, again, again, absent(FROM, rolled_from, why_nothing_before(f, again, spans))),
+        _delay_steps(
             f,
             cancelled,
             marks,
@@ -89,7 +89,7 @@ def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
     ]
 
 
-def _waits(f: Families, from_rows: Array, to_rows: Array, definers: Array, more: dict[str, Column]) -> pa.Table:
+def _delay_steps(f: Families, from_rows: Array, to_rows: Array, definers: Array, more: dict[str, Column]) -> pa.Table:
     """Return steps from a delayed record."""
     by_timer = f.numbers("by_timer")[definers] != 0
     known = np.where(from_rows >= 0, from_rows, to_rows)

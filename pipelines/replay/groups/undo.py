@@ -121,7 +121,7 @@ def plan_steps(
                 yield GroupStep(group, queue, sent, offset, None, problem)
                 continue
             assert offset is not None
-            reader = OthersReader(client.puller, queue, replay_id, _wanted(client, group, queue, sources))
+            reader = OtherMessagesReader(client.puller, queue, replay_id, _group_filter(client, group, queue, sources))
             step = step_over(of_queue, max(offset, first), reader.others_in, skips_others=skips_others)
             problem = _other_queue(reader, of_queue, max(offset, first), step)
             yield GroupStep(group, queue, sent, offset, None if problem else step, problem)
@@ -138,7 +138,7 @@ def _problem(runs: Sequence[OffsetRun], offset: int | None, end: int) -> str:
     return ""
 
 
-def _other_queue(reader: OthersReader, runs: Sequence[OffsetRun], position: int, step: GroupMove) -> str:
+def _other_queue(reader: OtherMessagesReader, runs: Sequence[OffsetRun], position: int, step: GroupMove) -> str:
     """Return an error text if the messages to skip are not the replay's; empty if they are."""
     stepped = [run for run in runs if position < run.end <= step.to]
     if not step.stepped or not stepped:
@@ -149,7 +149,9 @@ def _other_queue(reader: OthersReader, runs: Sequence[OffsetRun], position: int,
     return ""
 
 
-def _wanted(client: OffsetClient, group: str, queue: MessageQueue, sources: Sequence[OffsetSource]) -> GroupFilter:
+def _group_filter(
+    client: OffsetClient, group: str, queue: MessageQueue, sources: Sequence[OffsetSource]
+) -> GroupFilter:
     """Return a group's subscription to a topic from its clients, or else from the lake, or else to everything."""
     try:
         subscribed = client.admin.consumer_connections(group, queue.broker_name).subscription_table.get(queue.topic)
@@ -164,7 +166,7 @@ def _wanted(client: OffsetClient, group: str, queue: MessageQueue, sources: Sequ
 
 
 @dataclass(frozen=True, slots=True)
-class Others:
+class OtherMessages:
     """Messages between two runs of the replay's messages, which are not the replay's but which the group wants.
 
     Attributes:
@@ -193,12 +195,12 @@ class GroupMove:
     stepped: int
     consumed: int
     left: int
-    skipped: Others
-    others: Others
+    skipped: OtherMessages
+    others: OtherMessages
 
 
 def step_over(
-    runs: Sequence[OffsetRun], position: int, others_in: Callable[[int, int], Others], *, skips_others: bool
+    runs: Sequence[OffsetRun], position: int, others_in: Callable[[int, int], OtherMessages], *, skips_others: bool
 ) -> GroupMove:
     """Return the move of a group past runs of messages.
 
@@ -209,13 +211,13 @@ def step_over(
         skips_others: True to skip other messages as well, up to the end of the last run.
     """
     to, stepped, left = position, 0, 0
-    skipped, others = Others(), Others()
+    skipped, others = OtherMessages(), OtherMessages()
     end = position
     is_blocked = False
     for run in runs:
         if run.end <= position:
             continue
-        between = others_in(end, run.start) if run.start > end else Others()
+        between = others_in(end, run.start) if run.start > end else OtherMessages()
         end = run.end
         size = run.end - max(run.start, position)
         if between.count and not skips_others:
@@ -230,11 +232,11 @@ def step_over(
     return GroupMove(to, stepped, consumed, left, skipped, others)
 
 
-def _sum(first: Others, second: Others) -> Others:
-    return Others(first.count + second.count, (*first.names, *second.names)[:MAX_NAMED])
+def _sum(first: OtherMessages, second: OtherMessages) -> OtherMessages:
+    return OtherMessages(first.count + second.count, (*first.names, *second.names)[:MAX_NAMED])
 
 
-class OthersReader:
+class OtherMessagesReader:
     """Reads messages of a target's queue that a group wants and that are not the replay's; for one queue and group.
 
     Args:
@@ -249,17 +251,17 @@ class OthersReader:
         self._is_wanted = _test_of(wanted)
         self._left = MAX_READ
 
-    def others_in(self, start: int, end: int) -> Others:
+    def others_in(self, start: int, end: int) -> OtherMessages:
         """Return the other messages from `start` to before `end`.
 
         Raises:
             RocketMQError: The target does not answer.
         """
         if end - start > self._left:
-            return Others(end - start, self._names(self._read(start, start + MAX_NAMED)))
+            return OtherMessages(end - start, self._names(self._read(start, start + MAX_NAMED)))
         self._left -= end - start
         found = [message for message in self._read(start, end) if self._is_others(message)]
-        return Others(len(found), self._names(found[:MAX_NAMED]))
+        return OtherMessages(len(found), self._names(found[:MAX_NAMED]))
 
     def is_replays(self, offset: int) -> bool:
         """Return whether the message at an offset is of the replay."""

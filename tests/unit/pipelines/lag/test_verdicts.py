@@ -7,7 +7,7 @@ import datetime
 import pytest
 
 from commitlake.pipelines.lag.queues import QueueSpan
-from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict, Movement, judge
+from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict, Movement, lag_verdict
 
 AT = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 WINDOW = 600.0
@@ -46,7 +46,7 @@ def test_each_movement_has_its_verdict(
 ) -> None:
     next_time = AT - datetime.timedelta(seconds=waited) if messages else None
     missing = 0 if span is None else max(0, (span.first or 0) - max(0, movement.offset))
-    judged = judge(span, movement, messages, next_time, AT, FigureBounds(missing, missing))
+    judged = lag_verdict(span, movement, messages, next_time, AT, FigureBounds(missing, missing))
     assert judged.verdict is expected
     if movement.has_members is False:
         assert (judged.consume_tps, judged.drain_seconds(messages)) == (0.0, None)
@@ -54,20 +54,20 @@ def test_each_movement_has_its_verdict(
 
 def test_a_group_is_not_rewound_if_its_topic_was_created_again_since_the_earlier_snapshot() -> None:
     movement = Movement(1, 50, (60,), WINDOW)
-    new = judge(QueueSpan(0, 3, floor=900), movement, 2, AT, AT)
+    new = lag_verdict(QueueSpan(0, 3, floor=900), movement, 2, AT, AT)
     assert (new.verdict, "its topic was created again" in new.reason) == (LagVerdict.UNKNOWN, True)
-    assert judge(QueueSpan(0, 3, compared_end=2, floor=900), movement, 2, AT, AT).verdict is LagVerdict.REWOUND
+    assert lag_verdict(QueueSpan(0, 3, compared_end=2, floor=900), movement, 2, AT, AT).verdict is LagVerdict.REWOUND
 
 
 def test_an_offset_beyond_the_archived_messages_is_ok() -> None:
-    judged = judge(QueueSpan(0, 100), Movement(101, 50, (), WINDOW), 0, None, AT, is_complete=False)
+    judged = lag_verdict(QueueSpan(0, 100), Movement(101, 50, (), WINDOW), 0, None, AT, is_complete=False)
     assert judged.verdict is LagVerdict.OK
 
 
 def test_the_drain_time_is_known_if_a_group_is_faster_than_its_producers() -> None:
-    catching_up = judge(QueueSpan(0, 100, 40), Movement(90, 0, (), 60.0), 10, AT, AT)
+    catching_up = lag_verdict(QueueSpan(0, 100, 40), Movement(90, 0, (), 60.0), 10, AT, AT)
     assert (catching_up.consume_tps, catching_up.produce_tps) == (1.5, 1.0)
     assert catching_up.drain_seconds(10) == 20.0
     assert catching_up.drain_seconds(0) == 0.0
-    falling_behind = judge(QueueSpan(0, 100, 40), Movement(50, 0, (), 60.0), 50, AT, AT)
+    falling_behind = lag_verdict(QueueSpan(0, 100, 40), Movement(50, 0, (), 60.0), 50, AT, AT)
     assert falling_behind.drain_seconds(50) is None

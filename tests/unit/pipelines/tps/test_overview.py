@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, read_coverage
-from commitlake.pipelines.tps.overview import Capacity, NothingArchivedError, overview, read_capacity
+from commitlake.pipelines.tps.overview import Capacity, overview, read_capacity
 from commitlake.pipelines.tps.rates import Rates
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -75,8 +76,8 @@ def test_the_length_of_windows_depends_on_the_time(rates: Rates) -> None:
 
 
 def test_an_empty_time_is_refused() -> None:
-    with pytest.raises(NothingArchivedError, match="no message is archived"):
+    with pytest.raises(LakeError, match="no message is archived"):
         overview(Coverage({}))
     coverage = Coverage({"a": TimeSpan(MIDNIGHT, MIDNIGHT + DAY)})
-    with pytest.raises(NothingArchivedError, match="expected a time between 2023-11-15T00:00Z and 2023-11-16T00:00Z"):
+    with pytest.raises(LakeError, match="expected a time between 2023-11-15T00:00Z and 2023-11-16T00:00Z"):
         overview(coverage, start=MIDNIGHT + 2 * DAY)

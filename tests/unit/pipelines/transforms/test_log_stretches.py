@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import datetime
+
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from commitlake.pipelines.transforms.log_stretches import mark_counted_runs, to_counted_stretches, within_stretches
+from commitlake.pipelines.transforms.log_stretches import (
+    mark_counted_runs,
+    to_counted_stretches,
+    with_kept_bodies,
+    within_stretches,
+)
+
+_OLD, _DAY = datetime.date(2026, 11, 19), datetime.date(2026, 11, 20)
 
 
 def test_runs_without_a_profile_divide_stretches(spark: SparkSession) -> None:
@@ -40,3 +49,16 @@ def test_messages_in_a_stretch_of_their_broker_are_kept(spark: SparkSession) -> 
     stretches = spark.createDataFrame([("a", 10, 20)], "broker string, first long, last long")
     expected = spark.createDataFrame([("a", 10, "t"), ("a", 19, "t")], columns)
     assert_df_equality(within_stretches(messages, stretches), expected, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_bodies_expire_by_the_date_of_their_pack_or_message(spark: SparkSession) -> None:
+    rows = [
+        (("store_date=2026-11-19/p",), _DAY, False),
+        (("store_date=2026-11-20/p",), _OLD, True),
+        (("store_date=__HIVE_DEFAULT_PARTITION__/p",), _OLD, False),
+        (("store_date=__HIVE_DEFAULT_PARTITION__/p",), _DAY, True),
+        (("store_date=__HIVE_DEFAULT_PARTITION__/p",), None, False),
+        (None, _OLD, True),  # has no body
+    ]
+    messages = spark.createDataFrame(rows, "body_ref struct<pack: string>, store_date date, is_kept boolean")
+    assert_df_equality(with_kept_bodies(messages, _DAY), messages.where("is_kept"))

@@ -7,7 +7,7 @@ import pytest
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.connectors.rocketmq.errors import ProtocolError
-from commitlake.pipelines.archive.from_broker.outcome import _ends
+from commitlake.pipelines.archive.from_broker.outcome import _next_offsets
 
 
 def part(begin: int, planned: int, end: int | None = None, rows: int | None = None, queue_id: int = 0) -> QueueReport:
@@ -17,9 +17,12 @@ def part(begin: int, planned: int, end: int | None = None, rows: int | None = No
 
 
 def test_a_queue_continues_at_the_end_of_its_first_cut_part() -> None:
-    assert list(_ends([part(0, 10), part(10, 20), part(5, 9, queue_id=1)])) == [("orders", 0, 20), ("orders", 1, 9)]
-    assert list(_ends([part(10, 20, 12), part(0, 10), part(20, 30, 20)])) == [("orders", 0, 12)]
-    assert list(_ends([part(0, 10, 10), part(10, 20, 10)])) == [("orders", 0, 10)]
+    assert list(_next_offsets([part(0, 10), part(10, 20), part(5, 9, queue_id=1)])) == [
+        ("orders", 0, 20),
+        ("orders", 1, 9),
+    ]
+    assert list(_next_offsets([part(10, 20, 12), part(0, 10), part(20, 30, 20)])) == [("orders", 0, 12)]
+    assert list(_next_offsets([part(0, 10, 10), part(10, 20, 10)])) == [("orders", 0, 10)]
 
 
 def test_messages_after_a_cut_are_an_error() -> None:
@@ -27,7 +30,7 @@ def test_messages_after_a_cut_are_an_error() -> None:
         ProtocolError,
         match="expected messages with higher queue offsets to be later in the broker's log, found earlier ones af",
     ):
-        list(_ends([part(0, 10, 4), part(10, 20, 20)]))
+        list(_next_offsets([part(0, 10, 4), part(10, 20, 20)]))
 
 
 def test_a_report_round_trips_through_json() -> None:

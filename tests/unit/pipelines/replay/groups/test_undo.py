@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.pipelines.replay.groups.undo import GroupMove, Others, step_over
+from commitlake.pipelines.replay.groups.undo import GroupMove, OtherMessages, step_over
 from commitlake.pipelines.replay.sent_messages import OffsetRun, join_runs
 
 RUNS = [OffsetRun(5, 8), OffsetRun(9, 12), OffsetRun(12, 14)]
 """Offset 8 is somebody else's."""
-NONE = Others()
+NONE = OtherMessages()
 
 
-def others_in(start: int, end: int) -> Others:
+def others_in(start: int, end: int) -> OtherMessages:
     """Count all messages as other producers' messages."""
-    return Others(end - start, tuple(f"offset {offset}" for offset in range(start, end)))
+    return OtherMessages(end - start, tuple(f"offset {offset}" for offset in range(start, end)))
 
 
-ONE = Others(1, ("offset 8",))
+ONE = OtherMessages(1, ("offset 8",))
 
 
 @pytest.mark.parametrize(
     ("position", "expected"),
     [
-        (3, GroupMove(3, 0, 0, 8, NONE, Others(3, ("offset 3", "offset 4", "offset 8")))),  # others' come first
+        (3, GroupMove(3, 0, 0, 8, NONE, OtherMessages(3, ("offset 3", "offset 4", "offset 8")))),  # others' come first
         (5, GroupMove(8, 3, 0, 5, NONE, ONE)),
         (7, GroupMove(8, 1, 2, 5, NONE, ONE)),
         (8, GroupMove(8, 0, 3, 5, NONE, ONE)),
@@ -47,9 +47,9 @@ def test_filtered_messages_of_others_do_not_stop_a_group() -> None:
 
 def test_at_most_three_others_are_named() -> None:
     found = step_over([OffsetRun(10, 11)], 0, others_in, skips_others=False).others
-    assert found == Others(10, ("offset 0", "offset 1", "offset 2"))
+    assert found == OtherMessages(10, ("offset 0", "offset 1", "offset 2"))
     found = step_over([OffsetRun(2, 3), OffsetRun(9, 10)], 0, others_in, skips_others=False).others
-    assert found == Others(8, ("offset 0", "offset 1", "offset 3"))
+    assert found == OtherMessages(8, ("offset 0", "offset 1", "offset 3"))
 
 
 def test_runs_that_touch_are_joined() -> None:
