@@ -193,11 +193,7 @@ def profiles_file_name(run_id: str) -> str:
 
 @contextmanager
 def open_profiles_file(lake: Lake, run_id: str) -> Iterator[ProfilesFile]:
-    """Open the file. It exists once the context ends without an error, and belongs to no table before the commit.
-
-    Raises:
-        S3Error: if an object store refuses it.
-    """
+    """Open the file. It exists once the context ends without an error, and belongs to no table before the commit."""
     name = profiles_file_name(run_id)
     collected: list[pq.FileMetaData] = []
     with open_table_file(lake.uri("profiles"), name, lake.s3) as output:

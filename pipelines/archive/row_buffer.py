@@ -50,7 +50,6 @@ class RowBuffer:
         lake: the lake.
         name: prefix of the file names.
         minutes: counts the rows that are written.
-        close_later: see `write_data_file`.
         profiled: True to compute a profile of the rows.
         erased: erases rows that were erased before; None if there are none.
         keys: writes the keys of the rows that are written; None for none.

@@ -216,7 +216,6 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
 
     Raises:
         CommitLogError: if a store cannot be read, or is not the one that was archived.
-        RocketMQError: if a broker cannot be reached.
         LakeError: if the folder is no lake.
         MasksChangedError: if the masks differ from the lake's.
     """

@@ -32,10 +32,6 @@ def read_part(
         inspect: called with the records of each batch before it is yielded.
         done: called with a report on each pulled range.
         last_decoder: the decoder of the part before.
-
-    Raises:
-        CommitLogError: if a log cannot be read.
-        RocketMQError: if a broker cannot be reached.
     """
     if isinstance(part, Split):
         yield from read_split(part, request, inspect, last_decoder)

@@ -91,12 +91,7 @@ class ArchiveState:
 
 
 def read_archive_state(lake: Lake) -> ArchiveState:
-    """Return the state of a lake.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: A table cannot be read.
-    """
+    """Return the state of a lake."""
     lake.table("messages")
     last = read_last_commit(lake.uri("messages"))
     newest = {
@@ -124,12 +119,7 @@ def _ranges(lake: Lake, table: str) -> Mapping[str, Ranges]:
 
 
 def query_table(lake: Lake, table: str, sql: str) -> list[Row]:
-    """Return the rows of a query on a table; none if the table does not exist.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: The table cannot be read.
-    """
+    """Return the rows of a query on a table; none if the table does not exist."""
     try:
         opened = lake.table(table)
     except NoTableError:
@@ -158,12 +148,7 @@ class MissingRanges:
 
 
 def missing_ranges_by_reason(lake: Lake) -> list[MissingRanges]:
-    """Return the ranges that are not archived, by store and reason, the largest first.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: A table cannot be read.
-    """
+    """Return the ranges that are not archived, by store and reason, the largest first."""
     rows = [
         *query_table(lake, "quarantine", _QUARANTINE_SQL),
         *(dict(row, reason=DELETED) for row in query_table(lake, "gaps", _GAPS_SQL)),
@@ -176,10 +161,6 @@ def unmet_expectations(lake: Lake) -> list[Row]:
     """Return the rows of `quality_results` for expectations that the last run did not meet, critical ones first.
 
     Expectations that were renamed since the run have their present names.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: The table cannot be read.
     """
     rows = query_table(lake, "quality_results", _UNMET_SQL)
     return [{**row, "expectation": present_name(row["expectation"])} for row in rows]

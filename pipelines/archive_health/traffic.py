@@ -50,12 +50,7 @@ class Traffic:
 
 
 def read_traffic(lake: Lake, state: ArchiveState) -> Traffic:
-    """Return the traffic of a lake's stores.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: A table cannot be read.
-    """
+    """Return the traffic of a lake's stores."""
     ends = {store.broker: store.newest - _MINUTE for store in state.stores if store.newest is not None}
     topics = _topics(lake, ends)
     return Traffic(topics, _addresses(lake, ends) if topics else {}, _dead_letter_ends(lake))

@@ -168,7 +168,6 @@ def group_by_cause(
         samples: Number of dead letters kept for each cause, at least one.
 
     Raises:
-        LakeError: There is no lake.
         QueryError: The table cannot be read, or a condition is invalid.
         PackStoreError: The place of the packs cannot be reached.
     """
@@ -339,12 +338,7 @@ def _moment(time_us: int) -> datetime.datetime:
 
 
 def count_by_group(lake: Lake) -> list[GroupCount]:
-    """Count the dead letters of each group and store, from the small table `topic_minutes`.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: The table cannot be read.
-    """
+    """Count the dead letters of each group and store, from the small table `topic_minutes`."""
     try:
         table = lake.table("topic_minutes")
     except NoTableError:

@@ -3,7 +3,7 @@ r"""Dead letters as a file for other programs: CSV, JSON lines or Parquet.
 The file appears complete or not at all, and only its owner and group may read it. Rows are in the order of the log and
 are written while they are read.
 
-Texts in CSV that a spreadsheet would run as a formula are prefixed with a quote, see `connectors.printable.csv_text`.
+Texts in CSV that a spreadsheet would run as a formula are prefixed with a quote.
 Files may also be printed to a terminal. Control characters, and characters that reorder or hide text, are therefore
 escaped: with JSON's own escapes in JSON lines, which stay exact, and as `\x1b` or similar in CSV. If raw texts are
 requested, CSV is exact, too. Parquet always is.
@@ -84,7 +84,6 @@ def export_letters(
 
     Raises:
         DeadLetterError: if the file cannot be written.
-        QueryError: if the table cannot be read.
     """
     columns = [
         *_STORED,

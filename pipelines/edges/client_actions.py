@@ -58,7 +58,7 @@ class Action(StrEnum):
     END = "EndTransaction"
     RECALL = "Recall"
     LOGGED = "Logged"
-    """No trace: a row of `consumptions`, see `logged`."""
+    """No trace: a row of `consumptions`."""
 
 
 ENTRIES = pa.schema([

@@ -98,7 +98,7 @@ def bodies_of(rows: pa.Table) -> list[PackBodies]:
 
 @dataclass(frozen=True, slots=True)
 class _FileBodies:
-    """Bodies in one file, of one or several packs; see `connectors.lake.packs.merged`."""
+    """Bodies in one file, of one or several packs."""
 
     file: str
     refs: PackRefs

@@ -54,9 +54,6 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
 
     Returns:
         The work; None if it was done before, or the lake has no `topic_minutes`.
-
-    Raises:
-        ConcurrentErasureError: if other writers commit first on every attempt.
     """
     for _ in range(_MAX_TRIES):
         table = lake.find("topic_minutes")

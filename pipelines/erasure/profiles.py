@@ -53,9 +53,6 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
 
     Returns:
         The work; None if it was done before, or the lake has no profiles.
-
-    Raises:
-        ConcurrentErasureError: if other writers commit first on every attempt.
     """
     for _ in range(_MAX_TRIES):
         table = lake.find("profiles")
@@ -148,9 +145,6 @@ def forget_contents(lake: Lake, number: int) -> TableWork | None:
 
     Returns:
         The work; None if there is nothing to delete.
-
-    Raises:
-        ConcurrentErasureError: if other writers commit first on every attempt.
     """
     number = min(number, _counted(lake))
     for _ in range(_MAX_TRIES):

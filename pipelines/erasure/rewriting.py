@@ -172,9 +172,6 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
 
     Returns:
         The work; None if it was done before, or there is no such table.
-
-    Raises:
-        ConcurrentErasureError: if other writers commit first on every attempt.
     """
     uri = lake.uri(table)
     written: dict[str, TableFile] = {}

@@ -167,7 +167,6 @@ def run_erasure(
     Raises:
         ErasureError: if it cannot be done, or other writers commit first on every attempt. Finished steps remain done.
         PackError: if a pack cannot be read or written.
-        HBaseError: if HBase cannot be updated.
         UnsafeFileError: if the lake contains a link.
     """
     place.lake.check_links()
@@ -272,11 +271,7 @@ def _erase_from_tables(place: Place, places: ErasedPlaces, on_step: OnStep) -> l
 
 
 def follow_hbase(place: Place) -> int:
-    """Update HBase to the newest version of `messages`, and delete older cells. Returns the number of messages.
-
-    Raises:
-        HBaseError: if HBase cannot be updated.
-    """
+    """Update HBase to the newest version of `messages`, and delete older cells. Returns the number of messages."""
     from commitlake.connectors.hbase.client import Client  # noqa: PLC0415 (happybase, only where it is wanted)
     from commitlake.connectors.hbase.errors import ConcurrentFollowError  # noqa: PLC0415
     from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415

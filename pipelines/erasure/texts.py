@@ -58,9 +58,6 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
 
     Returns:
         The work; None if the lake has no such table.
-
-    Raises:
-        ConcurrentErasureError: if other writers commit first on every attempt.
     """
     uri = lake.uri(table)
     for _ in range(_MAX_TRIES):

@@ -81,7 +81,7 @@ def verify_chain(
         texts: for each document, the columns with which it is stored (None if it is in a file) and its text.
         keys: the known keys, by id.
         head: hash of the newest document; without it, missing documents at the end can only be detected by comparison
-            with a lake, see `chain.undocumented`.
+            with a lake.
         first: number of the first document; None if it may be any.
         last: smallest number that the newest document may have.
     """

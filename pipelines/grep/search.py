@@ -109,12 +109,7 @@ class _Counts:
 
 
 def search_packs(search: Search, parts: Sequence[PackPart]) -> GrepResult:
-    """Read the bodies of the given packs, and return the messages that match.
-
-    Raises:
-        PackStoreError: if the place of all packs cannot be read.
-        QueryError: if the table cannot be read.
-    """
+    """Read the bodies of the given packs, and return the messages that match."""
     table = _open(search.lake, search.version)
     names = [*search.columns, *(name for name in _NEEDED if name not in search.columns)]
     where = " AND ".join([*search.conditions, *rows_of(parts)])
@@ -374,10 +369,6 @@ def run_search(
 
     Yields:
         The matches: task by task in the order of their oldest message, and by store time within a task.
-
-    Raises:
-        PackStoreError: if the place of all packs cannot be read.
-        QueryError: if the table cannot be read.
     """
     waiting: dict[int, GrepResult] = {}
     following = given = 0

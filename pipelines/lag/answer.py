@@ -94,7 +94,7 @@ class LagAnswer:
         missing: Sentences on stores that have no data at the time.
         known: Positions of all groups, including groups that were not requested.
         broadcasting: Groups without a row: each of their clients keeps its own offsets.
-        times: By store, the times at which the queues of these rows were measured; see `queue_ends`.
+        times: By store, the times at which the queues of these rows were measured.
     """
 
     rows: Sequence[Lag]
@@ -116,10 +116,6 @@ def lag_of_lake(
     Args:
         at: The time; None for each store's last snapshot.
         brokers: Stores to measure; all if empty.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: A table cannot be read.
     """
     given = given or Given()
     messages = lake.table("messages")
@@ -179,10 +175,6 @@ def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
 
     Args:
         answer: The lag of this lake.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: The table cannot be read.
     """
     table = lake.table("messages")
     found: dict[Queue, QueueSpan] = {}

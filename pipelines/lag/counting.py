@@ -154,7 +154,7 @@ class BacklogCounter:
         cursors: The cursors.
         until_ms: Messages that were stored later do not count, ms since 1970; None for all.
         log_start: Records that begin before this physical offset do not count, because the broker has deleted them.
-        topics: By topic, the choices that count in all of its queues, also in those of no cursor; see `add_queue`.
+        topics: By topic, the choices that count in all of its queues, also in those of no cursor.
         finds_last: True to find the store time of the message just before each cursor.
 
     Attributes:
@@ -258,7 +258,7 @@ class BacklogCounter:
                     places.add(offsets[here], sizes[here], physical[here], times[here])
 
     def add_entries(self, queue: Queue, offsets: Array, sizes: Array, physical: Array) -> None:
-        """Count messages of a queue from entries of an index; see `takes_entries`."""
+        """Count messages of a queue from entries of an index."""
         kept = physical >= max(self.log_start or 0, self._floors.get(queue, 0))
         if kept.any():
             for places in self._places.get(queue, {}).values():

@@ -112,10 +112,6 @@ def not_moved_since(lake: Lake, row: Lag) -> datetime.datetime | None:
 
     Args:
         row: The group's lag in the queue.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: The table cannot be read.
     """
     table = open_snapshots(lake, OFFSETS)
     if table is None or row.next_time is None:

@@ -90,7 +90,7 @@ class HalfLag:
 
 
 class _Halves:
-    """Collects the half messages of a queue at or after an offset; see `Count`."""
+    """Collects the half messages of a queue at or after an offset."""
 
     columns: Collection[str] = (*COLUMNS, "born_timestamp", "unique_key", "properties")
     log_start: int | None = None
@@ -160,7 +160,7 @@ class _Halves:
 
 
 class _Ops:
-    """Collects the half messages that op records mark as finished; see `Count`.
+    """Collects the half messages that op records mark as finished.
 
     Attributes:
         finished: Queue offsets of the finished half messages.
@@ -188,7 +188,7 @@ class _Ops:
 
 
 class _GivenUp:
-    """Collects the UNIQ_KEYs of half messages that the broker gave up; see `Count`."""
+    """Collects the UNIQ_KEYs of half messages that the broker gave up."""
 
     columns: Collection[str] = (*COLUMNS, "unique_key")
     log_start: int | None = None

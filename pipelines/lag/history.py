@@ -93,9 +93,6 @@ def lag_history(
         brokers: Stores to read; all if empty.
         given: Subscriptions that the user gives.
         topics: Topics to count; all if empty.
-
-    Raises:
-        QueryError: A table cannot be read.
     """
     offsets = open_snapshots(lake, OFFSETS)
     if offsets is None or not groups:

@@ -59,7 +59,7 @@ class LakeMessages:
         self._table, self._broker, self._bodies = table, broker, bodies
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
-        """Give each count the messages that it needs; see `Messages.measure`."""
+        """Give each count the messages that it needs."""
         starts: dict[Queue, int] = {}
         for count in counts:
             if isinstance(count, BacklogCounter):
@@ -172,7 +172,7 @@ class LakeMessages:
         return self._without_deleted(spans, live)
 
     def _without_deleted(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
-        """Set the end to 0 for queues without a message since their topic was created again; see `floors_of`.
+        """Set the end to 0 for queues without a message since their topic was created again.
 
         Args:
             spans: Where queues begin and end.

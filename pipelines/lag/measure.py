@@ -47,7 +47,7 @@ class Lag(NamedTuple):
 
     Attributes:
         broker: The store's name.
-        kind: group; retry for `%RETRY%` topics; delay, timer or half, see `waiting`; retry_store, see `retry_stores`.
+        kind: group; retry for `%RETRY%` topics; delay, timer or half, or retry_store, see `waiting`.
         as_of: Time of these figures.
         offset: Offset of the next message that the group consumes.
         end: Offset of the queue's next message; None if no message of the queue is known.

@@ -97,9 +97,6 @@ def offsets_at(
 
     Returns:
         A moment for each kind that has a snapshot at or before the time.
-
-    Raises:
-        QueryError: The table cannot be read.
     """
     marks = snapshot_marks(table, broker)
     found = {}

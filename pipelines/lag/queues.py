@@ -220,8 +220,4 @@ class Messages(Protocol):
 
         Returns:
             First and end offsets of the queues of these topics.
-
-        Raises:
-            QueryError: A table cannot be read.
-            CommitLogError: A log cannot be read.
         """

@@ -115,9 +115,6 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | Non
     Args:
         broker: The store's name.
         at: The time; None for the newest.
-
-    Raises:
-        QueryError: The table cannot be read.
     """
     known = _Known()
     for row in dict_rows(rows_between(table, SUBSCRIBED, broker, EPOCH, at)):
@@ -156,9 +153,6 @@ def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetim
 
     Returns:
         The subscriptions at each time. The same object is returned again if nothing changed.
-
-    Raises:
-        QueryError: The table cannot be read.
     """
     if not times:
         return []

@@ -185,7 +185,7 @@ class TimerLag:
 
 
 class _Timers:
-    """Collects the timers that are not delivered yet; see `Count`."""
+    """Collects the timers that are not delivered yet."""
 
     columns: Collection[str] = (*COLUMNS, "unique_key", "properties")
     log_start: int | None = None
@@ -347,11 +347,7 @@ def entries_of_store(store: Store) -> tuple[list[Entry], list[str]]:
 
 
 def entries_of_lake(lake: Lake, broker: str) -> list[Entry]:
-    """Return the content of a store's retry store as of the last archive run.
-
-    Raises:
-        QueryError: The table cannot be read.
-    """
+    """Return the content of a store's retry store as of the last archive run."""
     if not lake.has_log("consumptions"):  # only JMQ's stores have retry stores
         return []
     try:

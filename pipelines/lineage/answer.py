@@ -46,8 +46,6 @@ def story_of(lake: Lake, question: Question) -> Story:
     """Return the story of a question; without steps if the lake has no matching messages.
 
     Raises:
-        LakeError: There is no lake.
-        QueryError: A table cannot be read.
         LogDamagedError: The log of `messages` is damaged.
     """
     story, _ = story_and_rows(lake, question)

@@ -61,7 +61,6 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
     """Gather the rows for a question's story.
 
     Raises:
-        QueryError: The engine cannot answer.
         VersionsError: `message_keys` cannot be read.
     """
     found = Gathered(has_edges=tables.edges is not None, related_by=question.related_by)

@@ -75,9 +75,6 @@ def read_offsets(lake: Lake, rows: Collection[Row]) -> Offsets:
 
     Args:
         rows: Rows of `messages`.
-
-    Raises:
-        QueryError: The table cannot be read.
     """
     if not rows:
         return Offsets()

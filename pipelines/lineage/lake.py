@@ -77,8 +77,6 @@ class Lake:
 
         Raises:
             LineageError: Not exactly one of key, id and place is given.
-            LakeError: There is no lake.
-            QueryError: A table cannot be read.
             ReplayError: A mask is invalid, or needs a key.
         """
         question = Question(key, message_id, place, _zoned(start), _zoned(end), depth, related_by, limit)

@@ -68,7 +68,6 @@ class LineageTables:
         lake: Locations of the tables.
 
     Raises:
-        LakeError: There is no lake.
         LogDamagedError: The log of `messages` is damaged.
     """
 
@@ -85,11 +84,7 @@ class LineageTables:
         )
 
     def matches(self, question: Question) -> Matches:
-        """Return the records of a question.
-
-        Raises:
-            QueryError: The engine cannot answer.
-        """
+        """Return the records of a question."""
         if question.place is not None:
             broker, offset = question.place
             where = f"broker = {text_literal(broker)} AND physical_offset = {offset}"
@@ -99,11 +94,7 @@ class LineageTables:
         return self._of_keys(question.key or "", BUSINESS_KEY, question)
 
     def copies_of(self, unique_key: str, question: Question) -> Sequence[Row]:
-        """Return the records of a message by its unique key, within the times of a question.
-
-        Raises:
-            QueryError: The engine cannot answer.
-        """
+        """Return the records of a message by its unique key, within the times of a question."""
         return self._of_keys(unique_key, UNIQUE_KEY, question).rows
 
     def _of_id(self, message_id: str, question: Question) -> Matches:
@@ -179,11 +170,7 @@ class LineageTables:
         return list(rows)
 
     def edges_of(self, nodes: Collection[str], limit: int) -> list[Row]:
-        """Return the rows of `edges` of the given nodes, at most one more than the limit; a step may appear twice.
-
-        Raises:
-            QueryError: The engine cannot answer.
-        """
+        """Return the rows of `edges` of the given nodes, at most one more than the limit; a step may appear twice."""
         if self.edges is None or not nodes:
             return []
         wanted = set(nodes)

@@ -100,8 +100,6 @@ def topic_graph(
 
     Raises:
         LineageError: The time range is empty.
-        LakeError: There is no lake.
-        QueryError: The table cannot be read.
     """
     if start >= end:
         raise LineageError(f"expected a start before the end, found {start} to {end}")

@@ -37,7 +37,6 @@ def open_messages(lake: Lake) -> DeltaTable:
     """Open the table `messages`, which must be as new as the tables that follow it.
 
     Raises:
-        LakeError: if there is no lake.
         LogDamagedError: if its log is damaged, or has lost its newest versions.
     """
     try:

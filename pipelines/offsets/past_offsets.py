@@ -56,9 +56,6 @@ def read_past_offsets(
         group: The consumer group.
         at: The time.
         topics: Topics to return; all if empty.
-
-    Raises:
-        QueryError: A table cannot be read.
     """
     found: list[GroupOffset] = []
     missing: list[str] = []

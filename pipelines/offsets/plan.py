@@ -30,10 +30,6 @@ def plan_had(
         group: The consumer group.
         offsets: From `read_past_offsets`.
         live: The brokers; None if they are not queried.
-
-    Raises:
-        QueryError: A table cannot be read.
-        RocketMQError: A broker does not answer.
     """
     return _planned(sources, group, _checked(offsets, live, None), live)
 
@@ -52,11 +48,6 @@ def plan_needed(
         group: The consumer group.
         since: The time.
         live: The brokers, which are queried for data that the sources lack; None if they are not queried.
-
-    Raises:
-        QueryError: A table cannot be read.
-        CommitLogError: A log cannot be read.
-        RocketMQError: A broker does not answer.
     """
     asked = [offset for source in sources for offset in offsets_needed(source, topics, since)]
     checked = _checked(asked, live, since)
@@ -111,10 +102,6 @@ def resulting_lags(
         group: The consumer group.
         offsets: Offsets in queues of the store.
         live: Queues at a broker that was queried.
-
-    Raises:
-        QueryError: A table cannot be read.
-        CommitLogError: A log cannot be read.
     """
     cursors = {
         offset.queue: Cursor(offset.queue, offset.low, source.wanted(group, offset.queue.topic)) for offset in offsets
@@ -146,10 +133,6 @@ def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetim
     Args:
         source: The store.
         since: The time.
-
-    Raises:
-        QueryError: A table cannot be read.
-        CommitLogError: A log cannot be read.
     """
     spans = source.queues.spans(topics)
     floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}

@@ -41,11 +41,7 @@ class SetOffset:
 
 
 def connected_clients(admin: Admin, group: str, brokers: Collection[str]) -> list[str]:
-    """Return the sorted ids of a group's clients at the given brokers.
-
-    Raises:
-        RocketMQError: A broker does not answer.
-    """
+    """Return the sorted ids of a group's clients at the given brokers."""
     return sorted({client for broker in brokers for client in admin.consumers(group, broker)})
 
 

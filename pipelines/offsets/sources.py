@@ -179,10 +179,6 @@ def lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource
 
     Args:
         brokers: Stores to return; all if empty.
-
-    Raises:
-        LakeError: There is no lake.
-        QueryError: A table cannot be read.
     """
     messages = lake.table("messages")
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
@@ -201,11 +197,7 @@ def lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource
 
 
 def store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
-    """Return stores in folders of this machine, with the offsets and filters from their own files.
-
-    Raises:
-        CommitLogError: A store cannot be read.
-    """
+    """Return stores in folders of this machine, with the offsets and filters from their own files."""
     found = []
     now = datetime.datetime.now(datetime.UTC)
     for store in stores:
@@ -231,13 +223,13 @@ class StoreQueues:
         self._store = store
 
     def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
-        """Return the first and end offsets of the queues of topics; see `LakeQueues.spans`."""
+        """Return the first and end offsets of the queues of topics."""
         return self._measure(Times(until=until), topics, lambda: ())
 
     def first_since(
         self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
     ) -> dict[Queue, FirstMessage]:
-        """Return the first message since a time for each queue that has one; see `LakeQueues.first_since`.
+        """Return the first message since a time for each queue that has one.
 
         Segments without such messages are not read. A store has no missing messages before the first one.
         """

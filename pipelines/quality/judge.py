@@ -48,7 +48,7 @@ class Judging:
 
     Args:
         suites: suites to run.
-        facts: further facts of the run; see `judge`.
+        facts: further facts of the run.
     """
 
     def __init__(self, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> None:
@@ -67,7 +67,6 @@ class Judging:
             stretch: a merged table of `PROFILE` with all windows of each of its topics.
 
         Raises:
-            QualityError: see `judge`.
             ProfileError: if the table is not a profile.
         """
         self._drop_copies()
@@ -85,11 +84,7 @@ class Judging:
             gc.collect()
 
     def report(self) -> QualityReport:
-        """Return the results of all parts. At least one part, which may be empty, must have been added.
-
-        Raises:
-            QualityError: see `judge`.
-        """
+        """Return the results of all parts. At least one part, which may be empty, must have been added."""
         if self._topics:
             self._judge_topics()
         self._judge(Grain.BROKER, brokers_of(pd.concat(self._brokers, ignore_index=True), self._facts))

@@ -50,11 +50,7 @@ def select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.Reco
 
 
 def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[pa.RecordBatch]:
-    """Yield the answer of HBase, batch by batch.
-
-    Raises:
-        HBaseError: if HBase cannot be reached.
-    """
+    """Yield the answer of HBase, batch by batch."""
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.lookups import MessageConditions, look_up
     from commitlake.connectors.hbase.options import HBaseOptions
@@ -98,7 +94,6 @@ def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) ->
         table_name: name of the table in HBase, None for the default.
 
     Raises:
-        HBaseError: if HBase cannot be reached.
         LogDamagedError: if `messages` has lost versions that HBase has.
     """
     from commitlake.connectors.hbase.client import Client

@@ -42,7 +42,7 @@ class Collected:
     Attributes:
         totals: totals of its range.
         counts: number of entries by queue.
-        evidence: simple topics that have inner batches, see `Table`.
+        evidence: simple topics that have inner batches.
     """
 
     totals: Totals

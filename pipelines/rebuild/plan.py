@@ -94,7 +94,6 @@ def begin_or_resume(
     """Write the plan of a new run, or read that of an interrupted one.
 
     Args:
-        root: see `RebuildPlan`.
         out: the folder that receives the new files.
         partition_bytes: bytes of the log that one task reads.
         is_live: whether a broker has the store open.

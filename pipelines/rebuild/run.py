@@ -104,7 +104,6 @@ def rebuild_store(
 
     Raises:
         RebuildError: for a store, a folder or options that cannot be used.
-        StoreError: for a store that cannot be read.
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
     with open_small_files(store.root) as root:

@@ -1,4 +1,4 @@
-"""Compares the rows of each table with those that this project has written, by sums; see `connectors.lake.row_sums`.
+"""Compares the rows of each table with those that this project has written, by sums.
 
 `messages` and `message_keys` have no sums: an audit compares every column of the one with profiles, and the other with
 it.

@@ -77,9 +77,6 @@ def copy_store(
 
     Returns:
         The number of ranges that are missing or hold no intact record.
-
-    Raises:
-        CommitLogError: if a log cannot be read.
     """
     options = ReadOptions(
         path="",
@@ -118,7 +115,6 @@ def copy_topics(
         advance: called with the number of queue offsets read so far, and in total.
 
     Raises:
-        RocketMQError: if a broker does not answer.
         DataLossError: if messages are deleted while they are read.
     """
     given = {"namesrv": name_servers, "topics": ",".join(wanted.topics), "mode": str(Mode.PERMISSIVE), "body": "stored"}

@@ -132,7 +132,6 @@ def read_states(
 
     Raises:
         ReplayError: if the rows of a replay cannot be read.
-        LakeError: if there is no lake.
     """
     return _states(read_events(lake, replay_id), on_error)
 
@@ -156,11 +155,7 @@ def _states(
 
 
 def read_events(lake: Lake, replay_id: str | None = None) -> list[dict[str, Any]]:
-    """Return the rows of the table `replays`, the oldest first; of one replay, or of all.
-
-    Raises:
-        LakeError: if there is no lake.
-    """
+    """Return the rows of the table `replays`, the oldest first; of one replay, or of all."""
     try:
         table = lake.table("replays")
     except NoTableError:

@@ -54,9 +54,6 @@ def find_others(
         plan: the plan; its condition applies to `table`.
         table: the table `messages`, of the lake or copied.
         on_unreadable: called with the id of each replay that cannot be read.
-
-    Raises:
-        QueryError: if a table cannot be read.
     """
     states = read_states(lake, on_error=on_unreadable)
     found: list[OtherReplay] = []
@@ -104,7 +101,6 @@ def announce(
 
     Raises:
         OtherReplayError: if there is a new one; nothing is sent.
-        QueryError: if a table cannot be read.
     """
     add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
     names = {other.state.plan.replay_id for other in known}

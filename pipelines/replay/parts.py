@@ -65,9 +65,6 @@ def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa
 
     Returns:
         `COLUMNS` of `messages`, and `body` if the table has it.
-
-    Raises:
-        QueryError: The table cannot be read.
     """
     known = {field.name for field in table.schema().fields}
     columns = [SOURCE[name] if name == BODY.name else MESSAGES[name] for name in (*COLUMNS, BODY.name)]

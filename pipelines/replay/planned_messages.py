@@ -86,10 +86,6 @@ class PlannedMessages:
 
         Returns:
             `parts.COLUMNS` of `messages`; an inner batch has a row for each of its messages.
-
-        Raises:
-            QueryError: if the table cannot be read.
-            PackStoreError: if the packs cannot be reached.
         """
         plan = self.plan
         read = read_changed if plan.is_changed else read_part
@@ -97,11 +93,7 @@ class PlannedMessages:
         return rows.slice(0, max(0, plan.limit - before)) if plan.limit else rows
 
     def bodies(self, rows: pa.Table) -> StoredBodies:
-        """Return the bodies of rows that `rows` returned.
-
-        Raises:
-            PackStoreError: if the packs cannot be reached.
-        """
+        """Return the bodies of rows that `rows` returned."""
         return bodies_of_split(rows, self._stored_bodies)
 
     def _stored_bodies(self, rows: pa.Table) -> StoredBodies:
@@ -140,7 +132,6 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
         `parts.COLUMNS`, `body` and `error`, in the order of sending.
 
     Raises:
-        QueryError: if the table cannot be read.
         ReplayError: if a row lacks a required value.
     """
     sql = f"SELECT * FROM replay_rows WHERE {part_condition(part)} AND {condition}"
@@ -184,9 +175,6 @@ def further_messages(table: DeltaTable, condition: str, group: str) -> dict[tupl
     Args:
         condition: SQL condition on its rows.
         group: SQL expressions, separated by commas.
-
-    Raises:
-        QueryError: if the table cannot be read.
     """
     keys = [f"key_{number}" for number in range(group.count(",") + 1)]
     named = ", ".join(f"{each} AS {key}" for each, key in zip(group.split(", "), keys, strict=True))

@@ -302,9 +302,6 @@ def plan_of_changed(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
     Args:
         plan: the plan by which they were written; its limit has been applied.
         changed: the table `replay_rows`.
-
-    Raises:
-        QueryError: if the table cannot be read.
     """
     condition = changed_condition(plan.replay_id)
     choice = count_choice(changed, condition)

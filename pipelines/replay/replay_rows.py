@@ -58,7 +58,6 @@ def write_changed(lake: Lake, messages: PlannedMessages, changes: Changes, spark
 
     Raises:
         ReplayError: if the result of the function cannot be sent.
-        QueryError: if the lake cannot be read.
     """
     replay_id = messages.plan.replay_id
     if changes.transform is None:
@@ -84,9 +83,6 @@ def write_copied(lake: Lake, messages: PlannedMessages) -> None:
 
     Args:
         messages: messages of a plan on a table that was copied from a log or from topics.
-
-    Raises:
-        QueryError: if the table cannot be read.
     """
     _commit(lake, messages.plan.replay_id, "copied", _copied_files(lake, messages))
 

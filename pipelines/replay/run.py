@@ -120,7 +120,6 @@ class ReplayRun:
 
         Raises:
             ReplayError: if it cannot continue; the ledger has all that was done.
-            QueryError: if the lake cannot be read.
         """
         plan = self._plan
         self._ledger.claim()

@@ -151,7 +151,7 @@ class QueueSender:
     def find(self) -> dict[Origin, int]:
         """Return the queue offsets of the replay's messages that may have been stored without an answer.
 
-        Nothing may be on its way, see `settle`.
+        Nothing may be on its way.
 
         Raises:
             TargetError: if the queue is no longer the same.

@@ -94,11 +94,7 @@ RunsByQueue = dict[MessageQueue, list[OffsetRun]]
 
 
 def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
-    """Return the runs in `replay_messages`.
-
-    Raises:
-        QueryError: The table cannot be read.
-    """
+    """Return the runs in `replay_messages`."""
     try:
         table = lake.table("replay_messages")
     except NoTableError:
@@ -128,7 +124,6 @@ def add_unrecorded(runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: Repla
 
     Raises:
         TargetError: A queue ends before the recorded messages.
-        RocketMQError: The target does not answer.
     """
     found: RunsByQueue = {queue: list(known) for queue, known in runs.items()}
     for target in plan.target.queues:

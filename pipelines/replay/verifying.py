@@ -259,8 +259,6 @@ def verify_replay(
         on_progress: called with the number of messages of each part.
 
     Raises:
-        QueryError: if the lake cannot be read.
-        PackStoreError: if the packs cannot be reached.
         RocketMQError: if the target cannot be read.
     """
     plan = messages.plan

@@ -61,7 +61,6 @@ def place_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out
 
     Raises:
         RestoreError: for the first body that cannot be read, without `skip`.
-        PackStoreError: if the place of all packs cannot be read.
     """
     wanted = np.flatnonzero(records.body_sizes)
     lost = {int(row): "the lake has no body of this message" for row in wanted[records.packs[wanted] < 0]}

@@ -116,7 +116,6 @@ def read_known_config(lake: Lake, broker: str, at: datetime.datetime | None) -> 
 
     Raises:
         RestoreError: The table contains invalid JSON.
-        QueryError: The table cannot be read.
     """
     config = read_store_config(lake, broker, at)
     try:

@@ -144,11 +144,7 @@ def restore_store(
             this process restores one segment after the other.
 
     Raises:
-        RestoreError: see `errors`.
         RebuildError: if no broker accepts the settings.
-        LakeError: if there is no lake.
-        QueryError: if the table cannot be read.
-        PackStoreError: if the place of all packs cannot be read.
     """
     is_begun = check_out(out)
     location = bodies if isinstance(bodies, PackLocation) else pack_location(bodies)

@@ -117,11 +117,6 @@ def restore_segment(table: DeltaTable, bodies: BodySource, task: SegmentTask) ->
 
     Args:
         bodies: where the bodies are.
-
-    Raises:
-        RestoreError: see `errors`.
-        QueryError: if the table cannot be read.
-        PackStoreError: if the place of all packs cannot be read.
     """
     with write_sized(task.path, task.size) as descriptor:
         return _write(descriptor, table, bodies, task)
@@ -292,7 +287,7 @@ class LakeVersion:
 
 
 def restore_from(source: LakeVersion, task: SegmentTask) -> SegmentRestored:
-    """Restore one segment; see `segment.restore_segment`."""
+    """Restore one segment."""
     bodies = BodySource(open_store(source.packs), source.skip, source.threads)
     return restore_segment(_table(source), bodies, task)
 

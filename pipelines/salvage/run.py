@@ -145,7 +145,6 @@ def salvage_store(
 
     Raises:
         SalvageError: for a folder that has another log already, and for segments of several sizes.
-        StoreError: for a store that cannot be read.
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
     if os.path.lexists(out / ROCKETMQ.folder):

@@ -77,7 +77,7 @@ class Appended:
 
 
 def append_progress(lake: Lake, progress: StoreSnapshot) -> Appended:
-    """Add the changes of a snapshot of one store; see `append_all`."""
+    """Add the changes of a snapshot of one store."""
     return append_all(lake, [progress])[0]
 
 
@@ -103,8 +103,6 @@ def append_all(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> list[Appended]
         snapshots: snapshots of different stores, a group of `grouped`.
 
     Raises:
-        LakeError: There is no lake.
-        QueryError: A table cannot be read.
         ConcurrentSnapshotError: Other snapshots of these stores were committed first ten times.
     """
     moved = _append(lake, OFFSETS, snapshots, _offset_rows)

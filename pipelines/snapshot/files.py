@@ -41,7 +41,7 @@ _DELAYS, _TIMERS, _FILTERS = "config/delayOffset.json", "config/timercheck", "co
 
 
 class _Unreadable:
-    """Collects the files that could not be read, and those whose `.bak` was read instead; see `Problems`."""
+    """Collects the files that could not be read, and those whose `.bak` was read instead."""
 
     def __init__(self) -> None:
         self.files: dict[str, str] = {}

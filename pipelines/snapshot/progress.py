@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class OffsetKind(StrEnum):
-    """Kind of an offset; see `schemas.tables.consumer_offsets`."""
+    """Kind of an offset."""
 
     GROUP = "group"
     DELAY = "delay"

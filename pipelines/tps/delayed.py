@@ -58,7 +58,6 @@ def delayed_messages(
 
     Raises:
         LakeError: if there are more than `MAX_DELAYED`.
-        QueryError: if the table cannot be read.
     """
     if not coverage.spans:
         return []

@@ -118,9 +118,6 @@ def read_capacity(rates: Rates, question: RatesQuestion) -> Capacity:
     Args:
         rates: Rates of a lake.
         question: A question on a time range, as one group and without windows.
-
-    Raises:
-        QueryError: A table cannot be read.
     """
     start, end = EPOCH - (EPOCH - question.start) // _DAY * _DAY, EPOCH + (question.end - EPOCH) // _DAY * _DAY
     if start < end:

@@ -158,7 +158,7 @@ class RatesQuestion:
 
     @property
     def table(self) -> CountedTable:
-        """The smallest table that can answer the question, or its largest part; see `parts`."""
+        """The smallest table that can answer the question, or its largest part."""
         has_no_minute = rounded(self.start, MINUTE, up=True) >= rounded(self.end, MINUTE)
         if self.is_by_second or (has_no_minute and self.start < self.end):
             return MESSAGES

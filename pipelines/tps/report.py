@@ -98,7 +98,6 @@ def make_report(
 
     Raises:
         LakeError: There are too many groups.
-        QueryError: A table cannot be read.
     """
     rates = Rates(lake, coverage, engine)
     is_by_second = question.table is not MINUTES

@@ -147,9 +147,6 @@ class StoreLogs:
 
     Attributes:
         size: number of bytes to read.
-
-    Raises:
-        CommitLogError: if a store cannot be read.
     """
 
     def __init__(self, stores: Sequence[Store], wanted: LogSelection) -> None:
@@ -182,9 +179,6 @@ class StoreLogs:
             lake: location of the table, which must not exist.
             runner: runs the tasks that read logs.
             advance: called with the number of bytes that were done.
-
-        Raises:
-            CommitLogError: if a log cannot be read.
         """
         names = MINUTES_COLUMNS if table is MINUTES else tuple(dict.fromkeys([*_MESSAGES_COLUMNS, *self._columns]))
         columns = SOURCE.only(names)

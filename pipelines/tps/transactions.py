@@ -87,7 +87,6 @@ def read_outcomes(
         the question selects messages by columns that `edges` does not have.
 
     Raises:
-        QueryError: if the table cannot be read.
         LogDamagedError: if the table's log is damaged.
     """
     if not prepared:

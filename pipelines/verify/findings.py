@@ -86,7 +86,7 @@ class Findings:
         found: str,
         expected: str,
     ) -> None:
-        """Add a finding of a small file; see `connectors.formats.small_files.Problems`."""
+        """Add a finding of a small file."""
         self.add(Finding(code, file, position, physical_offset, found=found, expected=expected))
 
     def add_many(self, code: str, count: int, first: Iterable[Finding]) -> None:

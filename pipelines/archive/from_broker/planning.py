@@ -161,7 +161,6 @@ def find_broker_work(
         on_new: called as soon as something new is found, to start slow preparations early.
 
     Raises:
-        RocketMQError: if a broker cannot be reached.
         StoreReplacedError: if a broker is not the one that was archived under its name.
         LakeError: if the folder is no lake, or its tables are damaged.
     """
@@ -379,9 +378,6 @@ def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> 
 
     Args:
         topics: topics to query; all if empty.
-
-    Raises:
-        RocketMQError: if the broker cannot be reached.
     """
     configs = admin.topic_configs(broker_name)
     wanted = sorted(configs.keys() & set(topics) if topics else configs)

@@ -64,7 +64,7 @@ def known_then(left: Array, until: Array, right: Array, rows: Array, f: Families
     result, so several runs give the steps of a single one.
 
     Args:
-        left: key of each event, see `key_codes`.
+        left: key of each event.
         until: time of each event, microseconds.
         right: key of each member of `rows`.
         rows: member numbers.

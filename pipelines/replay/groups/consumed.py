@@ -75,9 +75,6 @@ def live_offsets(admin: Admin, group: str, brokers: Collection[str] | None = Non
 
     Args:
         brokers: brokers to query; None for all.
-
-    Raises:
-        RocketMQError: if a broker does not answer.
     """
     return {
         (queue.broker_name, queue.topic, queue.queue_id): max(0, stats.consumer_offset)
@@ -126,11 +123,7 @@ class ChosenMessages:
         return bool(self._failed)
 
     def consumed(self, offsets: Mapping[tuple[str, str, int], int]) -> Consumed:
-        """Return how many of the chosen messages are before a group's offsets.
-
-        Raises:
-            QueryError: if the table cannot be read.
-        """
+        """Return how many of the chosen messages are before a group's offsets."""
         messages = sum(self._before(queue, offsets) for queue in self._others)
         unknown = self._of_deleted_topics
         if not self._failed:

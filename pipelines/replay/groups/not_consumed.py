@@ -137,7 +137,6 @@ def not_consumed_in_lake(
 
     Raises:
         ReplayError: if no snapshot has the group, or its offsets at the time are not known.
-        QueryError: if a table cannot be read.
     """
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
     stores: list[_StoreOffsets] = []
@@ -173,7 +172,6 @@ def not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Cal
         takes_topic: returns whether a topic is of interest.
 
     Raises:
-        CommitLogError: if a store cannot be read.
         ReplayError: if no store has the group, or it broadcasts.
     """
     found: list[_StoreOffsets] = []
@@ -203,7 +201,6 @@ def not_consumed_live(admin: Admin, group: str, topics: Iterable[str], brokers: 
         brokers: brokers to query; all if empty.
 
     Raises:
-        RocketMQError: if a broker does not answer.
         ReplayError: if no broker has the group, or it broadcasts one of the topics.
     """
     wanted = frozenset(topics)

@@ -109,11 +109,7 @@ class GroupOutcomes:
 
 
 def read_sent(lake: Lake, replay_id: str) -> pa.Table:
-    """Return the rows of a replay in `replay_messages`, of sent messages and of those that could not be sent.
-
-    Raises:
-        QueryError: if the table cannot be read.
-    """
+    """Return the rows of a replay in `replay_messages`, of sent messages and of those that could not be sent."""
     schema = pa.schema([(name, _TYPES.get(name, pa.string())) for name in _COLUMNS])
     try:
         table = lake.table("replay_messages")
@@ -186,7 +182,6 @@ class GroupFollower:
 
         Raises:
             TargetError: if a topic was deleted and created again.
-            RocketMQError: if the target does not answer.
         """
         admin = self.client.admin
         brokers = sorted(admin.clusters().broker_addr_table)

@@ -70,7 +70,6 @@ def groups_of_target(
 
     Raises:
         NoRouteError: A topic does not exist, or one of the queues' brokers no longer has it.
-        RocketMQError: A broker does not answer.
     """
     found = {}
     for topic in sorted({queue.topic for queue in queues}):
@@ -108,9 +107,6 @@ def plan_steps(
         groups: By topic, the groups.
         sources: Stores of the lake, whose snapshots have the filters of groups that have no client now.
         skips_others: True to skip other messages as well.
-
-    Raises:
-        RocketMQError: The target does not answer.
     """
     for queue, of_queue in sorted(runs.items()):
         first, end = client.admin.offsets.first(queue), client.admin.offsets.next(queue)
@@ -252,11 +248,7 @@ class OtherMessagesReader:
         self._left = MAX_READ
 
     def others_in(self, start: int, end: int) -> OtherMessages:
-        """Return the other messages from `start` to before `end`.
-
-        Raises:
-            RocketMQError: The target does not answer.
-        """
+        """Return the other messages from `start` to before `end`."""
         if end - start > self._left:
             return OtherMessages(end - start, self._names(self._read(start, start + MAX_NAMED)))
         self._left -= end - start
