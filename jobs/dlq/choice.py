@@ -19,9 +19,9 @@ from commitlake.jobs.cli.limits import limited, limits_of_where
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import bodies_of
+from commitlake.pipelines.dead_letters.cause_conditions import find_cause, narrow_to_cause
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_letters
 from commitlake.pipelines.dead_letters.letters import LetterChoice, count_letters, letters_condition
-from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_cause
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind

@@ -14,8 +14,8 @@ from commitlake.jobs.dlq.outcome import follow
 from commitlake.jobs.replay.choice import MessageChoice
 from commitlake.jobs.replay.send import send_chosen
 from commitlake.jobs.replay.source import lake_source
+from commitlake.pipelines.dead_letters.cause_conditions import sent_before, without_places
 from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
-from commitlake.pipelines.dead_letters.narrowing import sent_before, without_places
 from commitlake.pipelines.replay.ledger import read_states
 from commitlake.pipelines.replay.parts import part_condition
 from commitlake.schemas.counts import count_text

@@ -5,6 +5,7 @@ ledger      the table `erasures`: erasures that have begun, are done, or wait
 rewriting   rewrites data files without erased data, one commit for each table
 texts       tables in which a key is part of a text: quarantine and replays
 bodies      erases bodies in packs
+counts      corrects topic_minutes and the profiles of runs
 purge       deletes older versions, old log entries and unused files after the retention
 run         all of it, in an order that is safe to interrupt at any point
 

@@ -33,9 +33,8 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.bodies import PackWork, bodies_of, erase_bodies, erased_packs, measure_packs
+from commitlake.pipelines.erasure.counts import correct_profiles, forget_contents, recount_minutes
 from commitlake.pipelines.erasure.ledger import ErasureError, ErasureState, add_event, begin, read_rows, read_states
-from commitlake.pipelines.erasure.minutes import recount_minutes
-from commitlake.pipelines.erasure.profiles import correct_profiles, forget_contents
 from commitlake.pipelines.erasure.purge import Purged, purge
 from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, complete_rows, erase_from, find_work, is_done
 from commitlake.pipelines.erasure.selection import KeysToErase, Selection, select_messages

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.topic_minutes.sketches import merge_sketches
+from commitlake.pipelines.topic_minutes.minutes import merge_sketches
 
 KEY = ("broker", "topic", "queue_id", "tag", "other_tags", "kind", "minute")
 """Columns that are equal in rows to be joined."""

@@ -1,12 +1,19 @@
 """Counts rows of `messages` by minute, column by column, without an object per message.
 
 A task collects the counts of its rows, and writes them to a few data files of `topic_minutes`.
+
+Numbers of a group are kept as a KLL sketch, in the format of Apache DataSketches. A compiled loop writes sketches of up
+to `SKETCH_K` values, byte for byte like the library: for a small group, the calls of the library would take longer than
+all other work.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 import pyarrow as pa
+from datasketches import kll_doubles_sketch
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
@@ -17,11 +24,11 @@ from commitlake.pipelines.quality.kernel import NO_QUEUE, NULL_BORN, NULL_STORE
 from commitlake.pipelines.quality.merging import sort_ranks
 from commitlake.pipelines.quality.profile import RowArrays
 from commitlake.pipelines.topic_minutes import kernel
-from commitlake.pipelines.topic_minutes.sketches import sketch_groups
+from commitlake.pipelines.topic_minutes.kernel import write_small_sketches
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import Kind
-from commitlake.schemas.tables.topic_minutes import MAX_TAGS, MINUTE_SECONDS, TOPIC_MINUTES
+from commitlake.schemas.tables.topic_minutes import MAX_TAGS, MINUTE_SECONDS, SKETCH_K, TOPIC_MINUTES
 
 SCHEMA = arrow_schema(TOPIC_MINUTES)
 """Schema of `topic_minutes`."""
@@ -59,6 +66,8 @@ _ENCODINGS = {
     for field in SCHEMA
     if pa.types.is_binary(field.type) or pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type)
 }
+_WORD = 8
+_HEADER_WORDS = 5  # before the values: see `kernel.write_small_sketches`
 
 
 def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
@@ -276,3 +285,56 @@ def write_minutes_file(rows: pa.Table, lake: Lake, name: str) -> DataFile:
         statistics=_STATISTICS,
         footer_statistics=_FOOTER_STATISTICS,
     )
+
+
+def sketch_groups(values: Array, starts: Array) -> pa.Array:
+    """Create a sketch of each group.
+
+    Args:
+        values: doubles of at least 0, group by group.
+        starts: int64, where the values of each group begin, and the end of the last.
+
+    Returns:
+        Binary array; null for groups without values.
+    """
+    counts = np.diff(starts)
+    words = np.where(counts == 1, 2, counts + _HEADER_WORDS)
+    words[(counts == 0) | (counts > SKETCH_K)] = 0
+    places = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(words, out=places[1:])
+    small = np.empty(int(places[-1]), np.uint64)
+    write_small_sketches(values.view(np.uint64), starts, SKETCH_K, places, small)
+    data, offsets = _with_large(small.view(np.uint8), places * _WORD, values, starts)
+    buffers = [pa.array(counts > 0).buffers()[1], pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(counts), buffers)
+
+
+def _with_large(small: Array, offsets: Array, values: Array, starts: Array) -> tuple[Array, Array]:
+    """Insert the sketches of large groups, created by the library, between those of the small ones."""
+    pieces, added = [], np.zeros(len(offsets), np.int64)
+    done = 0
+    for group in np.flatnonzero(np.diff(starts) > SKETCH_K).tolist():
+        sketch = kll_doubles_sketch(SKETCH_K)
+        sketch.update(values[starts[group] : starts[group + 1]])
+        written = np.frombuffer(sketch.serialize(), np.uint8)
+        pieces += [small[done : offsets[group]], written]
+        done = int(offsets[group])
+        added[group + 1] = len(written)
+    if not pieces:
+        return small, offsets
+    return np.concatenate([*pieces, small[done:]]), offsets + np.cumsum(added)
+
+
+def merge_sketches(sketches: Iterable[bytes | None]) -> kll_doubles_sketch:
+    """Merge serialized sketches; null stands for a sketch without values."""
+    merged = kll_doubles_sketch(SKETCH_K)
+    for data in sketches:
+        if data is not None:
+            merged.merge(kll_doubles_sketch.deserialize(data))
+    return merged
+
+
+def quantiles(sketches: Iterable[bytes | None], ranks: Sequence[float]) -> list[float | None]:
+    """Return quantiles of the values of the given sketches, by nearest rank; None if there are no values."""
+    merged = merge_sketches(sketches)
+    return [None] * len(ranks) if merged.is_empty() else list(merged.get_quantiles(ranks, True))

@@ -31,8 +31,7 @@ from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_dat
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA as MINUTES_SCHEMA
-from commitlake.pipelines.topic_minutes.minutes import write_minutes_file
-from commitlake.pipelines.topic_minutes.sketches import sketch_groups
+from commitlake.pipelines.topic_minutes.minutes import sketch_groups, write_minutes_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES

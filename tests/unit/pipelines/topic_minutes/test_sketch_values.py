@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from datasketches import kll_doubles_sketch
 
-from commitlake.pipelines.topic_minutes.sketches import sketch_groups
+from commitlake.pipelines.topic_minutes.minutes import sketch_groups
 from commitlake.pipelines.tps.minute_sketches import values_of
 from commitlake.schemas.tables.topic_minutes import SKETCH_K
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.pipelines.dead_letters import narrowing
+from commitlake.pipelines.dead_letters import cause_conditions
+from commitlake.pipelines.dead_letters.cause_conditions import find_cause, narrow_to_cause, sent_before, without_places
 from commitlake.pipelines.dead_letters.causes import group_letters
 from commitlake.pipelines.dead_letters.letters import DeadLetterError, LetterChoice, count_letters, letters_condition
-from commitlake.pipelines.dead_letters.narrowing import find_cause, narrow_to_cause, sent_before, without_places
 from tests.support.lakes import GrowingLake
 
 
@@ -62,6 +62,6 @@ def test_a_long_list_of_places_is_answered(dead_letters: GrowingLake) -> None:
 
 
 def test_a_list_of_places_is_bounded(monkeypatch: pytest.MonkeyPatch, dead_letters: GrowingLake) -> None:
-    monkeypatch.setattr(narrowing, "MAX_LISTED", 1)
+    monkeypatch.setattr(cause_conditions, "MAX_LISTED", 1)
     with pytest.raises(DeadLetterError, match="choose fewer at a time"):
         without_places("true", [{"broker-a": [0, 1]}])
