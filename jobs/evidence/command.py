@@ -8,7 +8,8 @@ checksums, and the hash of the previous document. The documents are rows of the 
 them as lines, and `verify` checks a lake or a file of such lines. It reports changed, missing and reordered documents,
 and unknown keys. Whether the newest documents are missing is found by comparison with a lake: with its archive runs and
 erasures, and with the number of documents that the log of the table has. A file is compared if --lake is given, too;
-without it, only --head detects it, with the SHA-256 that the job printed. Exit codes: 0 if the chain is valid; 2 for a
+without it, only --head detects it, with the SHA-256 that the job printed. Documents of another lake are found by the
+ids of its runs and erasures. Exit codes: 0 if the chain is valid; 2 for a
 wrong file, lake or key; 3 if the chain is not valid.
 """
 
@@ -120,11 +121,15 @@ def _verify(command: EvidenceCommand) -> ExitCode:
     first = None if command.from_any else 1
     keys, documents = _keys(command), _documents(command)
     found = verify_chain(documents, keys, head=command.head, first=first, last=_written(command))
-    if command.lake and command.head is None:
-        from commitlake.pipelines.evidence.chain import undocumented
+    if command.lake:
+        from commitlake.pipelines.evidence.chain import other_work, undocumented
 
-        for text in undocumented(lake_of(command), found.newest, found.at):
-            found.add("no document", text)
+        lake = lake_of(command)
+        for text in other_work(lake, found.newest, found.newest_ids):
+            found.add("lake", text)
+        if command.head is None:
+            for text in undocumented(lake, found.newest, found.at):
+                found.add("no document", text)
     for finding in found.findings[:_SHOWN]:
         print(f"WRONG ({finding.code}): {finding.text}")
     if len(found.findings) > _SHOWN:

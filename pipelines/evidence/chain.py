@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -20,7 +20,7 @@ from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.plain_arrays import times_of
+from commitlake.connectors.plain_arrays import dict_rows, times_of
 from commitlake.pipelines.evidence.documents import Document, EvidenceError, StoredAs, parse_document, sign
 from commitlake.schemas.tables.evidence import EVIDENCE
 from commitlake.schemas.times import iso_text
@@ -29,13 +29,35 @@ APPLICATION_ID = "commitlake.evidence"
 _MAX_TRIES = 50
 _SCHEMA = arrow_schema(EVIDENCE)
 _TEXT = "coalesce(document, '') AS document"
-_ERASURES = "SELECT max(number) AS number, max(at) AS at FROM erasures WHERE event = "
+
+
+class _Subject(NamedTuple):
+    """Work that documents are about.
+
+    Attributes:
+        kind: kind of the documents.
+        name: name of the work.
+        table: table of the lake that has it.
+        number: column of its number.
+        id: column of its random id.
+        at: column of its time.
+        where: condition for its rows.
+    """
+
+    kind: str
+    name: str
+    table: str
+    number: str
+    id: str
+    at: str
+    where: str
+
+
 _SUBJECTS = (
-    ("archive", "run", "archive_runs", "SELECT max(sequence) AS number, max(finished_at) AS at FROM archive_runs"),
-    ("erasure", "erasure", "erasures", f"{_ERASURES} 'erased'"),
-    ("purge", "the purge of erasure", "erasures", f"{_ERASURES} 'purged'"),
+    _Subject("archive", "run", "archive_runs", "sequence", "run_id", "finished_at", "true"),
+    _Subject("erasure", "erasure", "erasures", "number", "erasure_id", "at", "event = 'erased'"),
+    _Subject("purge", "the purge of erasure", "erasures", "number", "erasure_id", "at", "event = 'purged'"),
 )
-"""Kind of a document, name of its subject, table of the lake, and query of the newest one with its time."""
 _STATISTICS = ("number", "at", "kind", "key_id")
 
 
@@ -69,10 +91,11 @@ def undocumented(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str
             be missing.
         at: time of the newest document, ISO 8601. Work of a kind without any document counts if it is newer.
     """
-    for kind, name, uri, sql in _SUBJECTS:
+    for kind, name, uri, number_of, _, at_of, where in _SUBJECTS:
         table = lake.find(uri)
         if table is None:
             continue
+        sql = f"SELECT max({number_of}) AS number, max({at_of}) AS at FROM {uri} WHERE {where}"
         number, done_at = (column[0].as_py() for column in run_sql(table, uri, sql).read_all().columns)
         is_newer = done_at is not None and bool(at) and iso_text(done_at, "milliseconds") > at
         is_signed = is_newer or (kind == "purge" and "erasure" in newest)
@@ -81,6 +104,32 @@ def undocumented(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str
                 f"{name} {number} in the table {uri} has no document: the last documents were cut off, or it was made "
                 "without --evidence-key"
             )
+
+
+def other_work(lake: Lake, newest: Mapping[str, int], newest_ids: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield a sentence for each kind of work of which the newest with a document is not in the lake.
+
+    So the documents are those of another lake, or this lake was replaced by an older copy.
+
+    Args:
+        newest: number of the newest archive run, erasure and purge that has a document, by kind.
+        newest_ids: its random id, by kind; None if its document does not have it.
+    """
+    for kind, name, uri, number_of, id_of, _, where in _SUBJECTS:
+        wanted, table = newest_ids.get(kind), lake.find(uri)
+        if wanted is None or table is None:
+            continue
+        number = newest[kind]
+        sql = f"SELECT {number_of} AS number, {id_of} AS id FROM {uri} WHERE {where} AND {number_of} >= {number}"
+        rows = dict_rows(run_sql(table, uri, sql).read_all())
+        ids = {str(row["id"]) for row in rows if row["number"] == number}
+        if wanted in ids or (rows and not ids):
+            continue
+        found = f"the one of this number has the id {min(ids)}" if ids else "it is newer than all of them"
+        yield (
+            f"{name} {number} with the id {wanted} is not in the table {uri} of the lake: {found}. The documents are "
+            "those of another lake, or the lake was replaced by an older copy"
+        )
 
 
 def newest_document(lake: Lake, kind: str | None = None) -> Document | None:
@@ -112,7 +161,6 @@ def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[s
     Raises:
         EvidenceError: if the newest document cannot be read, or other writers were first too many times.
     """
-    lake_id = str(lake.table("messages").metadata().id)
     for _ in range(_MAX_TRIES):
         table = lake.find("evidence")
         before = _newest(table)
@@ -123,6 +171,8 @@ def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[s
                 f"{before.number if before else 'none'}: some are missing. 'commitlake evidence verify' lists them"
             )
         at = datetime.datetime.now(datetime.UTC)
+        # A repair that creates the table messages again gives it another id; the chain keeps its first one.
+        lake_id = str(before.payload["lake"] if before else lake.table("messages").metadata().id)
         document = sign(key, before, kind, facts, lake=lake_id, program=program, at=at)
         row = {"number": document.number, "at": at, "kind": kind, "key_id": document.key_id, "document": document.text}
         rows = pa.Table.from_pylist([row], schema=_SCHEMA)

@@ -93,6 +93,13 @@ class Document:
         return int_within(found, 0, INT64_MAX)
 
     @property
+    def subject_id(self) -> str | None:
+        """Random id of that run or erasure, which distinguishes it from those of other lakes; None if it has none."""
+        facts = self.payload["facts"]
+        found = facts.get("run_id", facts.get("erasure_id")) if isinstance(facts, dict) else None
+        return found if isinstance(found, str) else None
+
+    @property
     def previous(self) -> str | None:
         """Hash of the previous document."""
         return None if self.payload["previous"] is None else str(self.payload["previous"])

@@ -7,7 +7,7 @@ missing      numbers are missing
 order        it is stored before a document with a smaller number
 twice        its number appears a second time
 chain        it refers to a different previous document
-lake         it belongs to another lake than the first document
+lake         it belongs to another lake than the first document, or the given lake does not have its run or erasure
 place        the table stores it under another number
 column       the table stores it with another time, kind or key; these columns are not signed
 head         the newest document is not the expected one
@@ -53,6 +53,7 @@ class Verification:
         at: time of the newest document, ISO 8601.
         kinds: number of documents of each kind.
         newest: number of the newest archive run, erasure or purge that has a document, by kind.
+        newest_ids: random id of this run or erasure, by kind; None if its document does not have it.
     """
 
     documents: int = 0
@@ -61,6 +62,7 @@ class Verification:
     at: str = ""
     kinds: dict[str, int] = field(default_factory=dict)
     newest: dict[str, int] = field(default_factory=dict)
+    newest_ids: dict[str, str | None] = field(default_factory=dict)
 
     def add(self, code: str, text: str) -> None:
         """Add a finding."""
@@ -100,8 +102,8 @@ def verify_chain(
             continue
         kind = str(document.payload["kind"])
         found.kinds[kind] = found.kinds.get(kind, 0) + 1
-        if (subject := document.subject) is not None:
-            found.newest[kind] = max(subject, found.newest.get(kind, 0))
+        if (subject := document.subject) is not None and subject >= found.newest.get(kind, 0):
+            found.newest[kind], found.newest_ids[kind] = subject, document.subject_id
         _check_signature(found, document, keys)
         if kept_as is not None:
             _check_columns(found, document, kept_as)

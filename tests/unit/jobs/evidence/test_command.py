@@ -18,8 +18,9 @@ from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.evidence import command as evidence
+from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.evidence.chain import APPLICATION_ID, read_documents
-from commitlake.pipelines.evidence.documents import parse_document
+from commitlake.pipelines.evidence.documents import Document, parse_document
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.evidence import EVIDENCE
 from tests.support.erased_lakes import KEY, shop_messages, write_lake
@@ -64,6 +65,15 @@ def verify(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     code = evidence.main(["verify", *arguments])
     captured = capsys.readouterr()
     return code, captured.out + captured.err
+
+
+def erasure_of(growing: GrowingLake, key: Path) -> list[str]:
+    options = ["--lake", growing.lake.root, "--evidence-key", str(key), "--quiet"]
+    return [*options, "--reason", "a test", "--yes", "--now", "--key"]
+
+
+def list_of(growing: GrowingLake) -> list[Document]:
+    return [parse_document(text) for _, text in read_documents(growing.lake)]
 
 
 def payloads(lake: Lake) -> list[dict[str, object]]:
@@ -166,6 +176,44 @@ def test_a_table_that_was_set_back_is_compared_with_runs_and_erasures(
     assert (code, f"WRONG (no document): {found}" in printed) == (ExitCode.DAMAGE, True), printed
     newest = list(read_documents(growing.lake))[-1][1]
     assert verify(capsys, *given, "--head", parse_document(newest).hash)[0] == ExitCode.OK
+
+
+def test_documents_of_another_lake_and_of_a_newer_one_are_found_by_its_runs(
+    growing: GrowingLake, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = growing.copy_to(tmp_path / "older")
+    other = GrowingLake(tmp_path / "other")
+    for number in range(3):
+        other.write(shop_messages(10, first=10 * number))
+        assert run_archive(other, key) in (ExitCode.OK, ExitCode.DAMAGE)
+        assert erase.main([*erasure_of(other, key), f"order-{10 * number}"]) == ExitCode.OK
+    growing.write(shop_messages(50, first=100))
+    assert run_archive(growing, key) in (ExitCode.OK, ExitCode.DAMAGE)
+    file = tmp_path / "evidence.jsonl"
+    for documents, lake, found in (
+        (other, growing, "run 3 with the id"),
+        (other, growing, "the one of this number has the id"),
+        (other, growing, "erasure 3 with the id"),
+        (growing, older, "not in the table archive_runs of the lake: it is newer than all of them"),
+    ):
+        file.write_text("".join(f"{text}\n" for _, text in read_documents(documents.lake)))
+        given = [str(file), "--public-key", f"{key}.pub", "--lake", lake.lake.root]
+        code, printed = verify(capsys, *given)
+        assert (code, "WRONG (lake)" in printed, found in printed) == (ExitCode.DAMAGE, True, True), printed
+        assert verify(capsys, *given, "--head", list_of(documents)[-1].hash)[0] == ExitCode.DAMAGE
+        assert verify(capsys, *given[:-1], documents.lake.root)[0] == ExitCode.OK
+
+
+def test_a_chain_goes_on_after_a_repair_that_created_the_messages_again(
+    growing: GrowingLake, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.rmtree(Path(growing.lake.uri("messages")) / "_delta_log")
+    assert maintain.main(["--lake", growing.lake.root, "--repair", "--quiet"]) == ExitCode.OK
+    growing.write(shop_messages(50, first=100))
+    assert run_archive(growing, key) in (ExitCode.OK, ExitCode.DAMAGE)
+    code, printed = verify(capsys, "--lake", growing.lake.root, "--public-key", f"{key}.pub")
+    assert code == ExitCode.OK, printed
+    assert len({document.payload["lake"] for document in list_of(growing)}) == 1
 
 
 def test_an_empty_file_is_damage_if_a_head_is_expected(
