@@ -16,10 +16,9 @@ there is nothing to compare; 3 if there is a difference.
 
 from __future__ import annotations
 
-import argparse
-import sys
+import datetime
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,20 +26,20 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit.page import TITLE, audit_page
 from commitlake.jobs.cli.broker_name import broker_name
-from commitlake.jobs.cli.combinations import check_has_effect
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.evidence import add_evidence_argument, evidence_key, write_evidence
-from commitlake.jobs.cli.html import add_html_argument
-from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
+from commitlake.jobs.cli.evidence import EvidenceArgument, evidence_key, write_evidence
+from commitlake.jobs.cli.html import HtmlArgument
+from commitlake.jobs.cli.layouts import LayoutArgument, layout_of, layout_option
 from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.output_forms import add_format_argument
-from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.jobs.cli.options import flag, only_with, option, overrides
+from commitlake.jobs.cli.output_forms import OutputArguments
+from commitlake.jobs.cli.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.rows_output import write_objects
-from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments, make_runner
+from commitlake.jobs.cli.runner import ThreadArguments, make_runner
 from commitlake.jobs.cli.terminal import print_line, print_text
-from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.cli.times import parse_time
 from commitlake.jobs.pages.output import PageFile, failure_page, page_file
 from commitlake.pipelines.audit.comparisons import (
     ComparedStores,
@@ -86,85 +85,102 @@ EXAMPLES = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("audit", DESCRIPTION, EXAMPLES)
-    add_place_arguments(parser)
-    store_help = "stores to compare with, as for archive; a store may have deleted old messages meanwhile"
-    parser.add_argument("--store", metavar="PATH", help=store_help)
-    parser.add_argument("--broker", action=Once, help="the store's name in the lake, if the path does not give it")
-    add_layout_argument(parser)
-    time_help = (
-        "{} stored from this time on, in windows of ten minutes: 2026-11-20T14:00, 2026-11-20, ms since 1970, -2h"
+_TIME_HELP = "{} stored from this time on, in windows of ten minutes: 2026-11-20T14:00, 2026-11-20, ms since 1970, -2h"
+_KEPT_HELP = "older {} may have expired by {}: {}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit(
+    Command,
+    LakeArguments,
+    LayoutArgument,
+    ThreadArguments,
+    OutputArguments,
+    HtmlArgument,
+    EvidenceArgument,
+    after={
+        LayoutArgument: "broker",
+        ThreadArguments: "hbase_kept",
+        OutputArguments: "hbase_kept",
+        HtmlArgument: "hbase_kept",
+        EvidenceArgument: "hbase_kept",
+    },
+):
+    """The command `audit`."""
+
+    NAME = "audit"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    store: str | None = option(
+        "stores to compare with, as for archive; a store may have deleted old messages meanwhile", metavar="PATH"
     )
-    parser.add_argument("--from", dest="first", type=parse_time, metavar="TIME", help=time_help.format("messages"))
-    parser.add_argument("--to", dest="last", type=parse_time, metavar="TIME", help=time_help.format("no messages"))
-    parser.add_argument("--no-bodies", action="store_true", help="do not read the packs")
-    kept_help = "older {} may have expired by {}: {}"
-    bodies_help = kept_help.format("bodies", "a lifecycle rule (deletions by maintain are known)", "30d")
-    parser.add_argument("--bodies-kept", type=parse_duration, metavar="TIME", help=bodies_help)
-    deep_help = "read every page of every data file, and check its checksum"
-    parser.add_argument("--deep", action="store_true", help=deep_help)
-    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="compare with HBase, through its Thrift server")
-    parser.add_argument(
-        "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
+    broker: str | None = option(
+        "the store's name in the lake, if the path does not give it", action=Once, rules=only_with("store")
     )
-    hbase_help = kept_help.format("messages", "HBase's ttlSeconds", "90d")
-    parser.add_argument("--hbase-kept", type=parse_duration, metavar="TIME", help=hbase_help)
-    add_local_arguments(parser)
-    add_format_argument(parser)
-    add_html_argument(parser)
-    add_evidence_argument(parser)
-    return parser
+    layout: str | None = layout_option(rules=only_with("store"))
+    first: datetime.datetime | None = option(_TIME_HELP.format("messages"), "--from", parse=parse_time, metavar="TIME")
+    last: datetime.datetime | None = option(_TIME_HELP.format("no messages"), "--to", parse=parse_time, metavar="TIME")
+    no_bodies: bool = flag("do not read the packs", rules=overrides("bodies_kept", hint="leave one of them out"))
+    bodies_kept: datetime.timedelta | None = option(
+        _KEPT_HELP.format("bodies", "a lifecycle rule (deletions by maintain are known)", "30d"),
+        parse=parse_duration,
+        metavar="TIME",
+    )
+    deep: bool = flag("read every page of every data file, and check its checksum")
+    hbase: str | None = option("compare with HBase, through its Thrift server", metavar="HOST[:PORT]")
+    hbase_table: str | None = option(
+        "name of the table in HBase (default: commitlake_messages)", metavar="NAME", rules=only_with("hbase")
+    )
+    hbase_kept: datetime.timedelta | None = option(
+        _KEPT_HELP.format("messages", "HBase's ttlSeconds", "90d"),
+        parse=parse_duration,
+        metavar="TIME",
+        rules=only_with("hbase"),
+    )
+
+    def run(self) -> ExitCode:
+        """Run the audit, print the result, and return an exit code."""
+        file = page_file(self.html)
+        lake = lake_of(self)
+        facts = [("Lake", lake.root), *([("Store", self.store)] if self.store else [])]
+        with failure_page(file, "audit", TITLE, facts, lake):
+            return _audit(self, lake, file)
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Run the audit, print the result, and return an exit code."""
-    check_has_effect(arguments, ["broker", "layout"], "store")
-    check_has_effect(arguments, ["hbase-table", "hbase-kept"], "hbase")
-    check_local_arguments(arguments)
-    if arguments.no_bodies and arguments.bodies_kept is not None:
-        raise JobError("--bodies-kept has no effect with --no-bodies", "leave one of them out")
-    file = page_file(arguments.html)
-    lake = lake_of(arguments)
-    facts = [("Lake", lake.root), *([("Store", arguments.store)] if arguments.store else [])]
-    with failure_page(file, "audit", TITLE, facts, lake):
-        return _audit(arguments, lake, file)
-
-
-def _audit(arguments: argparse.Namespace, lake: Lake, file: PageFile | None) -> ExitCode:
-    key = evidence_key(arguments)
-    bodies = _bodies_of(arguments, lake)
+def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
+    key = evidence_key(command)
+    bodies = _bodies_of(command, lake)
     moment = read_moment(lake)
-    span = AuditSpan(arguments.first, arguments.last).whole_windows()
-    stores = _stores_of(arguments, moment)
+    span = AuditSpan(command.first, command.last).whole_windows()
+    stores = _stores_of(command, moment)
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
     # Spark is not started for a lake with missing files, unless all files are read anyway.
-    reads_much = arguments.local or arguments.deep
-    runner = make_runner(arguments, "audit", lake.s3) if reads_much else HERE
-    findings = damaged_files(lake, deep=arguments.deep, runner=runner)
+    reads_much = command.local or command.deep
+    runner = make_runner(command, "audit", lake.s3) if reads_much else HERE
+    findings = damaged_files(lake, deep=command.deep, runner=runner)
     if prevents_comparison(findings):
         notes = ["nothing else was compared, because the tables cannot be read"]
         if file is not None:
             file.write(audit_page(lake, span, moment, [], findings, notes))
-        _print(arguments, [], findings, notes, lake)
-        return _signed(arguments, lake, key, audit_facts(moment, span, [], findings, notes), ExitCode.DAMAGE)
+        _print(command, [], findings, notes, lake)
+        return _signed(command, lake, key, audit_facts(moment, span, [], findings, notes), ExitCode.DAMAGE)
     findings += compare_archive_runs(lake, moment, {finding.table for finding in findings})
     if not reads_much:
-        runner = make_runner(arguments, "audit", lake.s3)
+        runner = make_runner(command, "audit", lake.s3)
     with (
-        runner_progress(runner, f"auditing {lake.root}", 0, quiet=arguments.quiet),
+        runner_progress(runner, f"auditing {lake.root}", 0, quiet=command.quiet),
         open_sides(runner, lake, bodies, span.since(moment.expired.get("messages")), moment) as sides,
         sides.messages() as messages,
     ):
-        runs_notes = _notes_of(arguments, span, sides.span)
+        runs_notes = _notes_of(command, span, sides.span)
         comparisons: list[Callable[[], Any]] = [partial(compare_runs, sides, messages, runs_notes)]
-        if not arguments.no_bodies:
-            comparisons.append(partial(compare_packs, sides, arguments.bodies_kept))
+        if not command.no_bodies:
+            comparisons.append(partial(compare_packs, sides, command.bodies_kept))
         if stores:
             comparisons.append(partial(compare_store, sides, stores, ranges, store_notes))
-        if arguments.hbase:
-            comparisons.append(partial(_compare_hbase, sides, messages, arguments))
+        if command.hbase:
+            comparisons.append(partial(_compare_hbase, sides, messages, command, command.hbase))
         compares_keys = not _is_damaged("message_keys", findings)
         if compares_keys:
             comparisons.append(partial(compare_message_keys, sides))
@@ -180,7 +196,7 @@ def _audit(arguments: argparse.Namespace, lake: Lake, file: PageFile | None) -> 
     notes = [each for each in (note, minutes_note, edges_note, *content_notes) if each]
     if file is not None:
         file.write(audit_page(lake, span, moment, verdicts, findings, notes))
-    _print(arguments, verdicts, findings, notes, lake)
+    _print(command, verdicts, findings, notes, lake)
     if not findings and not any(verdict.compared for verdict in verdicts):
         is_empty = any(not verdict.windows for verdict in verdicts)
         raise JobError(
@@ -188,11 +204,11 @@ def _audit(arguments: argparse.Namespace, lake: Lake, file: PageFile | None) -> 
             "Name another time" if is_empty else "Name a store with --store, or leave out --no-bodies",
         )
     code = ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK
-    return _signed(arguments, lake, key, audit_facts(moment, span, verdicts, findings, notes), code)
+    return _signed(command, lake, key, audit_facts(moment, span, verdicts, findings, notes), code)
 
 
 def _signed(
-    arguments: argparse.Namespace,
+    command: Audit,
     lake: Lake,
     key: Ed25519PrivateKey | None,
     facts: dict[str, Any],
@@ -200,8 +216,8 @@ def _signed(
 ) -> ExitCode:
     """Sign the findings of an audit, and return the exit code."""
     if key is not None:
-        line = write_evidence(lake, key, "audit", [facts | {"exit_code": int(code), "store": arguments.store}])
-        if line is not None and not arguments.quiet:
+        line = write_evidence(lake, key, "audit", [facts | {"exit_code": int(code), "store": command.store}])
+        if line is not None and not command.quiet:
             print_line(line)
     return code
 
@@ -211,67 +227,62 @@ def _is_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
 
 
 def _print(
-    arguments: argparse.Namespace,
+    command: Audit,
     verdicts: Sequence[AuditVerdict],
     findings: Sequence[TableFinding],
     notes: Sequence[str],
     lake: Lake,
 ) -> None:
     """Print the comparisons; in formats for programs, each damaged table is a row."""
-    if arguments.output != "table":
-        write_objects(arguments.output, as_rows([*verdicts, *findings]))
+    if command.output != "table":
+        write_objects(command.output, as_rows([*verdicts, *findings]))
         return
     whole = [] if findings else ["whole       the tables' data files, and what the runs have written"]
     print_text("\n".join([*whole, *([as_text(verdicts)] if verdicts else []), *finding_lines(findings, lake), *notes]))
 
 
-def _bodies_of(arguments: argparse.Namespace, lake: Lake) -> str:
+def _bodies_of(command: Audit, lake: Lake) -> str:
     """Return the root of the packs; raise an error before Spark starts if it cannot be opened."""
     from commitlake.connectors.lake.packs.stores import open_store
 
-    root = bodies_of(arguments, lake)
+    root = bodies_of(command, lake)
     open_store(root)
     return root
 
 
-def _stores_of(arguments: argparse.Namespace, moment: Moment) -> ComparedStores | None:
+def _stores_of(command: Audit, moment: Moment) -> ComparedStores | None:
     """Return the stores to compare with, under their names in the lake."""
-    if not arguments.store:
+    if not command.store:
         return None
-    layout = layout_of(arguments)
-    name = broker_name(arguments.store, arguments.broker, None, moment.commit.stores, layout.formats).name
-    return ComparedStores(arguments.store, name, layout)
+    layout = layout_of(command)
+    name = broker_name(command.store, command.broker, None, moment.commit.stores, layout.formats).name
+    return ComparedStores(command.store, name, layout)
 
 
-def _notes_of(arguments: argparse.Namespace, span: AuditSpan, kept: AuditSpan) -> list[str]:
+def _notes_of(command: Audit, span: AuditSpan, kept: AuditSpan) -> list[str]:
     """Return notes on messages that no side compares, if they differ from the request."""
     notes = []
-    if (span.first, span.last) != (arguments.first, arguments.last):
+    if (span.first, span.last) != (command.first, command.last):
         notes.append(f"compared in whole windows of ten minutes: {span}")
     if kept != span:
         notes.append(f"messages stored before {kept.first:%Y-%m-%d} have expired, and are not compared")
     return notes
 
 
-def _compare_hbase(sides: Sides, messages: Profile, arguments: argparse.Namespace) -> AuditVerdict:
+def _compare_hbase(sides: Sides, messages: Profile, command: Audit, address: str) -> AuditVerdict:
     """Compare the table `messages` with HBase."""
     from commitlake.connectors.hbase.client import Client
     from commitlake.connectors.hbase.options import HBaseOptions
     from commitlake.connectors.hbase.progress import read_progress
 
-    options = HBaseOptions.of_address(
-        arguments.hbase, **({"table": arguments.hbase_table} if arguments.hbase_table else {})
-    )
+    options = HBaseOptions.of_address(address, **({"table": command.hbase_table} if command.hbase_table else {}))
 
     def version_there() -> int | None:
         with Client(options) as client:
             progress = read_progress(client)
         return None if progress is None else progress.version
 
-    return compare_hbase(sides, messages, options, version_there, arguments.hbase_kept)
+    return compare_hbase(sides, messages, options, version_there, command.hbase_kept)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake audit`."""
-    arguments = join_times(sys.argv[1:] if argv is None else argv, "--from", "--to")
-    return run_job(build_parser(), job, arguments)
+build_parser, main = Audit.parser, Audit.main

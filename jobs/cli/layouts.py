@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats, format_called
-from commitlake.jobs.cli.options import Options, Section, add_options, option
+from commitlake.jobs.cli.options import Options, Rule, Section, add_options, option
 
 FOLDERS = "commitlog/ or journal/"
 """The folders that a store may hold, for help texts."""
@@ -22,10 +23,10 @@ def _folder_of(name: str) -> str:
     return name if log_format is None else log_format.folder
 
 
-def layout_option(section: Section | None = None) -> str | None:
+def layout_option(section: Section | None = None, rules: Sequence[Rule] = ()) -> str | None:
     """Declare `--layout`."""
     choices = tuple(log_format.folder for log_format in all_formats())
-    return option(_HELP, parse=_folder_of, choices=choices, metavar="FORMAT", section=section)
+    return option(_HELP, parse=_folder_of, choices=choices, metavar="FORMAT", section=section, rules=rules)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,17 +9,18 @@ that was checked is there; 3 if something is missing. A warning is about a requi
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from commitlake.jobs.cli.command import job_parser, run_job
-from commitlake.jobs.cli.output_forms import add_format_argument
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.options import option
+from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.rows_output import write
-from commitlake.jobs.cli.s3_arguments import add_s3_arguments
+from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.errors import ExitCode
@@ -44,41 +45,41 @@ _COLUMNS = list(DoctorFinding._fields)
 _TABLE_COLUMNS = (Column("check"), Column("state"), Column("found"), Column("advice", is_notes=True))
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the job."""
-    parser = job_parser("doctor", DESCRIPTION, EXAMPLES)
-    parser.set_defaults(reports_places=True)  # an object store that cannot be reached is one of its findings
-    parser.add_argument("--store", metavar="PATH", help="store folder, a glob, or several separated by commas")
-    parser.add_argument("--lake", metavar="PLACE", help="the lake: a folder, s3://bucket/prefix, or catalog.schema")
-    parser.add_argument("--bodies", metavar="PLACE", help="where the packs of bodies are, if not in the lake")
-    add_s3_arguments(parser)
-    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="HBase's Thrift server")
-    parser.add_argument(
-        "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
-    )
-    parser.add_argument("--namesrv", metavar="HOST:PORT", help="name servers, separated by semicolons")
-    add_format_argument(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies", OutputArguments: "namesrv"}):
+    """The command `doctor`."""
+
+    NAME = "doctor"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    DEFAULTS: ClassVar = {"reports_places": True}
+
+    store: str | None = option("store folder, a glob, or several separated by commas", metavar="PATH")
+    lake: str | None = option("the lake: a folder, s3://bucket/prefix, or catalog.schema", metavar="PLACE")
+    bodies: str | None = option("where the packs of bodies are, if not in the lake", metavar="PLACE")
+    hbase: str | None = option("HBase's Thrift server", metavar="HOST[:PORT]")
+    hbase_table: str | None = option("name of the table in HBase (default: commitlake_messages)", metavar="NAME")
+    namesrv: str | None = option("name servers, separated by semicolons", metavar="HOST:PORT")
+
+    def run(self) -> ExitCode:
+        """Run the checks, and print the findings."""
+        from commitlake.jobs.doctor.machine import completed
+
+        findings = completed(list(_checks(self)), _SERVERS)
+        rows = [{name: str(value) for name, value in each._asdict().items()} for each in findings]
+        if self.output == "table":
+            write("table", (row | {"advice": [row["advice"]] if row["advice"] else []} for row in rows), _TABLE_COLUMNS)
+        else:
+            write(self.output, rows, _COLUMNS)
+        missing = [finding.check for finding in findings if finding.state is State.MISSING]
+        warnings = [finding.check for finding in findings if finding.state is State.WARNING]
+        if not self.quiet:
+            print(_summary(missing, warnings), file=sys.stderr)
+        return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Run the checks, and print the findings."""
-    from commitlake.jobs.doctor.machine import completed
-
-    findings = completed(list(_checks(arguments)), _SERVERS)
-    rows = [{name: str(value) for name, value in each._asdict().items()} for each in findings]
-    if arguments.output == "table":
-        write("table", (row | {"advice": [row["advice"]] if row["advice"] else []} for row in rows), _TABLE_COLUMNS)
-    else:
-        write(arguments.output, rows, _COLUMNS)
-    missing = [finding.check for finding in findings if finding.state is State.MISSING]
-    warnings = [finding.check for finding in findings if finding.state is State.WARNING]
-    if not arguments.quiet:
-        print(_summary(missing, warnings), file=sys.stderr)
-    return ExitCode.DAMAGE if missing else ExitCode.OK
-
-
-def _checks(arguments: argparse.Namespace) -> Iterator[DoctorFinding]:
+def _checks(command: Doctor) -> Iterator[DoctorFinding]:
     from commitlake.jobs.doctor import machine
 
     yield machine.python()
@@ -88,22 +89,22 @@ def _checks(arguments: argparse.Namespace) -> Iterator[DoctorFinding]:
     yield machine.jars()
     yield machine.resources()
     yield machine.folder("temporary files", tempfile.gettempdir())
-    if arguments.store:
-        yield from machine.stores(arguments.store)
-    for name, place in (("lake", arguments.lake), ("bodies", arguments.bodies)):
+    if command.store:
+        yield from machine.stores(command.store)
+    for name, place in (("lake", command.lake), ("bodies", command.bodies)):
         if place:
-            yield from _place(name, place, arguments)
-    if arguments.hbase:
+            yield from _place(name, place, command)
+    if command.hbase:
         from commitlake.jobs.doctor.servers import hbase
 
-        yield hbase(arguments.hbase, arguments.hbase_table)
-    if arguments.namesrv:
+        yield hbase(command.hbase, command.hbase_table)
+    if command.namesrv:
         from commitlake.jobs.doctor.servers import brokers
 
-        yield from brokers(arguments.namesrv)
+        yield from brokers(command.namesrv)
 
 
-def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[DoctorFinding]:
+def _place(name: str, place: str, command: Doctor) -> Iterator[DoctorFinding]:
     from commitlake.connectors.catalog.lookup import find_lake
     from commitlake.connectors.catalog.names import is_catalog_place
     from commitlake.connectors.lake.lake import Lake
@@ -121,7 +122,7 @@ def _place(name: str, place: str, arguments: argparse.Namespace) -> Iterator[Doc
             yield DoctorFinding(name, State.MISSING, str(error), advice)
             return
     if place.startswith("s3://"):
-        named = argparse.Namespace(**{**vars(arguments), "lake": place})
+        named = replace(command, lake=place)
         try:
             lake_of(named)  # sets the endpoint and region for all later checks
         except CommitLakeError as error:
@@ -161,6 +162,4 @@ def _summary(missing: Sequence[str], warnings: Sequence[str]) -> str:
     return "everything that was asked for is available"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake doctor`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Doctor.parser, Doctor.main

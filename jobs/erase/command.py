@@ -30,18 +30,15 @@ and a retry may help; 2 for a wrong lake or option; 3 if a table is damaged, or 
 
 from __future__ import annotations
 
-import argparse
 import datetime
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.durations import duration_text, parse_duration
-from commitlake.jobs.cli.evidence import add_evidence_argument
-from commitlake.jobs.cli.output_forms import add_format_argument
-from commitlake.jobs.cli.places import add_place_arguments
-from commitlake.jobs.cli.runner import add_spark_argument
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.output_forms import format_option
+from commitlake.jobs.erase.arguments import SELECTING, EraseOptions
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -90,94 +87,54 @@ EXAMPLES = (
     ("erase --lake /data/lake --finish", "finish interrupted erasures, and delete old versions that are due"),
     ("erase --lake /data/lake --list", "show all erasures, and which older versions still exist"),
 )
-SELECTING = ("key", "keys_file", "unique_key", "id")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("erase", DESCRIPTION, EXAMPLES)
-    add_place_arguments(parser)
-    parser.add_argument("--key", action="append", default=[], help="business key of the messages")
-    parser.add_argument("--keys-file", "--keys", metavar="FILE", help="file of business keys, one per line, in UTF-8")
-    parser.add_argument("--unique-key", action="append", default=[], metavar="ID", help="client message id (UNIQ_KEY)")
-    parser.add_argument("--id", action="append", default=[], help="offset message id, or client message id")
-    parser.add_argument("--reason", help="the reason, stored in the table erasures; it must not contain a key")
-    retention_help = "keep older versions of the tables for this time, at least 1d (default: 7d)"
-    names = ("--vacuum-after", "--retention")
-    parser.add_argument(
-        *names, dest="retention", type=parse_duration, default="7d", metavar="TIME", help=retention_help
-    )
-    now_help = "delete older versions at once; use it only while no other job reads or writes the lake"
-    parser.add_argument("--now", action="store_true", help=now_help)
-    parser.add_argument(
-        "--keep-later-copies",
-        action="store_true",
-        help="archive later messages with these keys and ids as they are; by default, they are erased when they arrive",
-    )
-    parser.add_argument("--hbase", metavar="HOST[:PORT]", help="also erase in HBase, through its Thrift server")
-    parser.add_argument(
-        "--hbase-table", metavar="NAME", help="name of the table in HBase (default: commitlake_messages)"
-    )
-    parser.add_argument(
-        "--finish",
-        action="store_true",
-        help="erase nothing new; finish interrupted erasures and delete old versions that are due",
-    )
-    parser.add_argument("--list", action="store_true", help="show all erasures, and change nothing")
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    add_format_argument(parser, scope="--list")
-    add_evidence_argument(parser)
-    add_spark_argument(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Erase(EraseOptions):
+    """The command `erase`."""
+
+    NAME = "erase"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    def run(self) -> ExitCode:
+        """Check the arguments, and erase."""
+        _check(self)
+        from commitlake.jobs.erase.run import erase, finish, show_all
+
+        if self.list:
+            return show_all(self)
+        if self.finish:
+            return finish(self)
+        return erase(self, _wanted(self))
+
+    output: str = format_option("output format of --list")
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Check the arguments, and erase."""
-    _check(arguments)
-    from commitlake.jobs.erase.run import erase, finish, show_all
-
-    if arguments.list:
-        return show_all(arguments)
-    if arguments.finish:
-        return finish(arguments)
-    return erase(arguments, _wanted(arguments))
-
-
-def _check(arguments: argparse.Namespace) -> None:
-    from commitlake.jobs.cli.combinations import check_has_effect
-
-    check_has_effect(arguments, ["hbase-table"], "hbase")
-    named = [option for option in SELECTING if getattr(arguments, option)]
-    if arguments.list and arguments.finish:
-        raise JobError("--list and --finish cannot be used together", "leave one of them out")
-    other = next((f"--{option}" for option in ("list", "finish") if getattr(arguments, option)), None)
-    if other is not None:
-        if named:
-            shown = named[0].replace("_", "-")
-            raise JobError(f"--{shown} has no effect with {other}", "leave one of them out")
+def _check(command: EraseOptions) -> None:
+    if command.list or command.finish:
         return
-    if not named:
+    if not any(getattr(command, name) for name in SELECTING):
         hint = "name them with --key, --keys-file, --unique-key or --id"
         raise JobError("expected messages to erase, found none", hint)
-    if not arguments.reason or not arguments.reason.strip():
+    if not command.reason or not command.reason.strip():
         raise JobError("--reason: expected a reason, found nothing", "it is stored in the table erasures")
-    if arguments.retention < datetime.timedelta(days=1):
+    if command.retention < datetime.timedelta(days=1):
         raise JobError(
-            f"--vacuum-after: expected at least 1d, found {duration_text(arguments.retention)}",
+            f"--vacuum-after: expected at least 1d, found {duration_text(command.retention)}",
             "a running job must be done with its version by then; if no other job is running, use --now",
         )
 
 
-def _wanted(arguments: argparse.Namespace) -> KeysToErase:
+def _wanted(command: EraseOptions) -> KeysToErase:
     from commitlake.pipelines.erasure.selection import KeysToErase
 
-    keys = {*arguments.key, *(read_keys(arguments.keys_file) if arguments.keys_file else ())}
-    wanted = KeysToErase(frozenset(keys), frozenset(arguments.unique_key), frozenset(arguments.id))
+    keys = {*command.key, *(read_keys(command.keys_file) if command.keys_file else ())}
+    wanted = KeysToErase(frozenset(keys), frozenset(command.unique_key), frozenset(command.id))
     if any(not text.strip() for text in wanted.texts):
         raise JobError("expected keys and ids of at least one character, found an empty one")
     for text in wanted.texts:
-        if text in arguments.reason:
+        if text in (command.reason or ""):
             raise JobError(
                 "--reason: it contains one of the keys, which would stay in the lake forever",
                 "name the request, not the key",
@@ -185,6 +142,4 @@ def _wanted(arguments: argparse.Namespace) -> KeysToErase:
     return wanted
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake erase`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Erase.parser, Erase.main

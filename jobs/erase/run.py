@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import importlib.metadata
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
@@ -23,6 +23,7 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.erase.arguments import EraseOptions
 from commitlake.pipelines.archive.body_location import IN_LAKE, bodies_root, check_same_root
 from commitlake.pipelines.erasure.ledger import ErasureState, erasure_facts, purge_facts, read_states
 from commitlake.pipelines.erasure.purge import Purged
@@ -57,13 +58,13 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
+def erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
     """Finish interrupted erasures, then erase the requested messages."""
-    code = _erase(arguments, wanted)
-    if warn_of_lost_ranges("erase", lake_of(arguments)):
+    code = _erase(command, wanted)
+    if warn_of_lost_ranges("erase", lake_of(command)):
         warn(PROG, _LOST)
         code = max(code, ExitCode.DAMAGE)
-    batches = count_inner_batches(lake_of(arguments)) if wanted.keys or wanted.unique_keys else 0
+    batches = count_inner_batches(lake_of(command)) if wanted.keys or wanted.unique_keys else 0
     if not batches:
         return code
     warn(
@@ -75,42 +76,42 @@ def erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
     return max(code, ExitCode.DAMAGE)
 
 
-def _erase(arguments: argparse.Namespace, wanted: KeysToErase) -> ExitCode:
-    say = _printer(arguments)
-    key = evidence_key(arguments)
-    place = _place(arguments)
-    error = None if arguments.dry_run else _finish(place, say)[1]
-    plan = plan_erasure(place, wanted, keeps_later_copies=arguments.keep_later_copies)
+def _erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
+    say = _printer(command)
+    key = evidence_key(command)
+    place = _place(command)
+    error = None if command.dry_run else _finish(place, say)[1]
+    plan = plan_erasure(place, wanted, keeps_later_copies=command.keep_later_copies)
     if plan.is_nothing:
         say("the lake has no matching message: nothing was erased")
-        return ExitCode.OK if arguments.dry_run else _complete(arguments, place, key, say, error)
-    if arguments.dry_run or not arguments.quiet:
+        return ExitCode.OK if command.dry_run else _complete(command, place, key, say, error)
+    if command.dry_run or not command.quiet:
         for line in plan_lines(plan):
             print_line(line)
-    if arguments.dry_run:
+    if command.dry_run:
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
     confirm(
         f"erase the contents of {count_text(plan.messages, 'message')} permanently",
         what=f"the contents of {count_text(plan.messages, 'message')} would be erased permanently",
         nothing="nothing was erased",
-        is_agreed=arguments.yes,
+        is_agreed=command.yes,
     )
-    outcome = run_erasure(place, plan, arguments.reason.strip(), arguments.retention, _on_step(arguments, say))
+    outcome = run_erasure(place, plan, (command.reason or "").strip(), command.retention, _on_step(command, say))
     for line in outcome_lines(outcome):
         say(line)
-    return _complete(arguments, place, key, say, error)
+    return _complete(command, place, key, say, error)
 
 
 def _complete(
-    arguments: argparse.Namespace,
+    command: EraseOptions,
     place: Place,
     key: Ed25519PrivateKey | None,
     say: Callable[[str], None],
     error: PackError | None,
 ) -> ExitCode:
     """Delete older versions that are due, sign evidence, and then report a pack that held up an earlier erasure."""
-    purge_error = _purge(arguments, place, say)
+    purge_error = _purge(command, place, say)
     _sign(place, key, say)
     for line in waiting_lines(place.lake):
         say(line)
@@ -119,14 +120,14 @@ def _complete(
     return ExitCode.OK
 
 
-def finish(arguments: argparse.Namespace) -> ExitCode:
+def finish(command: EraseOptions) -> ExitCode:
     """Finish interrupted erasures, and delete older versions whose retention is over."""
-    say = _printer(arguments)
-    key = evidence_key(arguments)
-    place = _place(arguments)
-    if arguments.dry_run:
+    say = _printer(command)
+    key = evidence_key(command)
+    place = _place(command)
+    if command.dry_run:
         unfinished = unfinished_erasures(place.lake)
-        due = due_erasures(read_states(place.lake), _now(), is_alone=arguments.now)
+        due = due_erasures(read_states(place.lake), _now(), is_alone=command.now)
         print_line(
             f"{count_text(len(unfinished), 'erasure is', 'erasures are')} unfinished, and older versions of "
             f"{len(due)} are due for deletion"
@@ -134,18 +135,18 @@ def finish(arguments: argparse.Namespace) -> ExitCode:
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
     done, error = _finish(place, say)
-    if not done and error is None and not due_erasures(read_states(place.lake), _now(), is_alone=arguments.now):
+    if not done and error is None and not due_erasures(read_states(place.lake), _now(), is_alone=command.now):
         say("no erasure is unfinished, and no deletion is due")
-    return _complete(arguments, place, key, say, error)
+    return _complete(command, place, key, say, error)
 
 
-def show_all(arguments: argparse.Namespace) -> ExitCode:
+def show_all(command: EraseOptions) -> ExitCode:
     """Show all erasures."""
-    lake = lake_of(arguments)
+    lake = lake_of(command)
     lake.table("messages")  # raises an error if this is not a lake
     states = read_states(lake)
-    write(arguments.output, [_row(state) for state in states], _COLUMNS)
-    if not states and not arguments.quiet:
+    write(command.output, [_row(state) for state in states], _COLUMNS)
+    if not states and not command.quiet:
         print_line("no erasure is recorded in the lake")
     return ExitCode.OK
 
@@ -244,8 +245,8 @@ def _sign(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None
             say(line)
 
 
-def _purge(arguments: argparse.Namespace, place: Place, say: Callable[[str], None]) -> PackError | None:
-    states, purged, error = purge_erasures(place, _now(), _on_step(arguments, say), is_alone=arguments.now)
+def _purge(command: EraseOptions, place: Place, say: Callable[[str], None]) -> PackError | None:
+    states, purged, error = purge_erasures(place, _now(), _on_step(command, say), is_alone=command.now)
     for line in _purged_lines(states, purged):
         say(line)
     return error
@@ -262,32 +263,32 @@ def _purged_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:
         )
 
 
-def _on_step(arguments: argparse.Namespace, say: Callable[[str], None]) -> Callable[[str], None]:
-    return (lambda step: say(f"  {step} …")) if arguments.verbose else lambda _: None
+def _on_step(command: EraseOptions, say: Callable[[str], None]) -> Callable[[str], None]:
+    return (lambda step: say(f"  {step} …")) if command.verbose else lambda _: None
 
 
-def _printer(arguments: argparse.Namespace) -> Callable[[str], None]:
+def _printer(command: EraseOptions) -> Callable[[str], None]:
     def say(line: str) -> None:
-        if not arguments.quiet:
+        if not command.quiet:
             print_line(line)
 
     return say
 
 
-def _place(arguments: argparse.Namespace) -> Place:
+def _place(command: EraseOptions) -> Place:
     """Return the lake with the location of its bodies, and refuse a wrong location, where nothing would be erased."""
-    lake = lake_of(arguments)
+    lake = lake_of(command)
     lake.table("messages")  # raises an error if this is not a lake
     last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
-    if arguments.bodies is None and last.bodies not in (None, IN_LAKE):
-        arguments.bodies = last.bodies
-    bodies = bodies_of(arguments, lake)
+    if command.bodies is None and last.bodies not in (None, IN_LAKE):
+        command = replace(command, bodies=last.bodies)
+    bodies = bodies_of(command, lake)
     check_same_root(last, bodies_root(lake, bodies))
     hbase = None
-    if arguments.hbase:
+    if command.hbase:
         from commitlake.connectors.hbase.options import HBaseOptions
 
-        named = {"table": arguments.hbase_table} if arguments.hbase_table else {}
-        hbase = HBaseOptions.of_address(arguments.hbase, **named)
+        named = {"table": command.hbase_table} if command.hbase_table else {}
+        hbase = HBaseOptions.of_address(command.hbase, **named)
     version = importlib.metadata.version("commitlake")
-    return Place(lake, pack_location(bodies), version, make_runner(arguments, "erase"), hbase)
+    return Place(lake, pack_location(bodies), version, make_runner(command, "erase"), hbase)

@@ -12,28 +12,25 @@ lake or option; 3 for a damaged table, or if the lake has lost messages that may
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import os
 import sys
 import time
-from collections.abc import Sequence
+from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
 from commitlake.jobs.cli.text_table import Column
-from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.lineage.arguments import (
     JSON,
     MERMAID,
     TABLE,
-    add_arguments,
+    LineageOptions,
     check,
     masks_of,
     one_by_one,
@@ -71,60 +68,61 @@ STEP_COLUMNS = (
 _FOLLOWED = datetime.timedelta(minutes=10)
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("lineage", DESCRIPTION, EXAMPLES)
-    add_arguments(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Lineage(LineageOptions):
+    """The command `lineage`."""
+
+    NAME = "lineage"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    def run(self) -> ExitCode:
+        """Answer the question, print it, and report the time taken."""
+        started = time.monotonic()
+        check(self)
+        lake = lake_of(self)
+        if self.openlineage is not None:
+            from commitlake.jobs.lineage.openlineage import check_target
+
+            check_target(self.openlineage)
+        with naming_damaged_files(lake, _READ):
+            if self.topics:
+                return _show_topics(self, lake, started)
+            if self.follow:
+                return _follow(self, lake)
+            code = ExitCode.OK
+            for number, one in enumerate(one_by_one(self)):
+                if number:
+                    print()
+                code = max(code, _show_story(one, lake, started))
+            return code
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Answer the question, print it, and report the time taken."""
-    started = time.monotonic()
-    check(arguments)
-    lake = lake_of(arguments)
-    if arguments.openlineage is not None:
-        from commitlake.jobs.lineage.openlineage import check_target
-
-        check_target(arguments.openlineage)
-    with naming_damaged_files(lake, _READ):
-        if arguments.topics:
-            return _show_topics(arguments, lake, started)
-        if arguments.follow:
-            return _follow(arguments, lake)
-        code = ExitCode.OK
-        for number, one in enumerate(one_by_one(arguments)):
-            if number:
-                print()
-            code = max(code, _show_story(one, lake, started))
-        return code
-
-
-def _show_story(arguments: argparse.Namespace, lake: Lake, started: float) -> ExitCode:
-    if arguments.html is None:
-        return _print_story(arguments, _story(arguments, lake), started)
+def _show_story(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
+    if command.html is None:
+        return _print_story(command, _story(command, lake), started)
     from commitlake.jobs.pages.lineage.page import TITLE, lineage_page
     from commitlake.jobs.pages.output import failure_page, page_file
 
-    file = page_file(arguments.html)
-    facts = [("Lake", arguments.lake)]
+    file = page_file(command.html)
+    facts = [("Lake", command.lake)]
     with failure_page(file, "lineage", TITLE, facts):
-        story = _story(arguments, lake)
+        story = _story(command, lake)
         if file is not None:
             file.write(lineage_page(story, facts))
-        return _print_story(arguments, story, started)
+        return _print_story(command, story, started)
 
 
-def _story(arguments: argparse.Namespace, lake: Lake) -> Story:
-    question = question_of(arguments, lake)
-    masks, key = masks_of(arguments)
+def _story(command: LineageOptions, lake: Lake) -> Story:
+    question = question_of(command, lake)
+    masks, key = masks_of(command)
     story, rows = story_and_rows(lake, question)
-    if arguments.related_by is not None and story.steps:
-        _explain_property(arguments.related_by, story)
-    if arguments.body:
+    if command.related_by is not None and story.steps:
+        _explain_property(command.related_by, story)
+    if command.body:
         from commitlake.pipelines.lineage.bodies import with_bodies
 
-        story = with_bodies(story, rows, bodies_of(arguments, lake))
+        story = with_bodies(story, rows, bodies_of(command, lake))
     return mask_story(story, masks, key)
 
 
@@ -134,20 +132,20 @@ def _explain_property(name: str, story: Story) -> None:
         warn("commitlake lineage", f"no matching record has the property {name!a}.{did_you_mean(name, known)}")
 
 
-def _print_story(arguments: argparse.Namespace, story: Story, started: float) -> ExitCode:
-    if arguments.openlineage is not None:
+def _print_story(command: LineageOptions, story: Story, started: float) -> ExitCode:
+    if command.openlineage is not None:
         from commitlake.jobs.lineage.openlineage import story_events
 
-        _write_events(arguments, story_events(story))
-    if arguments.format == JSON:
+        _write_events(command, story_events(story))
+    if command.format == JSON:
         from commitlake.jobs.lineage.story_json import story_json
 
         trusted(sys.stdout).write(story_json(story))
-    elif arguments.format == MERMAID:
+    elif command.format == MERMAID:
         from commitlake.jobs.pages.lineage.mermaid import mermaid
 
         sys.stdout.write(mermaid(story))
-    elif arguments.format == TABLE:
+    elif command.format == TABLE:
         write_table(_rows(story), STEP_COLUMNS, sys.stdout)
     elif story.steps:
         from commitlake.jobs.lineage.tree import write_tree
@@ -155,7 +153,7 @@ def _print_story(arguments: argparse.Namespace, story: Story, started: float) ->
         write_tree(story, sys.stdout)
     for sentence in story.missing:
         warn("commitlake lineage", sentence)
-    if not arguments.quiet:
+    if not command.quiet:
         print_line(_summary(story, time.monotonic() - started))
     return ExitCode.DAMAGE if story.missing else ExitCode.OK
 
@@ -182,59 +180,59 @@ def _rows(story: Story) -> list[Row]:
     ]  # fmt: skip
 
 
-def _write_events(arguments: argparse.Namespace, events: object) -> None:
+def _write_events(command: LineageOptions, events: object) -> None:
     from commitlake.jobs.lineage.openlineage import API_KEY_VARIABLE, write_events
 
-    count = write_events(events, arguments.openlineage, os.environ.get(API_KEY_VARIABLE, ""))  # type: ignore[arg-type]
-    if not arguments.quiet:
-        print_line(f"{count_text(count, 'OpenLineage event')} to {arguments.openlineage}")
+    count = write_events(events, command.openlineage, os.environ.get(API_KEY_VARIABLE, ""))  # type: ignore[arg-type]
+    if not command.quiet:
+        print_line(f"{count_text(count, 'OpenLineage event')} to {command.openlineage}")
 
 
-def _follow(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def _follow(command: LineageOptions, lake: Lake) -> ExitCode:
     from commitlake.jobs.lineage.follow import follow
 
-    timeout = arguments.follow_for or _FOLLOWED
+    timeout = command.follow_for or _FOLLOWED
 
     def say(line: str) -> None:
         print(line, flush=True)
 
-    is_final = follow(lambda: _story(arguments, lake), say, time.sleep, time.monotonic, timeout)
-    if not arguments.quiet:
+    is_final = follow(lambda: _story(command, lake), say, time.sleep, time.monotonic, timeout)
+    if not command.quiet:
         print_line("each outcome is final" if is_final else f"not all outcomes are final after {length_text(timeout)}")
     return ExitCode.OK if is_final else ExitCode.FAILED
 
 
-def _show_topics(arguments: argparse.Namespace, lake: Lake, started: float) -> ExitCode:
+def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
     from commitlake.jobs.lineage.topics import COLUMNS, graph_json, graph_mermaid, link_rows
     from commitlake.jobs.pages.lineage.topics import TITLE, topics_page
     from commitlake.jobs.pages.output import failure_page, page_file
     from commitlake.pipelines.lineage.topic_graph import topic_graph
 
-    file = page_file(arguments.html)
-    facts = [("Lake", arguments.lake)]
+    assert command.start is not None, "--topics needs --from"
+    assert command.end is not None, "--topics needs --to"
+    file = page_file(command.html)
+    facts = [("Lake", command.lake)]
     with failure_page(file, "lineage", TITLE, facts):
-        graph = topic_graph(lake, arguments.start, arguments.end)
+        graph = topic_graph(lake, command.start, command.end)
         if file is not None:
             file.write(topics_page(graph, facts))
-    if arguments.openlineage is not None:
+    if command.openlineage is not None:
         from commitlake.jobs.lineage.openlineage import graph_events
 
-        is_uri = arguments.lake.startswith("file:")  # as a catalog has it
-        name = os.path.basename(arguments.lake.rstrip("/"))  # noqa: PTH119 (it may be a URL)
-        _write_events(arguments, graph_events(graph, f"rocketmq://{quote(unquote(name) if is_uri else name)}"))
-    if arguments.format == JSON:
+        is_uri = command.lake.startswith("file:")  # as a catalog has it
+        name = os.path.basename(command.lake.rstrip("/"))  # noqa: PTH119 (it may be a URL)
+        _write_events(command, graph_events(graph, f"rocketmq://{quote(unquote(name) if is_uri else name)}"))
+    if command.format == JSON:
         trusted(sys.stdout).write(graph_json(graph))
-    elif arguments.format == MERMAID:
+    elif command.format == MERMAID:
         sys.stdout.write(graph_mermaid(graph))
     else:
         write_table(link_rows(graph), COLUMNS, sys.stdout)
-    if not arguments.quiet:
+    if not command.quiet:
         more = f", and {graph.not_shown:,} more" if graph.not_shown else ""
         found = f"{count_text(len(graph.topics), 'topic')} with keys, {count_text(len(graph.links), 'link')}{more}"
         print_line(f"{found} ({time.monotonic() - started:.1f} s)")
     return ExitCode.OK
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake lineage`."""
-    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))
+build_parser, main = Lineage.parser, Lineage.main

@@ -11,21 +11,19 @@ already done is kept).
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.combinations import check_has_effect
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.durations import duration_text, parse_duration
-from commitlake.jobs.cli.layouts import add_layout_argument
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.names import did_you_mean
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
-from commitlake.jobs.cli.runner import add_spark_argument, make_runner
+from commitlake.jobs.cli.places import bodies_of, lake_of
+from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.maintain.arguments import MaintainOptions
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
@@ -58,85 +56,55 @@ EXAMPLES = (
 )
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("maintain", DESCRIPTION, EXAMPLES)
-    add_place_arguments(parser)
-    parser.add_argument("--keep", action="append", default=[], type=_parse_keep, metavar="TABLE=TIME",
-                        help="delete what is older, by date: messages=400d, bodies=30d; without it everything is kept, "
-                             "except replay_rows, the copies of what replays sent, which are deleted 30d after a "
-                             "replay's end. If replay_rows is given, copies of replays that have stopped, and that "
-                             "nobody has resumed for that time, are deleted too")  # fmt: skip
-    parser.add_argument("--vacuum-after", type=parse_duration, default="7d", metavar="TIME",
-                        help="delete files that the tables no longer use once they are this old "
-                             "(default: 7d)")  # fmt: skip
-    parser.add_argument("--target-mib", type=int, default=128, metavar="N",
-                        help="size of a merged data file, MiB; files of at least half this size are not merged "
-                             "(default: 128)")  # fmt: skip
-    parser.add_argument("--repair", action="store_true",
-                        help="repair damaged tables, and do nothing else; stop other jobs first")  # fmt: skip
-    parser.add_argument("--store", metavar="PATH",
-                        help="with --repair: stores, as for archive, from which lost messages can be archived "
-                             "again")  # fmt: skip
-    parser.add_argument(
-        "--broker", action=Once, help="with --store: the store's name in the lake, if the path does not give it"
-    )
-    add_layout_argument(parser)
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    add_spark_argument(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Maintain(MaintainOptions):
+    """The command `maintain`."""
+
+    NAME = "maintain"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    def run(self) -> ExitCode:
+        """Maintain the tables, and print what was done."""
+        from commitlake.connectors.lake.packs.location import pack_location
+        from commitlake.connectors.lake.packs.stores import open_store
+        from commitlake.connectors.runtime.local_runner import HERE
+        from commitlake.jobs.maintain.work import MaintenancePlan, care_for_packs, care_for_tables
+
+        started = time.monotonic()
+        _check(self)
+        lake = lake_of(self)
+        if self.repair:
+            from commitlake.jobs.maintain.repair import run_repair
+
+            return run_repair(self, lake)
+        location = pack_location(bodies_of(self, lake))
+        open_store(location)  # fails for an invalid place before a table has changed
+        lake.table("messages")  # raises an error if this is not a lake
+        _check_bodies(lake, self.bodies)
+        now = datetime.datetime.now(datetime.UTC)
+        plan = MaintenancePlan(
+            lake,
+            dict(self.keep),
+            self.vacuum_after,
+            self.target_mib * MIB,
+            self.dry_run,
+            self.quiet,
+            now,
+            HERE if self.dry_run else make_runner(self, "maintain"),
+        )
+        for care in care_for_tables(plan):
+            _print(table_lines(care, dry_run=self.dry_run), quiet=self.quiet)
+        packs = care_for_packs(plan, location)
+        _print(_purge(self, plan), quiet=self.quiet)
+        _print(pack_lines(packs, dry_run=self.dry_run), quiet=self.quiet)
+        took = duration_text(datetime.timedelta(seconds=round(time.monotonic() - started)))
+        _print([f"nothing was changed: this was a dry run ({took})" if self.dry_run else f"done in {took}"],
+              quiet=self.quiet)  # fmt: skip
+        return ExitCode.OK
 
 
-def _parse_keep(text: str) -> tuple[str, datetime.timedelta]:
-    table, equals, length = text.partition("=")
-    if not equals or not table:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a table and a time, as in messages=400d")
-    return table, parse_duration(length)
-
-
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Maintain the tables, and print what was done."""
-    from commitlake.connectors.lake.packs.location import pack_location
-    from commitlake.connectors.lake.packs.stores import open_store
-    from commitlake.connectors.runtime.local_runner import HERE
-    from commitlake.jobs.maintain.work import MaintenancePlan, care_for_packs, care_for_tables
-
-    started = time.monotonic()
-    _check(arguments)
-    check_has_effect(arguments, ("broker", "layout"), "store")
-    check_has_effect(arguments, ("store",), "repair")
-    lake = lake_of(arguments)
-    if arguments.repair:
-        from commitlake.jobs.maintain.repair import run_repair
-
-        return run_repair(arguments, lake)
-    location = pack_location(bodies_of(arguments, lake))
-    open_store(location)  # fails for an invalid place before a table has changed
-    lake.table("messages")  # raises an error if this is not a lake
-    _check_bodies(lake, arguments.bodies)
-    now = datetime.datetime.now(datetime.UTC)
-    plan = MaintenancePlan(
-        lake,
-        dict(arguments.keep),
-        arguments.vacuum_after,
-        arguments.target_mib * MIB,
-        arguments.dry_run,
-        arguments.quiet,
-        now,
-        HERE if arguments.dry_run else make_runner(arguments, "maintain"),
-    )
-    for care in care_for_tables(plan):
-        _print(table_lines(care, dry_run=arguments.dry_run), quiet=arguments.quiet)
-    packs = care_for_packs(plan, location)
-    _print(_purge(arguments, plan), quiet=arguments.quiet)
-    _print(pack_lines(packs, dry_run=arguments.dry_run), quiet=arguments.quiet)
-    took = duration_text(datetime.timedelta(seconds=round(time.monotonic() - started)))
-    _print([f"nothing was changed: this was a dry run ({took})" if arguments.dry_run else f"done in {took}"],
-          quiet=arguments.quiet)  # fmt: skip
-    return ExitCode.OK
-
-
-def _purge(arguments: argparse.Namespace, plan: MaintenancePlan) -> list[str]:
+def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
     """Delete older versions with erased data if their retention is over, and return lines about that."""
     import importlib.metadata
 
@@ -151,7 +119,7 @@ def _purge(arguments: argparse.Namespace, plan: MaintenancePlan) -> list[str]:
     if due and plan.dry_run:
         lines.append(f"erasures: older versions of {len(due)} would be deleted")
     elif due:
-        packs = pack_location(bodies_of(arguments, plan.lake))
+        packs = pack_location(bodies_of(command, plan.lake))
         place = Place(plan.lake, packs, importlib.metadata.version("commitlake"), plan.runner)
         done, purged, error = purge_erasures(place, plan.now, lambda _: None)
         lines.append(
@@ -159,7 +127,7 @@ def _purge(arguments: argparse.Namespace, plan: MaintenancePlan) -> list[str]:
             f"{count_text(purged.packs, 'pack')}"
         )
         if error is not None:
-            _print(lines, quiet=arguments.quiet)
+            _print(lines, quiet=command.quiet)
             raise error
     return lines
 
@@ -180,25 +148,25 @@ def _check_bodies(lake: Lake, given: str | None) -> None:
             )
 
 
-def _check(arguments: argparse.Namespace) -> None:
+def _check(command: MaintainOptions) -> None:
     from commitlake.jobs.maintain.work import BODIES
     from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
     from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
     names = (*(table for table in LAKE_TABLES if table not in KEPT_FOR_EVER), BODIES)
-    for table, _ in arguments.keep:
+    for table, _ in command.keep:
         if table not in names:
             raise JobError(
                 f"--keep: there is no table {table!r}.{did_you_mean(table, names)}",
                 f"expected one of: {', '.join(names)}",
             )
-    if arguments.vacuum_after < SHORTEST_RETENTION:
+    if command.vacuum_after < SHORTEST_RETENTION:
         raise JobError(
-            f"--vacuum-after: expected at least 1d, found {duration_text(arguments.vacuum_after)}",
+            f"--vacuum-after: expected at least 1d, found {duration_text(command.vacuum_after)}",
             "a running archive must have committed its files by then, and readers must be done with their version",
         )
-    if arguments.target_mib < 1:
-        raise JobError(f"--target-mib: expected at least 1, found {arguments.target_mib}")
+    if command.target_mib < 1:
+        raise JobError(f"--target-mib: expected at least 1, found {command.target_mib}")
 
 
 def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
@@ -257,6 +225,4 @@ def _print(lines: Sequence[str], *, quiet: bool) -> None:
             print_line(line)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake maintain`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Maintain.parser, Maintain.main

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import os
 from collections.abc import Collection
@@ -19,6 +18,7 @@ from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.maintain.arguments import MaintainOptions
 from commitlake.pipelines.audit.refilled import record_new_places
 from commitlake.pipelines.erasure.run import Place, finish_erasures
 from commitlake.pipelines.repair.contents import seal_contents, unsealed_tables
@@ -31,55 +31,53 @@ from commitlake.schemas.errors import ExitCode
 _VERSION = importlib.metadata.version("commitlake")
 
 
-def run_repair(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def run_repair(command: MaintainOptions, lake: Lake) -> ExitCode:
     """Print the plan, and carry it out unless it is a dry run.
 
     Returns:
         0 if the lake is intact, or was repaired; 3 if it is not intact, or rows are lost.
     """
     _check_is_lake(lake)
-    stores = _stores(arguments, lake)
-    runner = make_runner(arguments, "maintain")
+    stores = _stores(command, lake)
+    runner = make_runner(command, "maintain")
     plan = plan_repair(lake, stores=stores, runner=runner)
-    if plan.is_nothing and not arguments.dry_run:  # an earlier repair may have been interrupted
-        _finish(arguments, lake, runner)
+    if plan.is_nothing and not command.dry_run:  # an earlier repair may have been interrupted
+        _finish(command, lake, runner)
     if plan.is_nothing:
         _print(
-            arguments,
+            command,
             f"{lake.root}: no table is damaged ('commitlake audit' checks the bodies)",
         )
         return ExitCode.DAMAGE if warn_of_lost_ranges("maintain", lake) else ExitCode.OK
     for line in plan.lines():
-        _print(arguments, line)
-    if arguments.dry_run:
-        _print(arguments, "nothing was changed: this was a dry run")
+        _print(command, line)
+    if command.dry_run:
+        _print(command, "nothing was changed: this was a dry run")
         return ExitCode.DAMAGE
     missing = repair_lake(lake, plan, _VERSION, runner)
-    _finish(arguments, lake, runner, [contents.table for contents in plan.contents])
+    _finish(command, lake, runner, [contents.table for contents in plan.contents])
     for line in missing:
-        _print(arguments, f"not recovered: {line}")
+        _print(command, f"not recovered: {line}")
     _print(
-        arguments, f"repaired; the replaced files are in {lake.root.rstrip('/')}/_damaged. Run 'commitlake archive' now"
+        command, f"repaired; the replaced files are in {lake.root.rstrip('/')}/_damaged. Run 'commitlake archive' now"
     )
     is_lost = bool(warn_of_lost_ranges("maintain", lake))
     return ExitCode.DAMAGE if missing or is_lost else ExitCode.OK
 
 
-def _finish(arguments: argparse.Namespace, lake: Lake, runner: Runner, changed: Collection[str] = ()) -> None:
+def _finish(command: MaintainOptions, lake: Lake, runner: Runner, changed: Collection[str] = ()) -> None:
     """Repeat erasures whose data the repair has brought back, and update the profiles of messages read again.
 
     Args:
         changed: tables with rows of another program that the repair keeps.
     """
-    place = Place(lake, pack_location(bodies_of(arguments, lake)), _VERSION, runner)
+    place = Place(lake, pack_location(bodies_of(command, lake)), _VERSION, runner)
     outcomes = finish_erasures(place, lambda _: None)
     for outcome in outcomes:
         if outcome.error is not None:
             continue
-        _print(
-            arguments, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
-        )
-    record_new_places(lake, bodies_of(arguments, lake), runner)
+        _print(command, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}")
+    record_new_places(lake, bodies_of(command, lake), runner)
     # Others keep the sums that they have: what another program changes from now on is a finding of the next audit.
     seal_contents(lake, {*changed, *unsealed_tables(lake)}, runner)
     for outcome in outcomes:
@@ -93,9 +91,9 @@ def _check_is_lake(lake: Lake) -> None:
         lake.table("messages")
 
 
-def _stores(arguments: argparse.Namespace, lake: Lake) -> Stores | None:
+def _stores(command: MaintainOptions, lake: Lake) -> Stores | None:
     """Return the named stores; None if no store is named."""
-    if not arguments.store:
+    if not command.store:
         return None
     from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.lake.archive_log import read_last_commit
@@ -107,16 +105,16 @@ def _stores(arguments: argparse.Namespace, lake: Lake) -> Stores | None:
     except LakeError:  # the log is damaged
         commit = None
     known = {} if commit is None else commit.stores
-    layouts = layout_of(arguments).formats
-    name = broker_name(arguments.store, arguments.broker, None, known, layouts).name
-    stores = find_stores(arguments.store, name, layouts)
+    layouts = layout_of(command).formats
+    name = broker_name(command.store, command.broker, None, known, layouts).name
+    stores = find_stores(command.store, name, layouts)
     for store in stores if known else ():
         if store.broker not in known:
             warn("commitlake maintain", f"the lake has no store {store.broker!a}.{did_you_mean(store.broker, known)}")
     masks = None if commit is None else masks_of_lake(commit.masks, os.environ)
-    return Stores(stores, pack_location(bodies_of(arguments, lake)), masks, _VERSION)
+    return Stores(stores, pack_location(bodies_of(command, lake)), masks, _VERSION)
 
 
-def _print(arguments: argparse.Namespace, line: str) -> None:
-    if not arguments.quiet:
+def _print(command: MaintainOptions, line: str) -> None:
+    if not command.quiet:
         print_line(line)

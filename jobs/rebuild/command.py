@@ -15,35 +15,28 @@ if a clean one was written; 4 if a broker has the store open that must be change
 
 from __future__ import annotations
 
-import argparse
 import errno
 import os
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument, layout_of
+from commitlake.jobs.cli.broker_conf import read_store_conf
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.options import variable_of
-from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
 from commitlake.jobs.cli.store_arguments import (
-    add_store_argument,
-    check_store_is_given,
-    delay_levels,
-    file_size,
-    positive,
+    given_store,
 )
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.engine.stores import Store
     from commitlake.pipelines.rebuild.run import Rebuilt
-    from commitlake.pipelines.rebuild.settings import RequestedSettings
     from commitlake.pipelines.salvage.run import Salvaged
-    from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf
 
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO})
 _NAMED = 5
@@ -64,90 +57,71 @@ EXAMPLES = (
 )  # fmt: skip
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("rebuild", DESCRIPTION, EXAMPLES)
-    add_store_argument(parser, f"store folder, the one that holds {FOLDERS}; with --out also the URI of a copy")
-    add_layout_argument(parser)
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--out", type=Path, metavar="DIR", help="folder for the result: new, or of an interrupted run")
-    where.add_argument("--in-place", action="store_true",
-                       help="replace the store's own files; the old files are kept beside them as "
-                            "NAME.old-TIME")  # fmt: skip
-    parser.add_argument("--salvage", action="store_true", help="first write a clean log into DIR, then rebuild from it")
-    parser.add_argument("--topic", action="append", help="only the queues of this topic")
-    add_local_arguments(parser)
-    add_broker_conf_argument(parser)
-    parser.add_argument("--delay-levels", type=delay_levels, metavar="LEVELS",
-                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
-                             "levels that the store's schedule queues show)")  # fmt: skip
-    parser.add_argument("--queue-file-size", type=file_size, metavar="SIZE",
-                        help="size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: that of the "
-                             "store's files, or 6000000; JMQ's: 6600000)")  # fmt: skip
-    parser.add_argument("--index-slots", type=positive, metavar="N",
-                        help="maxHashSlotNum (default: from the size of the store's IndexFiles, or "
-                             "5000000)")  # fmt: skip
-    parser.add_argument("--index-entries", type=positive, metavar="N",
-                        help="maxIndexNum (default: likewise, or 20000000)")  # fmt: skip
-    parser.add_argument("--index-tags", choices=("yes", "no"),
-                        help="index tags, as brokers since 5.5 do (default: from the checkpoint)")  # fmt: skip
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Rebuild(RebuildOptions):
+    """The command `rebuild`."""
+
+    NAME = "rebuild"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    def run(self) -> ExitCode:
+        """Rebuild one store, and print a summary."""
+        place = given_store(self.store)
+        from commitlake.connectors.formats.engine.stores import find_stores
+        from commitlake.pipelines.rebuild.errors import (
+            BusyStoreError,
+            DisagreementError,
+            UnknownDelaysError,
+        )
+
+        _check_combinations(self)
+        stores = find_stores(place, None, layout_of(self).formats)
+        if len(stores) != 1:
+            raise JobError(f"{place}: expected one store, found {len(stores)}")
+        _check(self, stores[0])
+        try:
+            return _rebuild(self, stores[0])
+        except BusyStoreError as error:
+            raise JobError(str(error), "stop the broker, or give --out", ExitCode.REFUSED) from None
+        except DisagreementError as error:
+            hint = "'commitlake verify' lists all damage"
+            if not error.is_of_log:
+                hint = f"a queue without messages in the log keeps its files: move damaged ones elsewhere; {hint}"
+            elif not stores[0].format.steps_over_damage:
+                hint = f"the log is damaged: --salvage with --out writes a clean one; {hint}"
+            raise JobError(str(error), hint, ExitCode.DAMAGE) from None
+        except UnknownDelaysError as error:
+            raise JobError(str(error), "give the broker's settings with --broker-conf, or --delay-levels") from None
+        except OSError as error:
+            if error.errno not in _OF_THE_DISK:
+                raise
+            failed = error.filename or self.out or stores[0].root
+            hint = "the store has lost nothing; fix the problem and run again: the job continues where it stopped"
+            raise JobError(f"{failed}: {error.strerror}", hint, ExitCode.FAILED) from None
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Rebuild one store, and print a summary."""
-    check_store_is_given(arguments)
-    from commitlake.connectors.formats.engine.stores import find_stores
-    from commitlake.pipelines.rebuild.errors import BusyStoreError, DisagreementError, UnknownDelaysError
-
-    _check_combinations(arguments)
-    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
-    if len(stores) != 1:
-        raise JobError(f"{arguments.store}: expected one store, found {len(stores)}")
-    _check(arguments, stores[0])
-    try:
-        return _rebuild(arguments, stores[0])
-    except BusyStoreError as error:
-        raise JobError(str(error), "stop the broker, or give --out", ExitCode.REFUSED) from None
-    except DisagreementError as error:
-        hint = "'commitlake verify' lists all damage"
-        if not error.is_of_log:
-            hint = f"a queue without messages in the log keeps its files: move damaged ones elsewhere; {hint}"
-        elif not stores[0].format.steps_over_damage:
-            hint = f"the log is damaged: --salvage with --out writes a clean one; {hint}"
-        raise JobError(str(error), hint, ExitCode.DAMAGE) from None
-    except UnknownDelaysError as error:
-        raise JobError(str(error), "give the broker's settings with --broker-conf, or --delay-levels") from None
-    except OSError as error:
-        if error.errno not in _OF_THE_DISK:
-            raise
-        place = error.filename or arguments.out or stores[0].root
-        hint = "the store has lost nothing; fix the problem and run again: the job continues where it stopped"
-        raise JobError(f"{place}: {error.strerror}", hint, ExitCode.FAILED) from None
-
-
-def _check_combinations(arguments: argparse.Namespace) -> None:
-    check_local_arguments(arguments)
-    if arguments.salvage and arguments.in_place:
+def _check_combinations(command: RebuildOptions) -> None:
+    if command.salvage and command.in_place:
         raise JobError("--salvage changes no store: it writes a new one", "give --out")
-    if arguments.salvage and arguments.topic:
+    if command.salvage and command.topic:
         raise JobError("--salvage always salvages the whole log", "leave --topic out")
 
 
-def _check(arguments: argparse.Namespace, store: Store) -> None:
-    _check_index_options(arguments, store)
-    if arguments.salvage:
+def _check(command: RebuildOptions, store: Store) -> None:
+    _check_index_options(command, store)
+    if command.salvage:
         _check_salvage(store)
-    if arguments.out is not None:
-        _check_out(arguments.out, store)
+    if command.out is not None:
+        _check_out(command.out, store)
 
 
-def _check_index_options(arguments: argparse.Namespace, store: Store) -> None:
+def _check_index_options(command: RebuildOptions, store: Store) -> None:
     if store.format.has_index_files:
         return
-    for option in ("index-slots", "index-entries", "index-tags"):
-        if getattr(arguments, option.replace("-", "_")) is not None and variable_of(option) not in os.environ:
-            raise JobError(f"--{option} has no effect: a {store.format.title} store has no IndexFiles", "leave it out")
+    for name in ("index-slots", "index-entries", "index-tags"):
+        if getattr(command, name.replace("-", "_")) is not None and variable_of(name) not in os.environ:
+            raise JobError(f"--{name} has no effect: a {store.format.title} store has no IndexFiles", "leave it out")
 
 
 def _check_salvage(store: Store) -> None:
@@ -180,42 +154,27 @@ def _check_out(out: Path, store: Store) -> None:
     check_no_owner(str(out), "--out")
 
 
-def _rebuild(arguments: argparse.Namespace, store: Store) -> ExitCode:
+def _rebuild(command: RebuildOptions, store: Store) -> ExitCode:
     from commitlake.jobs.rebuild.in_place import rebuild_in_place
     from commitlake.jobs.rebuild.run import run_rebuild, run_salvage
 
-    wanted = wanted_of(arguments, read_store_conf(arguments.broker_conf, store.broker))
+    wanted = command.wanted(read_store_conf(command.broker_conf, store.broker), command.topic)
     salvaged = None
-    if arguments.in_place:
-        rebuilt = rebuild_in_place(arguments, store, wanted)
-    elif arguments.salvage:
-        salvaged, rebuilt = run_salvage(arguments, store, wanted)
-        _print(arguments, salvage_summary(salvaged))
+    if command.out is None:
+        rebuilt = rebuild_in_place(command, store, wanted)
+    elif command.salvage:
+        salvaged, rebuilt = run_salvage(command, store, command.out, wanted)
+        _print(command, salvage_summary(salvaged))
     else:
-        rebuilt = run_rebuild(arguments, store, arguments.out, wanted)
+        rebuilt = run_rebuild(command, store, command.out, wanted)
     if rebuilt is not None:
         for line in summary(rebuilt):
-            _print(arguments, line)
+            _print(command, line)
     return exit_code(rebuilt, salvaged)
 
 
-def wanted_of(arguments: argparse.Namespace, conf: StoreConf) -> RequestedSettings:
-    """Return the broker's settings: from the arguments, otherwise from its settings file."""
-    from commitlake.pipelines.rebuild.settings import RequestedSettings
-
-    return RequestedSettings(
-        topics=tuple(sorted(set(arguments.topic))) if arguments.topic else None,
-        queue_file_size=arguments.queue_file_size or conf.queue_file_size_bytes,
-        index_slots=arguments.index_slots or conf.index_slots,
-        index_entries=arguments.index_entries or conf.index_entries,
-        index_tags=None if arguments.index_tags is None else arguments.index_tags == "yes",
-        delay_levels_ms=arguments.delay_levels or conf.delay_levels_ms,
-        batch_file_size=conf.batch_queue_file_size_bytes,
-    )
-
-
-def _print(arguments: argparse.Namespace, line: str) -> None:
-    if not arguments.quiet:
+def _print(command: RebuildOptions, line: str) -> None:
+    if not command.quiet:
         print_line(line)
 
 
@@ -312,6 +271,4 @@ def exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> Exit
     return ExitCode.DAMAGE if is_damaged else ExitCode.OK
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake rebuild`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Rebuild.parser, Rebuild.main

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from commitlake.connectors.formats.engine.plan import log_range, read_log
 from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.newer_data import find_other_logs
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.jobs.rebuild.run import run_rebuild
 from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
 from commitlake.pipelines.rebuild.replace import Replacement
@@ -23,7 +23,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.shipped import fetch_hint
 
 
-def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: RequestedSettings) -> Rebuilt | None:
+def rebuild_in_place(command: RebuildOptions, store: Store, wanted: RequestedSettings) -> Rebuilt | None:
     """Rebuild beside the store, verify, and replace; None if this run only finished an interrupted replacement.
 
     Raises:
@@ -46,19 +46,19 @@ def rebuild_in_place(arguments: argparse.Namespace, store: Store, wanted: Reques
         replacement = Replacement(root, store.format, log_range(store, is_live=False), wanted)
         replacement.check_places()
         if replacement.clear():
-            _print(arguments, "the log has changed since the interrupted run: everything is rebuilt")
+            _print(command, "the log has changed since the interrupted run: everything is rebuilt")
         if replacement.has_started:
             is_all = replacement.has_started_this
-            _replace(arguments, replacement)
+            _replace(command, replacement)
             if is_all:
                 return None
-        rebuilt = run_rebuild(arguments, store, replacement.out, wanted, owns_lock=True)
+        rebuilt = run_rebuild(command, store, replacement.out, wanted, owns_lock=True)
         taken = replacement.take_over_old_queues(rebuilt.settings)
         _refuse_assumed_delays(rebuilt)
         replacement.verify(store, rebuilt.shifted_queues, wanted.topics, rebuilt.settings.delay_levels_ms or None)
         if taken:
-            _print(arguments, f"{count_text(taken, 'queue')} without a record in the log: files are kept")
-        _replace(arguments, replacement)
+            _print(command, f"{count_text(taken, 'queue')} without a record in the log: files are kept")
+        _replace(command, replacement)
     finally:
         lock.release()
     return replace(rebuilt, out=root)
@@ -75,12 +75,12 @@ def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
         )
 
 
-def _replace(arguments: argparse.Namespace, replacement: Replacement) -> None:
+def _replace(command: RebuildOptions, replacement: Replacement) -> None:
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     for path in replacement.replace(stamp):
-        _print(arguments, f"kept {path}")
+        _print(command, f"kept {path}")
 
 
-def _print(arguments: argparse.Namespace, line: str) -> None:
-    if not arguments.quiet:
+def _print(command: RebuildOptions, line: str) -> None:
+    if not command.quiet:
         print_line(line)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import make_runner
+from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.salvage.run import Salvaged, salvage_store
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def run_rebuild(
-    arguments: argparse.Namespace, store: Store, out: Path, wanted: RequestedSettings, *, owns_lock: bool = False
+    command: RebuildOptions, store: Store, out: Path, wanted: RequestedSettings, *, owns_lock: bool = False
 ) -> Rebuilt:
     """Rebuild a store into a folder.
 
@@ -35,7 +35,7 @@ def run_rebuild(
         wanted: The broker's settings as the user gave them.
         owns_lock: Whether this process holds the store's lock.
     """
-    with _progress(arguments, f"rebuilding {arguments.store}", store) as (runner, advance):
+    with _progress(command, f"rebuilding {command.store}", store) as (runner, advance):
         rebuilt = rebuild_store(store, out, wanted, runner=runner, advance=advance, owns_lock=owns_lock)
     _check_topics(store, out, wanted)
     return rebuilt
@@ -66,12 +66,14 @@ def _folders(path: Path) -> set[str]:
     return {each.name for each in path.iterdir()} if path.is_dir() else set()
 
 
-def run_salvage(arguments: argparse.Namespace, store: Store, wanted: RequestedSettings) -> tuple[Salvaged, Rebuilt]:
+def run_salvage(
+    command: RebuildOptions, store: Store, out: Path, wanted: RequestedSettings
+) -> tuple[Salvaged, Rebuilt]:
     """Write a clean log, and rebuild the files that belong to it."""
-    with _progress(arguments, f"salvaging {arguments.store}", store) as (runner, advance):
-        salvaged = salvage_store(store, arguments.out, runner=runner, advance=advance)
-    (clean,) = find_stores(str(arguments.out), store.broker)
-    return salvaged, run_rebuild(arguments, clean, arguments.out, with_settings_of(store, wanted))
+    with _progress(command, f"salvaging {command.store}", store) as (runner, advance):
+        salvaged = salvage_store(store, out, runner=runner, advance=advance)
+    (clean,) = find_stores(str(out), store.broker)
+    return salvaged, run_rebuild(command, clean, out, with_settings_of(store, wanted))
 
 
 def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettings:
@@ -96,9 +98,9 @@ def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettin
 
 
 @contextmanager
-def _progress(arguments: argparse.Namespace, what: str, store: Store) -> Iterator[tuple[Runner, Callable[[int], None]]]:
+def _progress(command: RebuildOptions, what: str, store: Store) -> Iterator[tuple[Runner, Callable[[int], None]]]:
     """Yield the runner of the tasks, and a function that reports how many bytes of the log are done."""
-    runner = make_runner(arguments, "rebuild")
+    runner = make_runner(command, "rebuild")
     size = sum(segment.file_size for segment in store.segments)
-    with runner_progress(runner, what, size, quiet=arguments.quiet) as advance:
+    with runner_progress(runner, what, size, quiet=command.quiet) as advance:
         yield runner, advance

@@ -14,25 +14,27 @@ lost some of it, or is damaged.
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Callable, Iterator, Sequence
+import datetime
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.cli.broker_conf import add_broker_conf_argument, read_store_conf
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
+from commitlake.jobs.cli.broker_conf import read_store_conf
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.names import some_names, warn
 from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.places import add_place_arguments, bodies_of, lake_of
+from commitlake.jobs.cli.options import option
+from commitlake.jobs.cli.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.jobs.cli.runner import add_spark_argument, make_runner
+from commitlake.jobs.cli.runner import SparkArguments, make_runner
 from commitlake.jobs.cli.store_arguments import delay_levels, file_size, positive
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.times import join_times, parse_time
-from commitlake.jobs.rebuild.command import wanted_of
+from commitlake.jobs.cli.times import parse_time
+from commitlake.jobs.rebuild.arguments import FileSettings
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
@@ -66,59 +68,90 @@ EXAMPLES = (
 )  # fmt: skip
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("restore", DESCRIPTION, EXAMPLES)
-    add_place_arguments(parser)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR",
-                        help="folder for the store: new, empty, or of an interrupted run")  # fmt: skip
-    parser.add_argument("--broker", action=Once, help="the store's name in the lake (default: the only one)")
-    parser.add_argument("--from", dest="start", type=parse_time, metavar="TIME",
-                        help="begin with the first record stored at or after this time: 2026-11-20T14:00, "
-                             "-2h")  # fmt: skip
-    parser.add_argument("--to", dest="end", type=parse_time, metavar="TIME",
-                        help="end with the last record stored before this time")  # fmt: skip
-    parser.add_argument(
-        "--at",
-        type=parse_time,
-        metavar="TIME",
-        help="restore the store as it was at this time: all records stored before",
-    )
-    parser.add_argument("--from-offset", type=_offset, metavar="N", help="begin at this physical offset")
-    parser.add_argument("--to-offset", type=_offset, metavar="N", help="end before this physical offset")
-    parser.add_argument("--segment-size", type=file_size, metavar="SIZE",
-                        help="size of a file of the log, as 1073741824 or 1GiB: RocketMQ's mappedFileSizeCommitLog "
-                             "(default: derived from the records, usually 1GiB)")  # fmt: skip
-    parser.add_argument("--offsets", type=Path, metavar="FILE",
-                        help="a consumerOffset.json with the groups' offsets (default: groups start without "
-                             "offsets)")  # fmt: skip
-    parser.add_argument("--on-missing", choices=("fail", "skip"), default="fail",
-                        help="if a body is missing: fail, or write a filler in place of the record (default: "
-                             "fail)")  # fmt: skip
-    parser.add_argument("--threads", type=positive, default=2, metavar="N",
-                        help="number of packs read at a time for a segment (default: 2)")  # fmt: skip
-    add_spark_argument(parser)
-    add_broker_conf_argument(parser)
-    parser.add_argument("--delay-levels", type=delay_levels, metavar="LEVELS",
-                        help="the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or "
-                             "RocketMQ's)")  # fmt: skip
-    parser.add_argument("--queue-file-size", type=file_size, metavar="SIZE",
-                        help="size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: "
-                             "6000000)")  # fmt: skip
-    parser.add_argument("--index-slots", type=positive, metavar="N", help="maxHashSlotNum (default: 5000000)")
-    parser.add_argument("--index-entries", type=positive, metavar="N", help="maxIndexNum (default: 20000000)")
-    parser.add_argument(
-        "--index-tags", choices=("yes", "no"), help="index tags, as brokers since 5.5 do (default: yes)"
-    )
-    parser.set_defaults(topic=None)
-    return parser
-
-
 def _offset(text: str) -> int:
     offset = parse_int(text, 0, INT64_MAX)
     if offset is None:
         raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a physical offset, 0 or more")
     return offset
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restore(
+    Command, LakeArguments, SparkArguments, FileSettings, after={SparkArguments: "threads", FileSettings: "threads"}
+):
+    """The command `restore`."""
+
+    NAME = "restore"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    out: Path = option(
+        "folder for the store: new, empty, or of an interrupted run", parse=Path, required=True, metavar="DIR"
+    )
+    broker: str | None = option("the store's name in the lake (default: the only one)", action=Once)
+    start: datetime.datetime | None = option(
+        "begin with the first record stored at or after this time: 2026-11-20T14:00, -2h",
+        "--from",
+        parse=parse_time,
+        metavar="TIME",
+    )
+    end: datetime.datetime | None = option(
+        "end with the last record stored before this time", "--to", parse=parse_time, metavar="TIME"
+    )
+    at: datetime.datetime | None = option(
+        "restore the store as it was at this time: all records stored before", parse=parse_time, metavar="TIME"
+    )
+    from_offset: int | None = option("begin at this physical offset", parse=_offset, metavar="N")
+    to_offset: int | None = option("end before this physical offset", parse=_offset, metavar="N")
+    segment_size: int | None = option(
+        "size of a file of the log, as 1073741824 or 1GiB: RocketMQ's mappedFileSizeCommitLog "
+        "(default: derived from the records, usually 1GiB)",
+        parse=file_size,
+        metavar="SIZE",
+    )
+    offsets: Path | None = option(
+        "a consumerOffset.json with the groups' offsets (default: groups start without offsets)",
+        parse=Path,
+        metavar="FILE",
+    )
+    on_missing: str = option(
+        "if a body is missing: fail, or write a filler in place of the record (default: fail)",
+        default="fail",
+        choices=("fail", "skip"),
+    )
+    threads: int = option(
+        "number of packs read at a time for a segment (default: 2)", parse=positive, default=2, metavar="N"
+    )
+    delay_levels: tuple[int, ...] | None = option(
+        "the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or RocketMQ's)",
+        parse=delay_levels,
+        metavar="LEVELS",
+    )
+    queue_file_size: int | None = option(
+        "size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: 6000000)",
+        parse=file_size,
+        metavar="SIZE",
+    )
+    index_slots: int | None = option("maxHashSlotNum (default: 5000000)", parse=positive, metavar="N")
+    index_entries: int | None = option("maxIndexNum (default: 20000000)", parse=positive, metavar="N")
+    index_tags: str | None = option("index tags, as brokers since 5.5 do (default: yes)", choices=("yes", "no"))
+
+    def run(self) -> ExitCode:
+        """Restore one store, and print a summary."""
+        from commitlake.connectors.lake.reader import QueryError
+
+        _check(self)
+        _warn_of_masks(self)
+        missing = _warn_of_lost(self)
+        try:
+            restored = _restore(self)
+        except QueryError as error:
+            refuse_damaged_files(lake_of(self).uri("messages"), str(error))
+            raise JobError(f"the table messages cannot be read: {error}") from None
+        if not self.quiet:
+            for line in summary(restored):
+                print_line(line)
+        return ExitCode.DAMAGE if restored.lost or restored.lacking or missing else ExitCode.OK
 
 
 def _read(path: Path) -> bytes:
@@ -132,41 +165,23 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Restore one store, and print a summary."""
-    from commitlake.connectors.lake.reader import QueryError
-
-    _check(arguments)
-    _warn_of_masks(arguments)
-    missing = _warn_of_lost(arguments)
-    try:
-        restored = _restore(arguments)
-    except QueryError as error:
-        refuse_damaged_files(lake_of(arguments).uri("messages"), str(error))
-        raise JobError(f"the table messages cannot be read: {error}") from None
-    if not arguments.quiet:
-        for line in summary(restored):
-            print_line(line)
-    return ExitCode.DAMAGE if restored.lost or restored.lacking or missing else ExitCode.OK
-
-
-def _warn_of_lost(arguments: argparse.Namespace) -> bool:
+def _warn_of_lost(command: Restore) -> bool:
     """Warn of parts of the log that the lake has lost, also before the first restored record and after the last one."""
     from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
 
-    end = arguments.end if arguments.at is None else arguments.at
-    lost = lost_ranges(lake_of(arguments), [arguments.broker] if arguments.broker else [], arguments.start, end)
-    lost = [part for part in lost if part.overlaps(arguments.from_offset, arguments.to_offset)]
+    end = command.end if command.at is None else command.at
+    lost = lost_ranges(lake_of(command), [command.broker] if command.broker else [], command.start, end)
+    lost = [part for part in lost if part.overlaps(command.from_offset, command.to_offset)]
     for sentence in lost_sentences(lost):
         warn("commitlake restore", sentence)
     return bool(lost)
 
 
-def _warn_of_masks(arguments: argparse.Namespace) -> None:
+def _warn_of_masks(command: Restore) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.masking.archiving import shown_rules
 
-    last = read_last_commit(lake_of(arguments).uri("messages"))
+    last = read_last_commit(lake_of(command).uri("messages"))
     if last is not None and last.masks is not None:
         warn(
             "commitlake restore",
@@ -175,44 +190,44 @@ def _warn_of_masks(arguments: argparse.Namespace) -> None:
         )
 
 
-def _check(arguments: argparse.Namespace) -> None:
-    if arguments.at is not None and (arguments.start is not None or arguments.end is not None):
+def _check(command: Restore) -> None:
+    if command.at is not None and (command.start is not None or command.end is not None):
         raise JobError("--at cannot be used with --from or --to", "--at restores everything before a time")
-    if arguments.start and arguments.end and arguments.start >= arguments.end:
-        raise JobError(f"--from {arguments.start} is not before --to {arguments.end}")
-    first, last = arguments.from_offset, arguments.to_offset
+    if command.start and command.end and command.start >= command.end:
+        raise JobError(f"--from {command.start} is not before --to {command.end}")
+    first, last = command.from_offset, command.to_offset
     if first is not None and last is not None and first >= last:
         raise JobError(f"--from-offset {first} is not less than --to-offset {last}")
     from commitlake.connectors.lake.owned_folders import check_no_owner
 
-    check_no_owner(str(arguments.out), "--out")
+    check_no_owner(str(command.out), "--out")
 
 
-def _restore(arguments: argparse.Namespace) -> Restored:
+def _restore(command: Restore) -> Restored:
     from commitlake.connectors.runtime.local_runner import HERE
     from commitlake.jobs.cli.lake_names import check_brokers
     from commitlake.pipelines.restore.config import parse_offsets
     from commitlake.pipelines.restore.log_rows import Chosen
     from commitlake.pipelines.restore.run import restore_store
 
-    lake = lake_of(arguments)
-    check_brokers(lake, [arguments.broker] if arguments.broker else [])
-    conf = read_store_conf(arguments.broker_conf, arguments.broker or "")
-    offsets = arguments.offsets and parse_offsets(_read(arguments.offsets), str(arguments.offsets))
-    end = arguments.end if arguments.at is None else arguments.at
-    chosen = Chosen(arguments.broker or "", arguments.from_offset, arguments.to_offset, arguments.start, end)
-    runner = make_runner(arguments, "restore") if arguments.spark else None
-    with shown(f"restoring into {arguments.out}", quiet=arguments.quiet, runner=runner or HERE) as begin:
+    lake = lake_of(command)
+    check_brokers(lake, [command.broker] if command.broker else [])
+    conf = read_store_conf(command.broker_conf, command.broker or "")
+    offsets = parse_offsets(_read(command.offsets), str(command.offsets)) if command.offsets else None
+    end = command.end if command.at is None else command.at
+    chosen = Chosen(command.broker or "", command.from_offset, command.to_offset, command.start, end)
+    runner = make_runner(command, "restore") if command.spark else None
+    with shown(f"restoring into {command.out}", quiet=command.quiet, runner=runner or HERE) as begin:
         return restore_store(
             lake,
-            bodies_of(arguments, lake),
-            arguments.out,
+            bodies_of(command, lake),
+            command.out,
             chosen,
-            settings=wanted_of(arguments, conf),
-            segment_size=arguments.segment_size or conf.segment_size_bytes,
+            settings=command.wanted(conf),
+            segment_size=command.segment_size or conf.segment_size_bytes,
             offsets=offsets,
-            skip=arguments.on_missing == "skip",
-            threads=arguments.threads,
+            skip=command.on_missing == "skip",
+            threads=command.threads,
             begin=begin,
             runner=runner,
         )
@@ -294,10 +309,7 @@ def _settings_of(restored: Restored) -> dict[str, object]:
     return needed
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake restore`."""
-    joined = join_times(sys.argv[1:] if argv is None else argv, "--from", "--to", "--at")
-    return run_job(build_parser(), job, joined)
+build_parser, main = Restore.parser, Restore.main
 
 
 @contextmanager

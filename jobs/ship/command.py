@@ -16,21 +16,16 @@ were skipped; 4 if another agent ships to the same target, or the target has the
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import os
-import re
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from commitlake.jobs.cli.broker_conf import read_store_conf
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import FOLDERS
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.s3_arguments import add_s3_arguments
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.ship.arguments import ShipOptions
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.numbers import parse_decimal
 
 DESCRIPTION = (
     "Copy a broker's store to an object store or a folder, from beside the broker: its log with the newest records, "
@@ -46,73 +41,36 @@ EXAMPLES = (
     ("ship --store /data/rocketmq/store --to s3://logs/broker-a --log-only", "only what archive needs"),
     ("ship --store s3://logs/broker-a --to copy --once", "fetch a copy into a folder, for jobs that need one"),
 )
-_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(k|M|G|Ki|Mi|Gi|)B?(?:/s)?")
-_FACTORS = {"": 1, "k": 1000, "M": 1000_000, "G": 1000_000_000, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
-_MIN_RATE = 1000
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("ship", DESCRIPTION, EXAMPLES)
-    parser.set_defaults(reports_places=True)  # it checks its other arguments first, and has its own client
-    parser.add_argument(
-        "--store", required=True, metavar="PATH", help=f"the broker's store, the folder that holds {FOLDERS}; or, with "
-        "--once, a copy in an object store or HDFS to fetch"
-    )  # fmt: skip
-    parser.add_argument(
-        "--to", required=True, metavar="PLACE", help="where the copy is kept: s3://bucket/prefix, "
-        "gs://bucket/prefix, abfss://container@account.dfs.core.windows.net/prefix, hdfs://host:port/folder, or a "
-        "folder; each store needs a place of its own"
-    )  # fmt: skip
-    parser.add_argument(
-        "--broker", action=Once, help="the store's name (default: brokerName in broker.conf beside the store, or "
-        "the name of its folder)"
-    )  # fmt: skip
-    parser.add_argument(
-        "--broker-conf",
-        metavar="FILE",
-        help="the broker's settings file broker.conf, for brokerName and the folders of the log",
-    )
-    parser.add_argument("--once", action="store_true", help="ship what is there now, and end")
-    parser.add_argument(
-        "--interval", type=parse_duration, default="5s", metavar="TIME", help="how often to look for new records of "
-        "the log (default: 5s)"
-    )  # fmt: skip
-    parser.add_argument(
-        "--files-interval", type=parse_duration, default="1m", metavar="TIME", help="how often to look for changes "
-        "of queues, indexes and settings; each changed file costs a request (default: 1m)"
-    )  # fmt: skip
-    parser.add_argument(
-        "--log-only", action="store_true", help="ship only the log: archive needs nothing else, and rebuild can create "
-        "queues and indexes from it"
-    )  # fmt: skip
-    parser.add_argument(
-        "--rate", type=parse_rate, metavar="RATE", help="send at most this many bytes per second, as in 20MiB/s, "
-        "500k or 20M (default: as fast as possible)"
-    )  # fmt: skip
-    add_s3_arguments(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Ship(ShipOptions):
+    """The command `ship`."""
+
+    NAME = "ship"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+    DEFAULTS: ClassVar = {"reports_places": True}
+
+    def run(self) -> ExitCode:
+        """Ship once, or until the agent is stopped."""
+        for name in ("interval", "files_interval"):
+            if getattr(self, name) <= datetime.timedelta(0):
+                raise JobError(f"--{name.replace('_', '-')}: expected more than 0 seconds")
+        from commitlake.connectors.storage.opening import is_storage
+        from commitlake.jobs.ship.run import fetch_store, ship_store
+
+        if is_storage(self.store):
+            if not self.once or is_storage(self.to):
+                raise JobError(
+                    f"--store {self.store}: expected the broker's own folder on this machine",
+                    "a copy in an object store or HDFS can be fetched into a folder, with --once",
+                )
+            return fetch_store(self)
+        return ship_store(self, store_name(self))
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Ship once, or until the agent is stopped."""
-    for name in ("interval", "files_interval"):
-        if getattr(arguments, name) <= datetime.timedelta(0):
-            raise JobError(f"--{name.replace('_', '-')}: expected more than 0 seconds")
-    from commitlake.connectors.storage.opening import is_storage
-    from commitlake.jobs.ship.run import fetch_store, ship_store
-
-    if is_storage(arguments.store):
-        if not arguments.once or is_storage(arguments.to):
-            raise JobError(
-                f"--store {arguments.store}: expected the broker's own folder on this machine",
-                "a copy in an object store or HDFS can be fetched into a folder, with --once",
-            )
-        return fetch_store(arguments)
-    return ship_store(arguments, store_name(arguments))
-
-
-def store_name(arguments: argparse.Namespace) -> str:
+def store_name(command: ShipOptions) -> str:
     """Return the name of the store: from the options, a `broker.conf` beside the store, or the name of its folder.
 
     Raises:
@@ -121,15 +79,15 @@ def store_name(arguments: argparse.Namespace) -> str:
     from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
     from commitlake.jobs.cli.names_beside import NAME_HINT, names_beside
 
-    root = Path(os.path.abspath(arguments.store))  # noqa: PTH100 (it does not follow links, as other jobs)
+    root = Path(os.path.abspath(command.store))  # noqa: PTH100 (it does not follow links, as other jobs)
     if root.name in {"commitlog", "journal"}:
         root = root.parent
     parts = [part for part in root.parts if part != "/"] or ["store"]
     folder = parts[-2] if len(parts) > 1 and parts[-1] == "store" else parts[-1]
-    named = arguments.broker
-    if named is None and arguments.broker_conf:
-        named = read_store_conf(arguments.broker_conf, folder).broker_name
-    if named is None and not arguments.broker_conf:
+    named = command.broker
+    if named is None and command.broker_conf:
+        named = read_store_conf(command.broker_conf, folder).broker_name
+    if named is None and not command.broker_conf:
         named = next((name for _, name in names_beside(root)), None)
     name = str(folder if named is None else named)
     if fault := fault_of_name(name):
@@ -139,22 +97,4 @@ def store_name(arguments: argparse.Namespace) -> str:
     return name
 
 
-def parse_rate(text: str) -> float:
-    """Parse bytes per second: a number with k, M, G, Ki, Mi or Gi.
-
-    Raises:
-        argparse.ArgumentTypeError: if it is not such a number, or less than 1 kB per second.
-    """
-    match = _RATE.fullmatch(text)
-    number = parse_decimal(match[1]) if match else None
-    rate = 0.0 if match is None or number is None else number * _FACTORS[match[2]]
-    if rate < _MIN_RATE:
-        raise argparse.ArgumentTypeError(
-            f"{text[:100]!r} is not a rate: expected bytes per second, at least 1k, as in 20MiB/s, 500k or 20M"
-        )
-    return rate
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake ship`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Ship.parser, Ship.main

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import os
 import signal
@@ -30,6 +29,7 @@ from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.s3_arguments import set_s3_environment
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.ship.arguments import ShipOptions
 from commitlake.pipelines.ship.agent import Round, ShipAgent, ShipStoppedError
 from commitlake.pipelines.ship.log_end import UNCHANGED_SECONDS
 from commitlake.pipelines.ship.settings import ShipSettings
@@ -46,56 +46,56 @@ _SHOWN_SKIPPED = 5
 _LOG = logging.getLogger(__name__)
 
 
-def ship_store(arguments: argparse.Namespace, broker: str) -> ExitCode:
+def ship_store(command: ShipOptions, broker: str) -> ExitCode:
     """Ship a store as the arguments say.
 
     Args:
         broker: name of the store.
     """
     lower_priority()
-    source = SourceStore(arguments.store)
-    with closing(open_target(arguments, source)) as target:
-        shipping = _Shipping(arguments, source, target, ShipSettings(broker, has_other_files=not arguments.log_only))
-        return shipping.once() if arguments.once else shipping.follow()
+    source = SourceStore(command.store)
+    with closing(open_target(command, source)) as target:
+        shipping = _Shipping(command, source, target, ShipSettings(broker, has_other_files=not command.log_only))
+        return shipping.once() if command.once else shipping.follow()
 
 
-def fetch_store(arguments: argparse.Namespace) -> ExitCode:
+def fetch_store(command: ShipOptions) -> ExitCode:
     """Fetch a copy from an object store into a folder."""
     from commitlake.connectors.shipping.folder import FolderTarget
     from commitlake.pipelines.ship.fetch import Fetcher
 
-    if has_scheme(arguments.to):
-        raise JobError(f"--to {arguments.to}: expected a folder", "mount other file systems as a folder")
-    check_no_owner(arguments.to, "--to")
-    source = _storage_target(arguments, arguments.store)
+    if has_scheme(command.to):
+        raise JobError(f"--to {command.to}: expected a folder", "mount other file systems as a folder")
+    check_no_owner(command.to, "--to")
+    source = _storage_target(command, command.store)
     started = time.monotonic()
-    with closing(FolderTarget(arguments.to, Pace())) as target:
+    with closing(FolderTarget(command.to, Pace())) as target:
         target.claim()
         fetcher = Fetcher(source, target)
-        with counted_progress("fetch", fetcher.left_bytes(), "bytes", quiet=arguments.quiet) as advance:
+        with counted_progress("fetch", fetcher.left_bytes(), "bytes", quiet=command.quiet) as advance:
             log = fetcher.fetch(advance)
     run_metrics.count("ship_bytes", fetcher.new_bytes)
     seconds = max(0.001, time.monotonic() - started)
-    if not arguments.quiet:
+    if not command.quiet:
         print_line(
-            f"fetched {size_text(fetcher.new_bytes)} of {log.broker} to {arguments.to} in {seconds:.1f} s "
+            f"fetched {size_text(fetcher.new_bytes)} of {log.broker} to {command.to} in {seconds:.1f} s "
             f"({size_text(fetcher.new_bytes / seconds)}/s); the folder is a store, which jobs read like a broker's"
         )
     return ExitCode.DAMAGE if log.lost else ExitCode.OK
 
 
-def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarget:
+def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
     """Return the target that the arguments name.
 
     Raises:
         JobError: if it is the store itself, or no target.
     """
-    place: str = arguments.to
+    place: str = command.to
     if is_s3(place):
-        set_s3_environment(arguments)
+        set_s3_environment(command)
         check_no_owner(place, "--to")
     if is_storage(place):
-        return _storage_target(arguments, place)
+        return _storage_target(command, place)
     if has_scheme(place):
         check_no_secret(place)
         raise JobError(
@@ -109,14 +109,14 @@ def open_target(arguments: argparse.Namespace, source: SourceStore) -> ShipTarge
     if folder == root or root in folder.parents or folder in root.parents:
         raise JobError(f"--to {place}: one of the store and its copy is inside the other", "ship to another folder")
     check_no_owner(place, "--to")
-    return FolderTarget(place, Pace(arguments.rate))
+    return FolderTarget(place, Pace(command.rate))
 
 
-def _storage_target(arguments: argparse.Namespace, place: str) -> StorageTarget:
+def _storage_target(command: ShipOptions, place: str) -> StorageTarget:
     """Return a prefix in an object store or HDFS, as a target or as a source."""
     if is_s3(place):
-        set_s3_environment(arguments)
-    return StorageTarget(open_storage(place, Pace(arguments.rate)))
+        set_s3_environment(command)
+    return StorageTarget(open_storage(place, Pace(command.rate)))
 
 
 def lower_priority() -> None:
@@ -133,12 +133,10 @@ def lower_priority() -> None:
 class _Shipping:
     """One run of the job."""
 
-    def __init__(
-        self, arguments: argparse.Namespace, source: SourceStore, target: ShipTarget, settings: ShipSettings
-    ) -> None:
-        self._quiet: bool = arguments.quiet
-        self._interval: float = arguments.interval.total_seconds()
-        self._files_interval: float = arguments.files_interval.total_seconds()
+    def __init__(self, command: ShipOptions, source: SourceStore, target: ShipTarget, settings: ShipSettings) -> None:
+        self._quiet: bool = command.quiet
+        self._interval: float = command.interval.total_seconds()
+        self._files_interval: float = command.files_interval.total_seconds()
         self._source, self._target, self._settings = source, target, settings
         self._stop = threading.Event()
         self._agent: ShipAgent | None = None

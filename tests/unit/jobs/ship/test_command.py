@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from commitlake.jobs.dump import command as dump
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.ship import command as ship
 from commitlake.jobs.ship import run
+from commitlake.jobs.ship.arguments import parse_rate
 from commitlake.pipelines.ship.agent import Round, ShipAgent
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
@@ -207,8 +207,8 @@ def test_store_is_named_by_option_conf_or_folder(tmp_path: Path) -> None:
     root = two_segments(tmp_path / "broker-x" / "store")
 
     def name(**given: str) -> str:
-        values = {"store": str(root), "broker": None, "broker_conf": None, **given}
-        return ship.store_name(argparse.Namespace(**values))
+        options = [word for option, value in given.items() for word in (f"--{option.replace('_', '-')}", value)]
+        return ship.store_name(ship.Ship.parse("--store", str(root), "--to", "copy", *options))
 
     assert name() == name(store=str(root / "commitlog")) == "broker-x"
     assert name(broker="b") == "b"
@@ -217,6 +217,6 @@ def test_store_is_named_by_option_conf_or_folder(tmp_path: Path) -> None:
 
 
 def test_rates_are_bytes_per_second() -> None:
-    assert [ship.parse_rate(text) for text in ("500k", "20M", "1.5G", "1000", "2MB/s", "20MiB/s")] == [
+    assert [parse_rate(text) for text in ("500k", "20M", "1.5G", "1000", "2MB/s", "20MiB/s")] == [
         500e3, 20e6, 1.5e9, 1e3, 2e6, 20 << 20,
     ]  # fmt: skip

@@ -1,0 +1,62 @@
+"""The options of `erase`."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.cli.evidence import EvidenceArgument
+from commitlake.jobs.cli.options import flag, not_with, only_with, option, overrides, repeated
+from commitlake.jobs.cli.output_forms import OutputArguments
+from commitlake.jobs.cli.places import LakeArguments
+from commitlake.jobs.cli.runner import SparkArguments
+
+SELECTING = ("key", "keys_file", "unique_key", "id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EraseOptions(
+    Command,
+    LakeArguments,
+    OutputArguments,
+    EvidenceArgument,
+    SparkArguments,
+    after={OutputArguments: "yes", EvidenceArgument: "yes", SparkArguments: "yes"},
+):
+    """The options of `erase`."""
+
+    key: tuple[str, ...] = repeated("business key of the messages")
+    keys_file: str | None = option(
+        "file of business keys, one per line, in UTF-8", "--keys-file", "--keys", metavar="FILE"
+    )
+    unique_key: tuple[str, ...] = repeated("client message id (UNIQ_KEY)", metavar="ID")
+    id: tuple[str, ...] = repeated("offset message id, or client message id")
+    reason: str | None = option("the reason, stored in the table erasures; it must not contain a key")
+    retention: datetime.timedelta = option(
+        "keep older versions of the tables for this time, at least 1d (default: 7d)",
+        "--vacuum-after",
+        "--retention",
+        parse=parse_duration,
+        default=parse_duration("7d"),
+        metavar="TIME",
+    )
+    now: bool = flag("delete older versions at once; use it only while no other job reads or writes the lake")
+    keep_later_copies: bool = flag(
+        "archive later messages with these keys and ids as they are; by default, they are erased when they arrive"
+    )
+    hbase: str | None = option("also erase in HBase, through its Thrift server", metavar="HOST[:PORT]")
+    hbase_table: str | None = option(
+        "name of the table in HBase (default: commitlake_messages)", metavar="NAME", rules=only_with("hbase")
+    )
+    finish: bool = flag(
+        "erase nothing new; finish interrupted erasures and delete old versions that are due",
+        rules=overrides(*SELECTING, hint="leave one of them out"),
+    )
+    list: bool = flag(
+        "show all erasures, and change nothing",
+        rules=(*not_with("finish", hint="leave one of them out"), *overrides(*SELECTING, hint="leave one of them out")),
+    )
+    dry_run: bool = flag("only show what would be done")
+    yes: bool = flag("do not ask")

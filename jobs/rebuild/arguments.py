@@ -1,0 +1,87 @@
+"""The options of `rebuild`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.jobs.cli.broker_conf import BrokerConfArgument
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument
+from commitlake.jobs.cli.options import OneOf, flag, option, repeated
+from commitlake.jobs.cli.runner import ThreadArguments
+from commitlake.jobs.cli.store_arguments import (
+    delay_levels,
+    file_size,
+    positive,
+    store_argument,
+)
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.rebuild.settings import RequestedSettings
+    from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSettings(BrokerConfArgument):
+    """Options for the settings of the broker that will open the files."""
+
+    delay_levels: tuple[int, ...] | None = option(
+        "the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
+        "levels that the store's schedule queues show)",
+        parse=delay_levels,
+        metavar="LEVELS",
+    )
+    queue_file_size: int | None = option(
+        "size of a queue's file: RocketMQ's mappedFileSizeConsumeQueue (default: that of the "
+        "store's files, or 6000000; JMQ's: 6600000)",
+        parse=file_size,
+        metavar="SIZE",
+    )
+    index_slots: int | None = option(
+        "maxHashSlotNum (default: from the size of the store's IndexFiles, or 5000000)", parse=positive, metavar="N"
+    )
+    index_entries: int | None = option("maxIndexNum (default: likewise, or 20000000)", parse=positive, metavar="N")
+    index_tags: str | None = option(
+        "index tags, as brokers since 5.5 do (default: from the checkpoint)", choices=("yes", "no")
+    )
+
+    def wanted(self, conf: StoreConf, topics: Sequence[str] = ()) -> RequestedSettings:
+        """Return the broker's settings: from the options, otherwise from its settings file."""
+        from commitlake.pipelines.rebuild.settings import RequestedSettings
+
+        return RequestedSettings(
+            topics=tuple(sorted(set(topics))) if topics else None,
+            queue_file_size=self.queue_file_size or conf.queue_file_size_bytes,
+            index_slots=self.index_slots or conf.index_slots,
+            index_entries=self.index_entries or conf.index_entries,
+            index_tags=None if self.index_tags is None else self.index_tags == "yes",
+            delay_levels_ms=self.delay_levels or conf.delay_levels_ms,
+            batch_file_size=conf.batch_queue_file_size_bytes,
+        )
+
+
+_WHERE = OneOf(required=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuildOptions(
+    Command,
+    LayoutArgument,
+    ThreadArguments,
+    FileSettings,
+    after={LayoutArgument: "store", ThreadArguments: "topic", FileSettings: "topic"},
+):
+    """The options of `rebuild`."""
+
+    store: str | None = store_argument(f"store folder, the one that holds {FOLDERS}; with --out also the URI of a copy")
+    out: Path | None = option(
+        "folder for the result: new, or of an interrupted run", parse=Path, metavar="DIR", one_of=_WHERE
+    )
+    in_place: bool = flag(
+        "replace the store's own files; the old files are kept beside them as NAME.old-TIME", one_of=_WHERE
+    )
+    salvage: bool = flag("first write a clean log into DIR, then rebuild from it")
+    topic: tuple[str, ...] = repeated("only the queues of this topic")
