@@ -34,14 +34,15 @@ from commitlake.jobs.archive.broker_arguments import add_broker_arguments, check
 from commitlake.jobs.cli.collector import collector_off
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.evidence import add_evidence_argument
-from commitlake.jobs.cli.html import add_html_argument
-from commitlake.jobs.cli.layouts import FOLDERS, add_layout_argument
+from commitlake.jobs.cli.evidence import EvidenceArgument
+from commitlake.jobs.cli.html import HTML_HELP, HtmlArgument
+from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.cli.missing_packages import require
 from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.options import add_options
+from commitlake.jobs.cli.places import LakeArguments
 from commitlake.jobs.cli.process import is_own_process
-from commitlake.jobs.cli.runner import add_local_arguments, check_local_arguments
+from commitlake.jobs.cli.runner import ThreadArguments, check_local_arguments
 from commitlake.jobs.cli.store_arguments import file_size
 from commitlake.schemas.errors import ExitCode
 
@@ -101,6 +102,9 @@ EXAMPLES = (
 )
 
 
+_PAGE = "quality.html in the lake, if the lake is a folder and expectations were checked"
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the job's arguments."""
     parser = job_parser("archive", DESCRIPTION, EXAMPLES)
@@ -114,7 +118,7 @@ def build_parser() -> argparse.ArgumentParser:
         "the lake: a folder or s3://bucket/prefix, created if it does not exist, or catalog.schema of Unity Catalog, "
         "which must exist"
     )
-    add_place_arguments(parser, lake=lake_help)
+    add_options(parser, LakeArguments, texts={"lake": lake_help})
     moved_help = (
         "all bodies of the lake were moved to --bodies (or back into the lake); needed once, later runs remember it"
     )
@@ -126,7 +130,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--broker", action=Once, help=broker_help)
     conf_help = "the broker's settings file broker.conf, for brokerName and the folders of the log"
     parser.add_argument("--broker-conf", metavar="FILE", help=conf_help)
-    add_layout_argument(parser)
+    add_options(parser, LayoutArgument)
     mib_help = "size of the log whose bodies go into one pack, MiB (default: 32)"
     parser.add_argument("--partition-mib", type=int, default=32, metavar="N", help=mib_help)
     corrupt_help = (
@@ -141,7 +145,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--on-gap", choices=("fail", "record"), help=gap_help)
     quality_help = "commit without checking expectations; the run then stores no profiles for audit"
     parser.add_argument("--no-quality", action="store_true", help=quality_help)
-    add_html_argument(parser, "quality.html in the lake, if the lake is a folder and expectations were checked")
+    add_options(parser, HtmlArgument, texts={"html": f"{HTML_HELP} (default: {_PAGE})"})
     parser.add_argument("--quality-page", type=Path, metavar="FILE", help=argparse.SUPPRESS)
     keys_help = (
         "do not update message_keys, edges and consumptions in this run; look-ups by key read the missing part from "
@@ -173,8 +177,8 @@ def build_parser() -> argparse.ArgumentParser:
         "(default: 8GiB for each core); a run that is set to fail at damage or a gap commits once"
     )
     parser.add_argument("--commit-every", type=file_size, metavar="SIZE", help=commit_help)
-    add_evidence_argument(parser)
-    add_local_arguments(parser)
+    add_options(parser, EvidenceArgument)
+    add_options(parser, ThreadArguments)
     parser.add_argument(
         "--follow",
         action="store_true",

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.broker_conf import add_broker_conf_argument
+from commitlake.jobs.cli.broker_conf import BrokerConfArgument
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.options import add_options
 from commitlake.jobs.cli.store_arguments import file_size, positive
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
@@ -78,7 +79,7 @@ def add_store_arguments(parser: argparse.ArgumentParser) -> None:
         "--delay-levels", metavar="LEVELS",
         help="delays of the levels from 1 on, as '1s 5s 10s' (default: RocketMQ's 18 levels)",
     )  # fmt: skip
-    add_broker_conf_argument(files)
+    add_options(files, BrokerConfArgument)
 
 
 def _add_older_names(files: argparse._ArgumentGroup) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
 from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER, ENCODING, MAX_BYTES
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.options import Options, add_options, option
+from commitlake.jobs.cli.options import Options, option
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
 from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf, parse_store_conf
 
@@ -23,11 +22,6 @@ class BrokerConfArgument(Options):
     """The option `--broker-conf`."""
 
     broker_conf: str | None = option(BROKER_CONF_HELP, metavar="FILE")
-
-
-def add_broker_conf_argument(parser: argparse._ActionsContainer) -> None:
-    """Add --broker-conf."""
-    add_options(parser, BrokerConfArgument)
 
 
 def read_broker_conf(path: str | None, broker: str) -> str:

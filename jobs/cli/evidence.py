@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from commitlake.jobs.cli.options import Options, add_options, option
+from commitlake.jobs.cli.options import Options, option
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -26,11 +26,6 @@ class EvidenceArgument(Options):
         "creates a key; its text may be in COMMITLAKE_EVIDENCE_SECRET instead)",
         metavar="FILE",
     )
-
-
-def add_evidence_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--evidence-key`."""
-    add_options(parser, EvidenceArgument)
 
 
 def evidence_key(arguments: EvidenceArgument | argparse.Namespace) -> Ed25519PrivateKey | None:

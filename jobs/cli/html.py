@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.jobs.cli.options import Options, add_options, option
+from commitlake.jobs.cli.options import Options, option
 from commitlake.jobs.cli.output_files import check_text_file
 
 HTML_HELP = "also write an HTML page, which works offline"
@@ -17,16 +16,6 @@ class HtmlArgument(Options):
     """The option of commands that write a page."""
 
     html: Path | None = option(HTML_HELP, parse=Path, metavar="FILE")
-
-
-def add_html_argument(parser: argparse.ArgumentParser, default: str = "") -> None:
-    """Add `--html`.
-
-    Args:
-        default: Path of the page without the option.
-    """
-    text = f" (default: {default})" if default else ""
-    add_options(parser, HtmlArgument, texts={"html": HTML_HELP + text})
 
 
 def check_html_argument(path: Path | None) -> None:

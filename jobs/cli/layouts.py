@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats, format_called
-from commitlake.jobs.cli.options import Options, Rule, Section, add_options, option
+from commitlake.jobs.cli.options import Options, Rule, Section, option
 
 FOLDERS = "commitlog/ or journal/"
 """The folders that a store may hold, for help texts."""
@@ -34,11 +34,6 @@ class LayoutArgument(Options):
     """The option `--layout`."""
 
     layout: str | None = layout_option()
-
-
-def add_layout_argument(parser: argparse._ActionsContainer) -> None:
-    """Add `--layout`."""
-    add_options(parser, LayoutArgument)
 
 
 def layout_of(arguments: Options | argparse.Namespace) -> FormatChoice:

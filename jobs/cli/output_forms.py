@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import ClassVar
 
-from commitlake.jobs.cli.options import Options, add_options, flag, option, shorthand
+from commitlake.jobs.cli.options import Options, flag, option, shorthand
 from commitlake.schemas.times import SHOWN_ZONE
 
 SCHEMA = "commitlake.output/1"
@@ -104,32 +104,3 @@ class JsonArgument(Options):
     """The option `--json`, an older name of `--format jsonl`."""
 
     json: ClassVar = shorthand("same as --format jsonl", output="jsonl")
-
-
-def add_format_argument(parser: argparse.ArgumentParser, more: Sequence[str] = (), scope: str = "") -> None:
-    """Add `--format`; `--output` is its older name. Both set `output`.
-
-    Args:
-        more: further forms of this job.
-        scope: the part of the output in this form, if not all of it, for the help.
-    """
-    text = "output format" if not scope else f"output format of {scope}"
-    parser.add_argument(
-        "--format",
-        "--output",
-        dest="output",
-        choices=(*FORMS, *more),
-        default="table",
-        help=f"{text} (default: table)",
-    )
-    add_display_arguments(parser)
-
-
-def add_display_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--full` and `--local-time`; `add_format_argument` does so itself."""
-    add_options(parser, DisplayArguments)
-
-
-def add_json_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--json`, an older name of `--format jsonl`."""
-    add_options(parser, JsonArgument)

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.options import add_options, option
+from commitlake.jobs.cli.options import option
 from commitlake.jobs.cli.permissions import check_lake_is_readable
 from commitlake.jobs.cli.s3_arguments import NamesObjectStore, S3Arguments, set_s3_environment
 
@@ -26,15 +26,6 @@ class LakeArguments(S3Arguments, after={S3Arguments: "bodies"}):
         "the lake: a folder, s3://bucket/prefix, or catalog.schema of Unity Catalog", metavar="PLACE", required=True
     )
     bodies: str | None = option(BODIES_HELP, metavar="PLACE")
-
-
-def add_place_arguments(parser: argparse.ArgumentParser, **texts: str) -> None:
-    """Add the options of `LakeArguments`.
-
-    Args:
-        texts: other help texts.
-    """
-    add_options(parser, LakeArguments, texts=texts)
 
 
 class NamesLake(NamesObjectStore, Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.cli.combinations import check_has_effect
-from commitlake.jobs.cli.options import OneOf, Options, add_options, flag, only_with, option
+from commitlake.jobs.cli.options import OneOf, Options, flag, only_with, option
 from commitlake.jobs.cli.store_arguments import positive
 
 if TYPE_CHECKING:
@@ -60,20 +60,6 @@ class SparkArguments(Options):
 
     local: bool = flag("in this process, without Spark (the default)", one_of=_WHERE)
     spark: bool = flag("on Spark's workers, which need the same folders", one_of=_WHERE)
-
-
-def add_local_arguments(parser: argparse.ArgumentParser, workers: str = "threads") -> None:
-    """Add `--local`, and an option for the number of workers.
-
-    Args:
-        workers: kind of the workers: threads or processes.
-    """
-    add_options(parser, ThreadArguments if workers == "threads" else ProcessArguments)
-
-
-def add_spark_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--spark` to a job that runs on this machine by default, and `--local`, which states the default."""
-    add_options(parser, SparkArguments)
 
 
 def check_local_arguments(arguments: argparse.Namespace) -> None:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Protocol
 
-from commitlake.jobs.cli.options import Options, add_options, option
+from commitlake.jobs.cli.options import Options, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +19,6 @@ class S3Arguments(Options):
         metavar="URL",
     )
     s3_region: str | None = option("region of the bucket (default: AWS_REGION, or that of the profile)", metavar="NAME")
-
-
-def add_s3_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--s3-endpoint` and `--s3-region`, which `set_s3_environment` reads."""
-    add_options(parser, S3Arguments)
 
 
 class NamesObjectStore(Protocol):

@@ -25,16 +25,6 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
-def add_store_argument(parser: argparse.ArgumentParser, text: str) -> None:
-    """Add a store as an argument, which can also be given as `--store`, as in other jobs.
-
-    Args:
-        text: help for the argument.
-    """
-    parser.add_argument("store", nargs="?", default=argparse.SUPPRESS, metavar="STORE", help=text)
-    parser.add_argument("--store", default=None, metavar="PATH", help="the same as STORE")
-
-
 def store_argument(text: str) -> str | None:
     """Declare a store as an argument, which can also be given as `--store`, as in other commands."""
     return cast("str | None", argument(text, twin="the same as STORE", metavar="STORE"))
@@ -49,16 +39,6 @@ def given_store(store: str | None) -> str:
     if store is None:
         raise JobError("expected a store, found none", "name the folder that holds commitlog/ or journal/")
     return store
-
-
-def check_store_is_given(arguments: argparse.Namespace) -> None:
-    """Refuse arguments without a store.
-
-    Raises:
-        JobError: if no store is given.
-    """
-    if arguments.store is None:
-        raise JobError("expected a store, found none", "name the folder that holds commitlog/ or journal/")
 
 
 positive = at_least(1)

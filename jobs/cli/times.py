@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from commitlake.jobs.cli.durations import UNITS
-from commitlake.jobs.cli.options import Options, add_options, option
+from commitlake.jobs.cli.options import Options, option
 from commitlake.schemas.times import EPOCH, MILLISECOND, iso_text, parse_iso
 
 _AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
@@ -63,11 +63,6 @@ class TimeRange(Options):
     end: datetime.datetime | None = option(
         "only messages stored before this time", "--to", parse=parse_time, metavar="TIME"
     )
-
-
-def add_time_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add `--from` and `--to`, stored as `start` and `end`; pass the command line through `join_times` first."""
-    add_options(parser, TimeRange)
 
 
 def time_text(moment: datetime.datetime) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.output_forms import FORMS, add_display_arguments
-from commitlake.jobs.cli.places import add_place_arguments
-from commitlake.jobs.cli.times import add_time_arguments
+from commitlake.jobs.cli.options import add_options
+from commitlake.jobs.cli.output_forms import FORMS, DisplayArguments
+from commitlake.jobs.cli.places import LakeArguments
+from commitlake.jobs.cli.times import TimeRange
 from commitlake.jobs.replay.arguments import add_sending_arguments, check_sending
 
 SHOW, EXPORT, REDRIVE, OUTCOME = "show", "export", "redrive", "outcome"
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "replay_id", nargs="?", metavar="ID", help="with outcome: the id of the replay, as printed by redrive"
     )
-    add_place_arguments(parser)
+    add_options(parser, LakeArguments)
     _add_selection(parser)
     parser.add_argument(
         "--no-shape", action="store_true", help="do not read bodies; causes then do not depend on the shape of the body"
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, metavar="N", help=samples_help + "cause is chosen, otherwise 0)")
     form_help = "output format (default: table), or the format of the file of 'export' (default: from its suffix)"
     parser.add_argument("--format", "--output", dest="format", choices=(*FORMS, "parquet"), help=form_help)
-    add_display_arguments(parser)
+    add_options(parser, DisplayArguments)
     json_help = "same as --format jsonl"
     parser.add_argument("--json", dest="format", action="store_const", const="jsonl", help=json_help)
     _add_export(parser)
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
-    add_time_arguments(parser)
+    add_options(parser, TimeRange)
     group = parser.add_argument_group("which dead letters")
     group.add_argument("--group", action="append", default=[], help="only of this consumer group")
     group.add_argument("--topic", action="append", default=[], help="only messages first sent to this topic")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from commitlake.jobs.cli.broker_conf import BrokerConfArgument
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument
-from commitlake.jobs.cli.options import OneOf, Options, add_options, needs, option, repeated
+from commitlake.jobs.cli.options import OneOf, Options, needs, option, repeated
 from commitlake.jobs.cli.places import BODIES_HELP
 from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.jobs.cli.times import parse_time
@@ -76,8 +76,3 @@ class LagQuestion(Options):
         parse=_filter,
         metavar="GROUP@TOPIC=FILTER",
     )
-
-
-def add_source_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of `SourceArguments`."""
-    add_options(parser, SourceArguments)

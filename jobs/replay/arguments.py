@@ -7,11 +7,12 @@ import re
 
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import add_layout_argument
-from commitlake.jobs.cli.output_forms import add_format_argument, add_json_argument
-from commitlake.jobs.cli.places import add_place_arguments
+from commitlake.jobs.cli.layouts import LayoutArgument
+from commitlake.jobs.cli.options import add_options
+from commitlake.jobs.cli.output_forms import JsonArgument, OutputArguments
+from commitlake.jobs.cli.places import LakeArguments
 from commitlake.jobs.cli.store_arguments import at_least
-from commitlake.jobs.cli.times import add_time_arguments, parse_time
+from commitlake.jobs.cli.times import TimeRange, parse_time
 from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
 SEND, LIST, SHOW, RESUME, STOP, THROTTLE = "send", "list", "show", "resume", "stop", "throttle"
@@ -41,12 +42,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=tuple(ACTIONS), default=SEND, metavar="ACTION", help=actions)
     parser.add_argument("replay_id", nargs="?", metavar="ID", help="id of the replay: 'replay list' shows all")
     parser.add_argument("--resume", metavar="ID", help="same as 'replay resume ID'")
-    add_place_arguments(parser)
+    add_options(parser, LakeArguments)
     _add_selection(parser)
     add_sending_arguments(parser)
     _add_undo(parser)
-    add_format_argument(parser)
-    add_json_argument(parser)
+    add_options(parser, OutputArguments)
+    add_options(parser, JsonArgument)
 
 
 def add_sending_arguments(parser: argparse.ArgumentParser, mapping: str = "same") -> None:
@@ -85,7 +86,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--store", metavar="PATH", help=store_help)
     live_help = "messages from live topics of the brokers that these name servers know; needs --topic or --dlq-of"
     source.add_argument("--from-broker", metavar="HOST:PORT", help=live_help)
-    add_layout_argument(source)
+    add_options(source, LayoutArgument)
     group = parser.add_argument_group("which messages")
     group.add_argument("--topic", action="append", default=[], help="only of this topic")
     queue_help = "only of the queue with this id"
@@ -97,7 +98,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--tag", "--tags", action="append", default=[], help="only with this tag")
     group.add_argument("--id", action="append", default=[], help="only with this offset message id or UNIQ_KEY")
     group.add_argument("--broker", action="append", default=[], help="only of this store")
-    add_time_arguments(parser)
+    add_options(parser, TimeRange)
     group.add_argument("--born", action="store_true", help="--from and --to compare the producer's time, not the "
                                                            "broker's")  # fmt: skip
     group.add_argument("--where", metavar="SQL", help="any predicate over the columns of messages")

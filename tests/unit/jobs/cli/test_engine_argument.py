@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.cli.command import JobError, job_parser
-from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spark
+from commitlake.jobs.cli.command import job_parser
+from commitlake.jobs.cli.engine_argument import EngineArguments, is_spark_given
+from commitlake.jobs.cli.options import add_options
 
 
 @pytest.mark.parametrize(
@@ -20,18 +21,13 @@ from commitlake.jobs.cli.engine_argument import add_engine_argument, refuse_spar
 )
 def test_spark_is_chosen_by_its_option_and_by_the_older_one(argv: list[str], expected: Engine) -> None:
     parser = job_parser("query", "Query.", ())
-    add_engine_argument(parser, "use Spark")
+    add_options(parser, EngineArguments)
     assert parser.parse_args(argv).engine == str(expected)
     assert "--engine" not in parser.format_help()
 
 
-def test_spark_is_refused_if_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    parser = job_parser("query", "Query.", ())
-    add_engine_argument(parser, "use Spark")
-    with pytest.raises(JobError, match="HBase has no Spark"):
-        refuse_spark(parser.parse_args(["--spark"]), "HBase has no Spark")
+def test_spark_in_the_environment_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_spark_given(EngineArguments(engine="spark"))
+    assert not is_spark_given(EngineArguments())
     monkeypatch.setenv("COMMITLAKE_SPARK", "true")
-    arguments = parser.parse_args([])
-    assert arguments.engine == str(Engine.SPARK)
-    refuse_spark(arguments, "HBase has no Spark")
-    assert arguments.engine == str(Engine.DELTALAKE)
+    assert not is_spark_given(EngineArguments(engine="spark"))

@@ -7,21 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.jobs.cli.html import add_html_argument, check_html_argument
+from commitlake.jobs.cli.html import HtmlArgument, check_html_argument
+from commitlake.jobs.cli.options import add_options
 from commitlake.jobs.cli.output_files import OutputFileError
 
 
 def test_the_option_is_a_path_or_none(tmp_path: Path) -> None:
     parser = argparse.ArgumentParser()
-    add_html_argument(parser)
+    add_options(parser, HtmlArgument)
     assert parser.parse_args([]).html is None
     assert parser.parse_args(["--html", str(tmp_path / "x.html")]).html == tmp_path / "x.html"
-
-
-def test_the_help_states_the_default_path() -> None:
-    parser = argparse.ArgumentParser()
-    add_html_argument(parser, "page.html")
-    assert "(default: page.html)" in " ".join(parser.format_help().split())
 
 
 def test_a_folder_or_a_file_in_a_missing_folder_is_refused(tmp_path: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.jobs.cli.layouts import add_layout_argument, layout_of
+from commitlake.jobs.cli.layouts import LayoutArgument, layout_of
+from commitlake.jobs.cli.options import add_options
 
 
 def parse(*arguments: str) -> FormatChoice:
     parser = argparse.ArgumentParser()
-    add_layout_argument(parser)
+    add_options(parser, LayoutArgument)
     return layout_of(parser.parse_args(arguments))
 
 

@@ -23,7 +23,8 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.output_forms import add_format_argument
+from commitlake.jobs.cli.options import add_options
+from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.schemas.errors import ExitCode
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -285,20 +286,20 @@ def test_variables_of_both_names_of_the_format_option_are_read(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     parser = job_parser("fill", "Fill a lake.", [("fill", "an example")])
-    add_format_argument(parser)
+    add_options(parser, OutputArguments)
     assert parser.parse_args([]).output == form
 
 
 @pytest.mark.parametrize("option", ["--format", "--output"])
 def test_the_format_option_has_two_names(option: str) -> None:
     parser = job_parser("fill", "Fill a lake.", [("fill", "an example")])
-    add_format_argument(parser)
+    add_options(parser, OutputArguments)
     assert parser.parse_args([option, "jsonl"]).output == "jsonl"
 
 
 def test_help_does_not_show_older_names(capsys: pytest.CaptureFixture[str]) -> None:
     parser = job_parser("fill", "Fill a lake.", [("fill", "an example")])
-    add_format_argument(parser)
+    add_options(parser, OutputArguments)
     parser.print_help()
     shown = capsys.readouterr().out
     assert "--format {table" in shown

@@ -7,13 +7,14 @@ import os
 
 import pytest
 
-from commitlake.jobs.cli.s3_arguments import add_s3_arguments, set_s3_environment
+from commitlake.jobs.cli.options import add_options
+from commitlake.jobs.cli.s3_arguments import S3Arguments, set_s3_environment
 
 
 def test_options_replace_the_environment_only_if_they_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://old.example.org")
     monkeypatch.setenv("AWS_REGION", "old")
     parser = argparse.ArgumentParser()
-    add_s3_arguments(parser)
+    add_options(parser, S3Arguments)
     set_s3_environment(parser.parse_args(["--s3-region", "new"]))
     assert (os.environ["AWS_ENDPOINT_URL_S3"], os.environ["AWS_REGION"]) == ("https://old.example.org", "new")

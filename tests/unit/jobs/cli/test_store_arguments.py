@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 
 import pytest
 
 from commitlake.jobs.cli.command import JobError, job_parser
-from commitlake.jobs.cli.store_arguments import add_store_argument, check_store_is_given, file_size
+from commitlake.jobs.cli.options import Options, add_options
+from commitlake.jobs.cli.store_arguments import file_size, given_store, store_argument
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stores(Options):
+    """Options with a store."""
+
+    store: str | None = store_argument("the store")
 
 
 @pytest.mark.parametrize("given", [["/store"], ["--store", "/store"], ["--store=/store"]])
 def test_a_store_is_an_argument_or_an_option(given: list[str]) -> None:
     parser = job_parser("verify", "Check a store.", [("verify /store", "all")])
-    add_store_argument(parser, "the store")
-    arguments = parser.parse_args(given)
-    assert arguments.store == "/store"
-    check_store_is_given(arguments)
+    add_options(parser, Stores)
+    assert given_store(parser.parse_args(given).store) == "/store"
 
 
 def test_a_missing_store_is_an_error() -> None:
     parser = job_parser("verify", "Check a store.", [("verify /store", "all")])
-    add_store_argument(parser, "the store")
+    add_options(parser, Stores)
     with pytest.raises(JobError, match="expected a store, found none"):
-        check_store_is_given(parser.parse_args([]))
+        given_store(parser.parse_args([]).store)
 
 
 @pytest.mark.parametrize(

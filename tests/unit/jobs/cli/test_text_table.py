@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from commitlake.jobs.cli.command import job_parser, run_job
-from commitlake.jobs.cli.output_forms import add_display_arguments
+from commitlake.jobs.cli.options import add_options
+from commitlake.jobs.cli.output_forms import DisplayArguments
 from commitlake.jobs.cli.rows_output import write_table
 from commitlake.jobs.cli.text_table import Column, TextTable, fold, shortened
 from commitlake.jobs.dlq.report import CAUSE_COLUMNS
@@ -115,7 +116,7 @@ def test_a_row_is_a_line_and_what_is_left_out_is_said(
 def test_full_shows_all_columns_and_texts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "50")
     parser = job_parser("show", "Show.", [])
-    add_display_arguments(parser)
+    add_options(parser, DisplayArguments)
     rows = [{"topic": "orders", "reason": SENTENCE, "id": "C0A8" * 20}]
 
     def job(_: object) -> ExitCode:
