@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.jobs.archive.arguments import ArchiveOptions
 from commitlake.jobs.archive.run import VERSION
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.progress import runner_progress
@@ -20,23 +20,21 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 
-def backfill(arguments: argparse.Namespace) -> ExitCode:
+def backfill(command: ArchiveOptions) -> ExitCode:
     """Add the missing rows of a table, and print how many there were."""
-    lake = lake_of(arguments)
+    lake = lake_of(command)
     lake.table("messages")
     lake.check_writable()
     finish_runs(lake, "", VERSION)
-    runner = make_runner(arguments, "archive", lake.s3)
-    return (
-        _backfill_edges(arguments, lake, runner) if arguments.backfill == "edges" else _count(arguments, lake, runner)
-    )
+    runner = make_runner(command, "archive", lake.s3)
+    return _backfill_edges(command, lake, runner) if command.backfill == "edges" else _count(command, lake, runner)
 
 
-def _count(arguments: argparse.Namespace, lake: Lake, runner: Runner) -> ExitCode:
+def _count(command: ArchiveOptions, lake: Lake, runner: Runner) -> ExitCode:
     started = time.monotonic()
-    with runner_progress(runner, f"counting messages of {lake.root}", 0, quiet=arguments.quiet):
+    with runner_progress(runner, f"counting messages of {lake.root}", 0, quiet=command.quiet):
         done = backfill_minutes(lake, runner)
-    if not arguments.quiet:
+    if not command.quiet:
         seconds = time.monotonic() - started
         counted = (
             f"{count_text(done.messages, 'message')} counted, {count_text(done.rows, 'row')} added"
@@ -47,10 +45,10 @@ def _count(arguments: argparse.Namespace, lake: Lake, runner: Runner) -> ExitCod
     return ExitCode.OK
 
 
-def _backfill_edges(arguments: argparse.Namespace, lake: Lake, runner: Runner) -> ExitCode:
-    with runner_progress(runner, f"linking messages of {lake.root}", 0, quiet=arguments.quiet):
+def _backfill_edges(command: ArchiveOptions, lake: Lake, runner: Runner) -> ExitCode:
+    with runner_progress(runner, f"linking messages of {lake.root}", 0, quiet=command.quiet):
         done = catch_up_edges(lake, runner)
-    if not arguments.quiet:
+    if not command.quiet:
         added = f"{count_text(done.rows, 'row')} written" if done.rows else "lacks nothing"
         print_line(f"edges: {added} ({done.seconds:.1f} s)")
         for note in edge_notes(done):

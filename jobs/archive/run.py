@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import os
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.archive.broker_arguments import source_of
+from commitlake.jobs.archive.arguments import ArchiveOptions, source_of
 from commitlake.jobs.archive.page import TITLE, nothing_new_page, page_writer
 from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshots, read_snapshots, unreadable_offsets
 from commitlake.jobs.archive.summary import summary
@@ -54,50 +53,50 @@ _ON_REFUSAL = {
 }
 
 
-def run(arguments: argparse.Namespace, judge: JudgeProcess | None = None) -> ExitCode:
+def run(command: ArchiveOptions, judge: JudgeProcess | None = None) -> ExitCode:
     """Find the new messages, start Spark only if there are any, and print the result.
 
     Args:
         judge: the process that judges the run; started if there are new messages. By default this process judges.
     """
-    file = page_file(arguments.html)
-    lake = lake_of(arguments)
-    facts = [("Lake", lake.root), ("Store", arguments.store or f"brokers of {arguments.from_broker}")]
+    file = page_file(command.page)
+    lake = lake_of(command)
+    facts = [("Lake", lake.root), ("Store", command.store or f"brokers of {command.from_broker}")]
     with failure_page(file, "archive", TITLE, facts, lake, shown=(CriticalQualityError, HBaseError)):
-        code = _archive(arguments, lake, judge, file)
+        code = _archive(command, lake, judge, file)
     return max(code, ExitCode.DAMAGE if warn_of_lost_ranges("archive", lake) else ExitCode.OK)
 
 
-def _archive(arguments: argparse.Namespace, lake: Lake, judge: JudgeProcess | None, file: PageFile | None) -> ExitCode:
-    evidence_key(arguments)  # an unusable key fails before any work is done
-    name = _name_of(arguments, lake)
+def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, file: PageFile | None) -> ExitCode:
+    evidence_key(command)  # an unusable key fails before any work is done
+    name = _name_of(command, lake)
     config = Config(
-        store=arguments.store or "",
-        source=None if arguments.from_broker is None else source_of(arguments),
+        store=command.store or "",
+        source=None if command.from_broker is None else source_of(command),
         lake=lake.root,
-        bodies=arguments.bodies,
-        bodies_moved=arguments.bodies_moved,
+        bodies=command.bodies,
+        bodies_moved=command.bodies_moved,
         broker=name.name,
-        layout=layout_of(arguments),
-        max_partition_bytes=arguments.partition_mib * MIB,
-        on_corrupt=_ON_REFUSAL[arguments.on_corrupt],
-        on_gap=_ON_REFUSAL[arguments.on_gap],
+        layout=layout_of(command),
+        max_partition_bytes=command.partition_mib * MIB,
+        on_corrupt=_ON_REFUSAL[command.on_corrupt],
+        on_gap=_ON_REFUSAL[command.on_gap],
         parser_version=VERSION,
-        keys=not arguments.no_keys,
-        edges=not arguments.no_edges,
-        quality=not arguments.no_quality,
-        hbase=_hbase_options(arguments),
-        page=_page(arguments, lake, file),
-        commit_bytes=arguments.commit_every,
+        keys=not command.no_keys,
+        edges=not command.no_edges,
+        quality=not command.no_quality,
+        hbase=_hbase_options(command),
+        page=_page(command, lake, file),
+        commit_bytes=command.commit_every,
         judge=None if judge is None else judge.begin,
-        masks=parse_archive_masks(arguments.mask, os.environ),
+        masks=parse_archive_masks(command.mask, os.environ),
     )
-    if name.note and not arguments.quiet:
+    if name.note and not command.quiet:
         print_line(name.note)
-    if arguments.follow and config.source is not None:
-        return _follow_brokers(arguments, config)
-    if arguments.follow or arguments.available_now:
-        return _follow(arguments, config)
+    if command.follow and config.source is not None:
+        return _follow_brokers(command, config)
+    if command.follow or command.available_now:
+        return _follow(command, config)
     snapshots = read_snapshots(config)
     config = replace(config, problems=unreadable_offsets(snapshots))
     on_new = None if judge is None else judge.start
@@ -108,30 +107,28 @@ def _archive(arguments: argparse.Namespace, lake: Lake, judge: JudgeProcess | No
     else:
         from commitlake.pipelines.archive.commit_series import archive_concurrently
 
-        runner = make_runner(arguments, "archive", lake.s3)
+        runner = make_runner(command, "archive", lake.s3)
         config = _with_commit_bytes(config, runner)
-        progress = partial(archive_progress, quiet=arguments.quiet)
-        committed = partial(_print_result, arguments)
+        progress = partial(archive_progress, quiet=command.quiet)
+        committed = partial(_print_result, command)
         result = archive_concurrently(runner, config, work, progress, on_committed=committed)
     if result.sequence or work.last.sequence:
         append_snapshots(config, snapshots, work.snapshot.ranges)
     if file is not None and not file.is_written:
         file.write(nothing_new_page(lake, [*result.ranges], summary(result)[0], result.problems, result.newer))
-    return _print_result(arguments, result)
+    return _print_result(command, result)
 
 
-def _name_of(arguments: argparse.Namespace, lake: Lake) -> BrokerName:
+def _name_of(command: ArchiveOptions, lake: Lake) -> BrokerName:
     """Return the store's name, which must not change between runs; brokers give their own names."""
-    if arguments.from_broker is not None:
+    if command.from_broker is not None:
         return BrokerName(None)
     last = read_last_commit(lake.uri("messages"))
     known = () if last is None else tuple(last.stores)
     try:
-        return broker_name(
-            arguments.store, arguments.broker, arguments.broker_conf, known, layout_of(arguments).formats
-        )
+        return broker_name(command.store or "", command.broker, command.broker_conf, known, layout_of(command).formats)
     except EmptyStoreError:  # reported later, or waited for with --follow
-        return BrokerName(arguments.broker)
+        return BrokerName(command.broker)
 
 
 def page_in(lake: Lake) -> RunPage | None:
@@ -139,30 +136,30 @@ def page_in(lake: Lake) -> RunPage | None:
     return None if lake.page is None else page_writer(PageFile(Path(lake.page)))
 
 
-def _page(arguments: argparse.Namespace, lake: Lake, file: PageFile | None) -> RunPage | None:
+def _page(command: ArchiveOptions, lake: Lake, file: PageFile | None) -> RunPage | None:
     """Return where a run's page goes: the given file, otherwise the lake's folder if expectations are checked."""
     if file is not None:
         return page_writer(file)
-    return None if arguments.no_quality else page_in(lake)
+    return None if command.no_quality else page_in(lake)
 
 
-def _hbase_options(arguments: argparse.Namespace) -> HBaseOptions | None:
+def _hbase_options(command: ArchiveOptions) -> HBaseOptions | None:
     given = {}
-    for option in arguments.hbase_option:
+    for option in command.hbase_option:
         name, equals, value = option.partition("=")
         if not equals:
             raise JobError(f"--hbase-option: expected NAME=VALUE, found {option!r}")
         given[name] = value
-    if arguments.hbase is None:
+    if command.hbase is None:
         if given:
             raise JobError("--hbase-option needs --hbase HOST[:PORT]")
         return None
     from commitlake.connectors.hbase.options import HBaseOptions
 
-    return HBaseOptions.of_address(arguments.hbase, **given)
+    return HBaseOptions.of_address(command.hbase, **given)
 
 
-def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
+def _follow(command: ArchiveOptions, config: Config) -> ExitCode:
     """Archive messages as they arrive, and return the worst exit code of all runs."""
     from commitlake.connectors.runtime.connect_session import is_connect
     from commitlake.jobs.archive.follow import Follower, find_left
@@ -182,21 +179,21 @@ def _follow(arguments: argparse.Namespace, config: Config) -> ExitCode:
 
     def report(result: Result) -> None:
         nonlocal worst
-        worst = max(worst, _print_result(arguments, result))
+        worst = max(worst, _print_result(command, result))
 
-    interval = None if arguments.available_now else arguments.trigger
-    snapshots = RepeatedSnapshots(config, arguments.snapshot_every)
+    interval = None if command.available_now else command.trigger
+    snapshots = RepeatedSnapshots(config, command.snapshot_every)
 
     def between() -> None:
         if snapshots.take_if_due():
             follower.add_deliveries()
 
     follower = Follower(session, config, report, between)
-    follower.follow(interval, arguments.max_mib_per_run * MIB, left)
+    follower.follow(interval, command.max_mib_per_run * MIB, left)
     return worst
 
 
-def _follow_brokers(arguments: argparse.Namespace, config: Config) -> ExitCode:
+def _follow_brokers(command: ArchiveOptions, config: Config) -> ExitCode:
     """Archive messages as they arrive at brokers, and return the worst exit code of all runs."""
     from commitlake.jobs.archive.follow_brokers import BrokerFollower
 
@@ -207,11 +204,11 @@ def _follow_brokers(arguments: argparse.Namespace, config: Config) -> ExitCode:
 
     def report(result: Result) -> None:
         nonlocal worst
-        worst = max(worst, _print_result(arguments, result))
+        worst = max(worst, _print_result(command, result))
 
-    runner = make_runner(arguments, "archive", lake.s3)
+    runner = make_runner(command, "archive", lake.s3)
     config = _with_commit_bytes(config, runner)
-    BrokerFollower(runner, config, report, arguments.snapshot_every).follow(arguments.trigger)
+    BrokerFollower(runner, config, report, command.snapshot_every).follow(command.trigger)
     return worst
 
 
@@ -221,33 +218,33 @@ def _with_commit_bytes(config: Config, runner: Runner) -> Config:
     return replace(config, commit_bytes=_COMMIT_BYTES_PER_CORE * runner.cores)
 
 
-def _print_result(arguments: argparse.Namespace, result: Result) -> ExitCode:
+def _print_result(command: ArchiveOptions, result: Result) -> ExitCode:
     count("archive_messages", result.messages)
     count("archive_log_bytes", result.bytes)
     count("archive_quarantined_ranges", result.quarantined)
     count("archive_gaps", result.gaps)
-    if not arguments.quiet:
+    if not command.quiet:
         for line in summary(result):
             print_line(line)
-    _sign(arguments, result)
+    _sign(command, result)
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
-def _sign(arguments: argparse.Namespace, result: Result) -> None:
+def _sign(command: ArchiveOptions, result: Result) -> None:
     """Sign evidence of all runs that have none yet, including earlier runs that were killed."""
-    key = evidence_key(arguments)
+    key = evidence_key(command)
     if key is None:
         return
     from commitlake.pipelines.evidence.facts import archive_facts
 
-    lake = Lake(arguments.lake)
+    lake = Lake(command.lake)
     last = last_subject(lake, "archive")
     if last is None:
         if not result.sequence:
             return
         last = min([result.sequence, *result.earlier]) - 1  # evidence begins with this run
     line = write_evidence(lake, key, "archive", archive_facts(lake, last))
-    if line is not None and not arguments.quiet:
+    if line is not None and not command.quiet:
         print_line(line)
 
 

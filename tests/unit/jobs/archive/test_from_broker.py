@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.rocketmq.throttle import Rate
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.jobs.archive.broker_arguments import _rate, check_broker_arguments
-from commitlake.jobs.archive.command import build_parser, main
+from commitlake.jobs.archive.arguments import _rate, checked_source
+from commitlake.jobs.archive.command import Archive, main
 from commitlake.jobs.archive.follow_brokers import BrokerFollower
 from commitlake.jobs.lag.command import main as lag
 from commitlake.pipelines.archive.run import Result
@@ -89,10 +89,10 @@ def test_options_that_do_not_go_together_are_refused(
 def test_a_store_in_the_environment_is_meant_for_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COMMITLAKE_STORE", "store")
     monkeypatch.setenv("COMMITLAKE_BROKER_CONF", "broker.conf")
-    arguments = build_parser().parse_args(["--from-broker", "127.0.0.1:1", "--lake", "lake"])
-    assert arguments.store == "store"
-    check_broker_arguments(arguments)
-    assert (arguments.store, arguments.broker_conf) == (None, None)
+    command = Archive.parse("--from-broker", "127.0.0.1:1", "--lake", "lake")
+    assert command.store == "store"
+    pulling = checked_source(command)
+    assert (pulling.store, pulling.broker_conf) == (None, None)
 
 
 def _code(given: list[str]) -> int:
