@@ -27,6 +27,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar, Unpac
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 _DECLARATION = "declaration"
 _Value = TypeVar("_Value")
+_Options = TypeVar("_Options", bound="Options")
 
 
 class Options:
@@ -339,6 +340,22 @@ def _shown(declared: Mapping[str, Declaration | Shorthand], named: str) -> str:
     entry = declared[name]
     assert isinstance(entry, Declaration)
     return entry.names_of(name)[0] + space + value
+
+
+def without_variable(options: _Options, given: str, other: str) -> _Options:
+    """Return options without one that only the environment gives, if an option that excludes it is given.
+
+    Args:
+        given: name of the option that is preferred, without the dashes, or of a positional argument.
+        other: name of the option that it excludes; its value is a string.
+    """
+    name_of_field = other.replace("-", "_")
+    is_set = getattr(options, name_of_field) is not None and getattr(options, name_of_field) == os.environ.get(
+        variable_of(other)
+    )
+    if is_set and getattr(options, given.replace("-", "_")) and variable_of(given) not in os.environ:
+        return cast("_Options", replace(cast("Any", options), **{name_of_field: None}))
+    return options
 
 
 def variable_of(option_name: str) -> str:

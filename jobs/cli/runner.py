@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.cli.combinations import check_has_effect
 from commitlake.jobs.cli.options import OneOf, Options, flag, only_with, option
 from commitlake.jobs.cli.store_arguments import positive
 
@@ -17,13 +15,12 @@ if TYPE_CHECKING:
 
     from commitlake.connectors.storage.options import S3Options
 
-_LOCAL_RUNNERS = {"threads": ThreadRunner, "processes": ProcessRunner}
-
 
 def _workers(kind: str) -> int | None:
     return option(
         "with --local: number of workers (default: one per core)",
-        *(f"--{name}" for name in _LOCAL_RUNNERS),  # each job accepts both, so that users need not distinguish them
+        "--threads",
+        "--processes",  # each job accepts both, so that users need not distinguish them
         parse=positive,
         metavar="N",
         rules=only_with("local", this=f"--{kind}"),
@@ -62,17 +59,8 @@ class SparkArguments(Options):
     spark: bool = flag("on Spark's workers, which need the same folders", one_of=_WHERE)
 
 
-def check_local_arguments(arguments: argparse.Namespace) -> None:
-    """Refuse a number of workers without `--local`.
-
-    Raises:
-        JobError: for such an option.
-    """
-    check_has_effect(arguments, [name for name in _LOCAL_RUNNERS if hasattr(arguments, name)], "local")
-
-
 def make_runner(
-    arguments: LocalArguments | SparkArguments | argparse.Namespace, job: str, s3: S3Options | None = None
+    arguments: ThreadArguments | ProcessArguments | SparkArguments, job: str, s3: S3Options | None = None
 ) -> Runner:
     """Return the runner of a job's tasks.
 
@@ -80,11 +68,13 @@ def make_runner(
         job: name of the job, for a new session.
         s3: the object store that Spark itself reads and writes, if any.
     """
-    if not getattr(arguments, "spark", True):
-        return HERE
-    if arguments.local:
-        (name,) = (name for name in _LOCAL_RUNNERS if hasattr(arguments, name))
-        return _LOCAL_RUNNERS[name](getattr(arguments, name))
+    match arguments:
+        case SparkArguments(spark=False):
+            return HERE
+        case ThreadArguments(local=True, threads=threads):
+            return ThreadRunner(threads)
+        case ProcessArguments(local=True, processes=processes):
+            return ProcessRunner(processes)
     from commitlake.connectors.runtime.spark_runner import SparkRunner
 
     return SparkRunner(open_session(job, s3))

@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.combinations import without_variable
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import argument, flag, option, repeated
+from commitlake.jobs.cli.options import argument, flag, option, repeated, without_variable
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.jobs.cli.terminal import print_line

@@ -10,18 +10,18 @@ problem was found (there may be notes); 2 for a wrong store or option; 3 if a pr
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.jobs.cli.broker_conf import BrokerConfArgument, read_store_conf
-from commitlake.jobs.cli.combinations import check_has_effect
-from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.html import HtmlArgument
 from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import option
+from commitlake.jobs.cli.options import option, variable_of
 from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.runner import ProcessArguments, make_runner
@@ -106,8 +106,8 @@ class Verify(
 
         if "s3://" in store:
             set_s3_environment(self)
-        else:
-            check_has_effect(self, ["s3-endpoint", "s3-region"], "lake")
+        elif self.lake is None:
+            self._check_object_store()
         file = page_file(self.html)
         lake = lake_of(self) if self.lake else None
         remedies = Remedies(lake, list(_settings(self)))
@@ -121,6 +121,11 @@ class Verify(
             print(summary(reports), file=sys.stderr)
         verdict = verdict_of(join_findings(reports), len(reports))
         return ExitCode.DAMAGE if verdict.is_damage else ExitCode.OK
+
+    def _check_object_store(self) -> None:
+        for name in ("s3-endpoint", "s3-region"):
+            if getattr(self, name.replace("-", "_")) is not None and variable_of(name) not in os.environ:
+                raise JobError(f"--{name} has no effect without --lake", "add --lake, or leave it out")
 
 
 def _settings(command: Verify) -> Iterator[str]:

@@ -9,26 +9,26 @@ import pytest
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner, available_cores
 from commitlake.connectors.runtime.spark_runner import SparkRunner
-from commitlake.jobs.archive import command as archive
+from commitlake.jobs.archive.command import Archive
 from commitlake.jobs.cli import runner as runner_module
 from commitlake.jobs.cli.runner import make_runner
-from commitlake.jobs.maintain import command as maintain
-from commitlake.jobs.rebuild import command as rebuild
-from commitlake.jobs.restore import command as restore
-from commitlake.jobs.verify import command as verify
+from commitlake.jobs.maintain.command import Maintain
+from commitlake.jobs.rebuild.command import Rebuild
+from commitlake.jobs.restore.command import Restore
+from commitlake.jobs.verify.command import Verify
 
-NEEDED = {
-    archive: ["--store", "store", "--lake", "lake"],
-    verify: ["store"],
-    rebuild: ["store", "--out", "out"],
-    maintain: ["--lake", "lake"],
-    restore: ["--lake", "lake", "--out", "out"],
+Local = Archive | Verify | Rebuild | Maintain | Restore
+NEEDED: dict[type[Local], list[str]] = {
+    Archive: ["--store", "store", "--lake", "lake"],
+    Verify: ["store"],
+    Rebuild: ["store", "--out", "out"],
+    Maintain: ["--lake", "lake"],
+    Restore: ["--lake", "lake", "--out", "out"],
 }
 
 
-def made(job: object, *options: str) -> Runner:
-    arguments = job.build_parser().parse_args([*NEEDED[job], *options])  # type: ignore[attr-defined, index]
-    return make_runner(arguments, "job")
+def made(job: type[Local], *options: str) -> Runner:
+    return make_runner(job.parse(*NEEDED[job], *options), "job")
 
 
 @pytest.fixture(autouse=True)
@@ -39,27 +39,27 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Mock:
     return session
 
 
-@pytest.mark.parametrize(("job", "kind"), [(archive, ThreadRunner), (rebuild, ThreadRunner), (verify, ProcessRunner)])
-def test_local_uses_every_core_of_this_machine(job: object, kind: type[Runner]) -> None:
+@pytest.mark.parametrize(("job", "kind"), [(Archive, ThreadRunner), (Rebuild, ThreadRunner), (Verify, ProcessRunner)])
+def test_local_uses_every_core_of_this_machine(job: type[Local], kind: type[Runner]) -> None:
     runner = made(job, "--local")
     assert type(runner) is kind
     assert runner.cores == available_cores()
 
 
-@pytest.mark.parametrize(("job", "option"), [(archive, "--threads"), (rebuild, "--threads"), (verify, "--processes")])
-def test_local_uses_the_requested_number_of_cores(job: object, option: str) -> None:
+@pytest.mark.parametrize(("job", "option"), [(Archive, "--threads"), (Rebuild, "--threads"), (Verify, "--processes")])
+def test_local_uses_the_requested_number_of_cores(job: type[Local], option: str) -> None:
     assert made(job, "--local", option, "3").cores == 3
 
 
-@pytest.mark.parametrize("job", [archive, rebuild, verify])
-def test_spark_is_used_without_local(job: object, session: Mock) -> None:
+@pytest.mark.parametrize("job", [Archive, Rebuild, Verify])
+def test_spark_is_used_without_local(job: type[Local], session: Mock) -> None:
     runner = made(job)
     assert isinstance(runner, SparkRunner)
     assert runner.session is session
 
 
-@pytest.mark.parametrize("job", [maintain, restore])
-def test_jobs_that_do_not_need_spark_use_it_on_request(job: object) -> None:
+@pytest.mark.parametrize("job", [Maintain, Restore])
+def test_jobs_that_do_not_need_spark_use_it_on_request(job: type[Local]) -> None:
     assert made(job) is made(job, "--local") is HERE
     assert isinstance(made(job, "--spark"), SparkRunner)
     with pytest.raises(SystemExit):
