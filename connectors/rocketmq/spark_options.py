@@ -1,4 +1,4 @@
-"""The common options of the Spark source and sink: addresses and credentials.
+"""Common options of the Spark source and sink: addresses and credentials.
 
 Keys are never in options, because Spark writes options into plans and logs. Every process that connects reads them from
 its environment (see `connectors.rocketmq.options`), or gets them from a user's function, `credentialsProvider`.
@@ -9,68 +9,111 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.option_values import OptionValues
-from commitlake.connectors.rocketmq.errors import RocketMQError
+from commitlake.connectors.rocketmq.errors import InvalidMessageError, RocketMQError
+from commitlake.connectors.rocketmq.messages import check_group
 from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, ClientOptions
+from commitlake.connectors.source_options import DeclaredOptions, option, whole_number
 from commitlake.schemas.remoting.signing import Credentials
 
-SHARED = ("namesrv", "brokers", "group", "timeoutMs", "retrySeconds", "tlsConfig", "credentialsProvider")
-DEFAULT_TIMEOUT_MS = 10_000
 _SECRETS = frozenset({"accesskey", "secretkey", "securitytoken", "rocketmq.client.accesskey"})
 _PROVIDER = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def refuse_secrets(given: Mapping[str, str]) -> None:
-    """Check that no option holds a key.
-
-    Raises:
-        OptionError: if one does; the message does not contain its value.
-    """
-    for name in given:
-        if name.lower().replace("_", "") in _SECRETS:
-            raise OptionError(
-                f"option {name}: keys are not given as options, which Spark writes into plans and logs. Set "
-                f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} for the driver and the workers, or name a function "
-                "with credentialsProvider=module:function"
-            )
-
-
-def client_options(values: Mapping[str, str], read: OptionValues) -> ClientOptions:
-    """Return the client's options.
-
-    Raises:
-        OptionError: if an address is missing or not valid.
-    """
-    given = [name for name in ("namesrv", "brokers") if values.get(name, "").strip()]
-    if not given:
-        raise OptionError("the option 'namesrv' is missing: name servers as host:port, separated by semicolons")
-    if len(given) > 1:
-        raise OptionError("options namesrv and brokers: expected one of them, found both")
+def group_name(text: str) -> str:
+    """Parse the name of a group."""
     try:
+        return check_group(text)
+    except InvalidMessageError as error:
+        raise OptionError(f"option {error}") from None
+
+
+def _provider(text: str) -> str:
+    """Parse the name of a function, `module:function`."""
+    if not _PROVIDER.fullmatch(text):
+        raise ValueError(f"expected module:function, found {text[:100]!r}")
+    return text
+
+
+@dataclass(frozen=True)
+class ConnectionOptions(DeclaredOptions):
+    """Options of the connections of a source or sink."""
+
+    error: ClassVar[type[Exception]] = OptionError
+
+    name_servers: str = option(
+        "namesrv", str, "", "name servers, `host:port`, separated by semicolons or commas", shown="(needed)"
+    )
+    brokers: str = option(
+        "brokers",
+        str,
+        "",
+        "instead of namesrv, if there is no name server: `host:port` of each broker; it must give its settings to any "
+        "client (GET_BROKER_CONFIG)",
+        shown="(none)",
+    )
+    group: str = option("group", group_name, "", "group of the connections")
+    timeout_ms: int = option("timeoutMs", whole_number(1, unit="ms"), 10_000, "time limit for an answer")
+    retry_seconds: int = option(
+        "retrySeconds", whole_number(0, unit="seconds"), 60, "time for which an unresponsive broker is retried"
+    )
+    tls_config: str | None = option(
+        "tlsConfig",
+        str,
+        None,
+        "a `tls.properties` file on every machine, see Access keys and TLS",
+        shown="the environment's",
+    )
+    credentials_provider: str | None = option(
+        "credentialsProvider",
+        _provider,
+        None,
+        "`module:function` that returns (access key, secret key) in every process; by default "
+        "COMMITLAKE_ROCKETMQ_ACCESS_KEY and COMMITLAKE_ROCKETMQ_SECRET_KEY are used",
+        shown="the environment",
+    )
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], **defaults: object) -> Self:
+        """Parse options from Spark; see `DeclaredOptions.parse`.
+
+        Raises:
+            OptionError: also for an option that holds a key; the message does not contain its value.
+        """
+        for name in given:
+            if name.lower().replace("_", "") in _SECRETS:
+                raise OptionError(
+                    f"option {name}: keys are not given as options, which Spark writes into plans and logs. Set "
+                    f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} for the driver and the workers, or name a "
+                    "function with credentialsProvider=module:function"
+                )
+        return super().parse(given, **defaults)
+
+    def check(self) -> None:
+        """Check that either name servers or brokers are given, with valid addresses."""
+        if not self.name_servers.strip() and not self.brokers.strip():
+            raise OptionError("the option 'namesrv' is missing: name servers as host:port, separated by semicolons")
+        if self.name_servers.strip() and self.brokers.strip():
+            raise OptionError("options namesrv and brokers: expected one of them, found both")
+        try:
+            _ = self.client
+        except RocketMQError as error:
+            name = "namesrv" if self.name_servers.strip() else "brokers"
+            raise OptionError(f"option {name}: {error}") from None
+
+    @property
+    def client(self) -> ClientOptions:
+        """Addresses, time limits and other settings of the connections."""
         return ClientOptions(
-            values.get("namesrv", ""),
-            request_seconds=read.least("timeoutMs", DEFAULT_TIMEOUT_MS, 1, "ms") / 1000,
+            self.name_servers,
+            request_seconds=self.timeout_ms / 1000,
             route_seconds=5.0,
-            tls_config=values.get("tlsConfig"),
-            brokers=values.get("brokers", ""),
+            tls_config=self.tls_config,
+            brokers=self.brokers,
         )
-    except RocketMQError as error:
-        raise OptionError(f"option {given[0]}: {error}") from None
-
-
-def provider(values: Mapping[str, str]) -> str | None:
-    """Return the name of the function that returns the keys, `module:function`.
-
-    Raises:
-        OptionError: if it has another form.
-    """
-    name = values.get("credentialsProvider")
-    if name is not None and not _PROVIDER.fullmatch(name):
-        raise OptionError(f"option credentialsProvider: expected module:function, found {name[:100]!r}")
-    return name
 
 
 def credentials_of(name: str | None) -> Credentials | None:

@@ -7,9 +7,10 @@
 
 `spark.readStream` reads the same rows as a stream, see `connectors.sources.stream`.
 
-Options are in `connectors.formats.engine.options`, columns in `schemas.tables.messages`. Planning (list files, find the
-end of the log, apply filters, cut splits; see `connectors.formats.engine.read_plan`) happens once for a DataFrame, in a
-Python process on the driver: every query on it sees the same snapshot. Each split is read by one task on a worker.
+Options are the fields of `ReadOptions` in `connectors.formats.engine.options`, columns are in
+`schemas.tables.messages`. Planning (list files, find the end of the log, apply filters, cut splits; see
+`connectors.formats.engine.read_plan`) happens once for a DataFrame, in a Python process on the driver: every query on
+it sees the same snapshot. Each split is read by one task on a worker.
 
 Filters are passed to the reader as options (topics, queueIds, keys, startingTimestamp and so on). Spark can also push
 its own predicates, but Spark 4.2.0 then reuses those of one query for the next query on the same DataFrame, and for
@@ -59,7 +60,7 @@ class LogDataSource(DataSource):
     layout: ClassVar[FormatChoice]
 
     def _parse(self) -> ReadOptions:
-        return ReadOptions.parse(self.options, self.layout)
+        return ReadOptions.parse(self.options, layout=self.layout)
 
     @carry_errors()
     def schema(self) -> StructType:

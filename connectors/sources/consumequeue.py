@@ -32,7 +32,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.index_entries.entry_options import EntryOptions, parse_queue_options
+from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
@@ -54,13 +54,13 @@ class ConsumeQueueDataSource(DataSource):
     @carry_errors()
     def schema(self) -> StructType:
         """Return the columns that the options select."""
-        options = parse_queue_options(self.options)
+        options = QueueOptions.parse(self.options)
         return choose_columns(QUEUE_ENTRIES, options.columns, options.mode, CORRUPT_ENTRY.name)
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns."""
-        return QueueReader(parse_queue_options(self.options), schema)
+        return QueueReader(QueueOptions.parse(self.options), schema)
 
 
 class PushdownConsumeQueueDataSource(ConsumeQueueDataSource):
@@ -69,7 +69,7 @@ class PushdownConsumeQueueDataSource(ConsumeQueueDataSource):
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns that accepts filters."""
-        return PushdownQueueReader(parse_queue_options(self.options), schema)
+        return PushdownQueueReader(QueueOptions.parse(self.options), schema)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class QueuePartition(InputPartition):
 class QueueReader(DataSourceReader):
     """Reader that plans on the driver and reads on workers."""
 
-    def __init__(self, options: EntryOptions, schema: StructType) -> None:
+    def __init__(self, options: QueueOptions, schema: StructType) -> None:
         """Check options and schema; nothing is read yet.
 
         Raises:

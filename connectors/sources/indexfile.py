@@ -32,11 +32,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.index_entries.entry_options import (
-    IndexContent,
-    IndexFileOptions,
-    parse_index_options,
-)
+from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
@@ -64,14 +60,13 @@ class IndexFileDataSource(DataSource):
     @carry_errors()
     def schema(self) -> StructType:
         """Return the columns that the options select."""
-        options = parse_index_options(self.options)
-        table, read = _TABLES[options.content], options.read
-        return choose_columns(table, read.columns, read.mode, CORRUPT_ENTRY.name)
+        options = IndexFileOptions.parse(self.options)
+        return choose_columns(_TABLES[options.content], options.columns, options.mode, CORRUPT_ENTRY.name)
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns."""
-        return IndexFileReader(parse_index_options(self.options), schema)
+        return IndexFileReader(IndexFileOptions.parse(self.options), schema)
 
 
 class PushdownIndexFileDataSource(IndexFileDataSource):
@@ -80,7 +75,7 @@ class PushdownIndexFileDataSource(IndexFileDataSource):
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a reader of these columns that accepts filters."""
-        return PushdownIndexFileReader(parse_index_options(self.options), schema)
+        return PushdownIndexFileReader(IndexFileOptions.parse(self.options), schema)
 
 
 @dataclass(frozen=True)
@@ -99,9 +94,9 @@ class IndexFileReader(DataSourceReader):
         Raises:
             OptionError: if they do not fit one another.
         """
-        check_columns(schema, _TABLES[options.content], options.read.mode, CORRUPT_ENTRY.name)
+        check_columns(schema, _TABLES[options.content], options.mode, CORRUPT_ENTRY.name)
         self._options = options
-        self._narrowing = options.read.narrowing
+        self._narrowing = options.narrowing
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
     @carry_errors()

@@ -10,8 +10,7 @@ from commitlake.connectors.formats.engine.cuts import find_cut
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.files import OpenSegment
 from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.option_values import Start
-from commitlake.connectors.formats.engine.options import ReadOptions
+from commitlake.connectors.formats.engine.options import ReadOptions, Start
 from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges, take_snapshot
 from commitlake.connectors.formats.engine.single_records import examine_at
 from commitlake.connectors.formats.engine.splits import Split

@@ -1,25 +1,53 @@
-"""Make the reference of the Spark sources and sinks: the tables of options that their modules document."""
+"""Make the reference of the Spark sources and sinks: tables of their declared options."""
 
 from __future__ import annotations
 
-from types import ModuleType
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from commitlake.connectors.formats.engine import options as logs
-from commitlake.connectors.formats.index_entries import entry_options as index_entries
-from commitlake.connectors.hbase import options as hbase
+from commitlake.connectors.formats.engine.options import ReadOptions
+from commitlake.connectors.formats.index_entries.entry_options import EntryOptions, IndexFileOptions, QueueOptions
+from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.rocketmq import options as connection
-from commitlake.connectors.rocketmq.sink import options as sink
-from commitlake.connectors.rocketmq.source import options as source
-from docs.generate.prose import markdown_of
+from commitlake.connectors.rocketmq.sink.options import SinkOptions
+from commitlake.connectors.rocketmq.source.options import SourceOptions
+from commitlake.connectors.source_options import DeclaredOptions, Option, Use
+from docs.generate.prose import markdown_of, table
 
-SECTIONS: tuple[tuple[str, str, ModuleType], ...] = (
-    ("`commitlog` and `journal`", "Read the files of a store. `journal` is the same source, for JMQ's stores.", logs),
-    ("`consumequeue` and `indexfile`", "Read a broker's own indexes, one row per entry.", index_entries),
-    ("Reading `rocketmq`", "Read the topics of live brokers, as a batch or as a stream.", source),
-    ("Writing `rocketmq`", "Send the rows of a DataFrame to live brokers, at least once.", sink),
-    ("Access keys and TLS", "These variables are read by each process that connects to a broker.", connection),
-    ("HBase", "`archive --hbase-option NAME=VALUE` takes the same options.", hbase),
+
+@dataclass(frozen=True)
+class Section:
+    """Section of the page: the options of a class.
+
+    Attributes:
+        base: class whose options are described in another section.
+    """
+
+    title: str
+    purpose: str
+    options: type[DeclaredOptions]
+    base: type[DeclaredOptions] = DeclaredOptions
+
+
+SECTIONS: Sequence[Section] = (
+    Section(
+        "`commitlog` and `journal`",
+        "Read the files of a store. `journal` is the same source, for JMQ's stores.",
+        ReadOptions,
+    ),
+    Section(
+        "`consumequeue` and `indexfile`", "Read a broker's own indexes, one row per entry. Both take:", EntryOptions
+    ),
+    Section("`consumequeue`", "Besides those of both:", QueueOptions, EntryOptions),
+    Section("`indexfile`", "Besides those of both:", IndexFileOptions, EntryOptions),
+    Section("Reading `rocketmq`", "Read the topics of live brokers, as a batch or as a stream.", SourceOptions),
+    Section("Writing `rocketmq`", "Send the rows of a DataFrame to live brokers, at least once.", SinkOptions),
+    Section("HBase", "`archive --hbase-option NAME=VALUE` takes the same options.", HBaseOptions),
 )
+_USES = {
+    Use.BATCH: "Only batches (`spark.read`) take:",
+    Use.STREAM: "Only streams (`spark.readStream`) take:",
+}
 _INTRO = """# Spark source options
 
 Register the sources in a session once:
@@ -38,7 +66,26 @@ An unknown option, or a value that does not fit, is an error. Names of options a
 def page() -> str:
     """Return the page of all options."""
     parts = [_INTRO]
-    for title, purpose, module in SECTIONS:
-        text = markdown_of(module.__doc__).partition("\n\n")[2]  # the first sentence is for readers of the code
-        parts += [f"## {title}", purpose, text]
+    for section in SECTIONS:
+        parts += [f"## {section.title}", section.purpose, *_tables(section)]
+    parts += ["## Access keys and TLS", "These variables are read by each process that connects to a broker."]
+    parts.append(markdown_of(connection.__doc__).partition("\n\n")[2])  # the first sentence is for readers of the code
     return "\n\n".join(parts) + "\n"
+
+
+def _tables(section: Section) -> Iterable[str]:
+    """Yield the table of the options for all uses, then the tables of those for one use, each with its heading."""
+    shared = section.base.declared()
+    own = [option for field, option in section.options.declared().items() if field not in shared]
+    yield _table(option for option in own if option.use is Use.ALWAYS)
+    for use, heading in _USES.items():
+        rows = [option for option in own if option.use is use]
+        if rows:
+            yield heading
+            yield _table(rows)
+
+
+def _table(options: Iterable[Option]) -> str:
+    return table(
+        ("option", "default", "meaning"), ((option.name, option.default_text, option.text) for option in options)
+    )

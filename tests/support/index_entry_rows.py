@@ -8,8 +8,8 @@ from typing import Any
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.index_entries.entry_options import (
     IndexContent,
-    parse_index_options,
-    parse_queue_options,
+    IndexFileOptions,
+    QueueOptions,
 )
 from commitlake.connectors.formats.index_entries.index_parts import plan_index_files
 from commitlake.connectors.formats.index_entries.index_rows import read_index_parts
@@ -31,7 +31,7 @@ def _given(root: Path | str, options: dict[str, object]) -> dict[str, str]:
 
 def read_queue_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `consumequeue` for these options."""
-    options = parse_queue_options(_given(root, given))
+    options = QueueOptions.parse(_given(root, given))
     schema, filters = arrow_schema(QUEUE_ENTRIES), options.narrowing.filters
     return [
         row
@@ -43,8 +43,8 @@ def read_queue_rows(root: Path | str, **given: object) -> Rows:
 
 def read_index_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `indexfile` for these options."""
-    options = parse_index_options(_given(root, given))
-    schema, narrowing = arrow_schema(_TABLES[options.content]), options.read.narrowing
+    options = IndexFileOptions.parse(_given(root, given))
+    schema, narrowing = arrow_schema(_TABLES[options.content]), options.narrowing
     return [
         row
         for parts in plan_index_files(options, narrowing)

@@ -146,7 +146,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/jobs/cli/test_layouts.py": ("connectors.formats.facts.queue_layouts",),
     "tests/unit/jobs/cli/test_main.py": ("jobs.cli.damaged_files", "jobs.cli.places"),
-    "tests/unit/jobs/cli/test_names.py": ("connectors.option_names",),
     "tests/unit/jobs/cli/test_permissions.py": ("connectors.lake.committer",),
     "tests/unit/jobs/cli/test_runner.py": ("jobs.cli.lake_names",),
     "tests/unit/jobs/cli/test_terminal.py": ("connectors.printable", "jobs.cli.store_queues"),

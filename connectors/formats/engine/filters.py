@@ -75,4 +75,4 @@ def narrow(options: ReadOptions) -> Narrowing:
 
 def narrow_stream(options: ReadOptions) -> Narrowing:
     """Return the filters in the options of a stream; its start is not one of them."""
-    return narrow(replace(options, starting_timestamp=None, starting_offset=None))
+    return narrow(replace(options, starting_timestamp=None, start=None))

@@ -1,70 +1,36 @@
-"""Options of the source, checked at once: an unknown or invalid option is an error, never a default.
-
-| option | default | meaning |
-| --- | --- | --- |
-| path | (needed) | a store (the folder that holds `commitlog/`), a `commitlog` folder, a glob, or several with commas |
-| | | between; `{broker}` stands for one path component, which names the broker |
-| broker | from the path | the store's name; of several stores, JSON of the folder of each log and its name |
-| layout | the format's | commitlog, journal or any: which stores of the path are meant |
-| mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted) |
-| columns | all but body | comma-separated; other columns are not decoded. `.schema(...)` does the same |
-| body | none | none, stored or decompressed: whether there is a column `body`, and its content; decompressed if
-| | | only `columns` or `.schema(...)` names it |
-| maxBodyBytes | 64 MiB | a decompressed body's limit |
-| maxPartitionBytes | 64 to 256 MiB | log bytes in a partition; not given, two for each of this machine's cores |
-| maxBatchBytes | 4 MiB | log bytes that a worker holds in memory at a time |
-| maxRecordBytes | 64 MiB | a larger size field is damage |
-| topics | all | comma-separated |
-| queueIds | all | comma-separated |
-| keys | all | comma-separated business keys or unique keys: records that have one of them; needs `topics` |
-| startingTimestamp, endingTimestamp | all | store time, ms since 1970 or ISO 8601 (UTC unless it says otherwise); |
-| | | first inclusive, last exclusive |
-| clockTolerance | 600000 | ms by which a broker's clock may have been wrong. If it was wrong by more for less than a |
-| | | sixteenth of a segment's bytes, and correct before and after, a filter by time can miss messages |
-| | | stored then. 31536000000 skips no such segment; see `connectors.formats.engine.time_bounds` |
-| startingOffset, endingOffset | all | physical offsets, for every store that is read |
-| useIndexes | true | whether topics, queues and keys may be looked up in the ConsumeQueues and IndexFiles beside the |
-| | | log; see `connectors.formats.engine.queue_index` and `rocketmq.key_index` |
-| snapshot | taken when planned | JSON of `connectors.formats.engine.plan.Snapshot`: exactly what to read |
-
-A stream (`readStream`) takes the same, except for endingTimestamp, endingOffset and snapshot, and with these:
-
-| option | default | meaning |
-| --- | --- | --- |
-| startingTimestamp | (none) | begin at the first record stored at or after this time, or if none, at the log's end |
-| startingOffset | earliest | earliest, latest, or JSON of broker and offset, `{"broker-a": 1073741824}`; a broker |
-| | | that is not named, or that appears later, begins at its earliest record |
-| maxBytesPerTrigger | no limit | log bytes of a micro-batch, in fair shares, rounded up to whole records |
-| failOnDataLoss | true | fail if segments or a store are gone before they were read; false: warn, and continue |
-| | | after them (in mode PERMISSIVE the gap is a row with `_corrupt_record`) |
-| content | rows | rows; or ranges: the range of each broker in a micro-batch, for a caller that reads it itself |
-"""
+"""Options of the sources `commitlog` and `journal`: what to read of which stores."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.option_values import OptionValues, Start
 from commitlake.connectors.formats.engine.part_sizes import part_bytes
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT, FormatChoice
-from commitlake.connectors.option_names import known_options
+from commitlake.connectors.source_options import (
+    NEEDED,
+    DeclaredOptions,
+    Use,
+    byte_count,
+    flag,
+    name_set,
+    names,
+    number_set,
+    one_of,
+    option,
+    time_ms,
+    whole_number,
+)
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
-_KNOWN = (
-    "path", "broker", "layout", "mode", "columns", "body", "maxBodyBytes", "maxPartitionBytes", "maxBatchBytes",
-    "maxRecordBytes", "topics", "queueIds", "keys", "startingTimestamp", "endingTimestamp", "clockTolerance",
-    "startingOffset", "endingOffset", "useIndexes", "snapshot", "maxBytesPerTrigger", "failOnDataLoss", "content",
-)  # fmt: skip
-
-_DEFAULT_CHOICE = FormatChoice(DEFAULT_FORMAT)
-_FOR_STREAMS = ("maxBytesPerTrigger", "failOnDataLoss", "content")
-_FOR_BATCHES = ("endingTimestamp", "endingOffset", "snapshot")
-
 DEFAULT_CLOCK_TOLERANCE_MS = 600_000
+MISSING_PATH = "load(PATH), a broker's store folder or a glob"
+PARTITION_BYTES = "64 to 256 MiB"
 
 
 class Mode(StrEnum):
@@ -90,89 +56,191 @@ class Content(StrEnum):
     RANGES = "ranges"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """Options of one read; see the module's tables.
+class Start(StrEnum):
+    """Start of a stream for which neither offsets nor a time are given."""
 
-    Attributes:
-        max_partition_bytes: None to adapt to the size of the read, see `partition_bytes`.
-        given: the names of the options that were given.
-        start: the value of `startingOffset` if it is not a number.
-    """
+    EARLIEST = "earliest"
+    LATEST = "latest"
 
-    path: str
-    broker: str | None = None
-    layout: FormatChoice = _DEFAULT_CHOICE
-    mode: Mode = Mode.FAILFAST
-    columns: tuple[str, ...] | None = None
-    body: BodyForm = BodyForm.NONE
-    max_body_bytes: int = 64 << 20
-    max_partition_bytes: int | None = None
-    max_batch_bytes: int = 4 << 20
-    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
-    topics: frozenset[str] | None = None
-    queue_ids: frozenset[int] | None = None
-    keys: frozenset[str] | None = None
-    starting_timestamp: int | None = None
-    ending_timestamp: int | None = None
-    clock_tolerance_ms: int = DEFAULT_CLOCK_TOLERANCE_MS
-    starting_offset: int | None = None
-    ending_offset: int | None = None
-    use_indexes: bool = True
-    snapshot: str | None = None
-    start: Start | Mapping[str, int] | None = None
-    max_bytes_per_trigger: int | None = None
-    fail_on_data_loss: bool = True
-    content: Content = Content.ROWS
-    given: frozenset[str] = frozenset()
 
-    @classmethod
-    def parse(cls, given: Mapping[str, str], layout: FormatChoice = _DEFAULT_CHOICE) -> ReadOptions:
-        """Parse options from Spark: strings, with names in any case.
+def format_choice(text: str) -> FormatChoice:
+    """Parse the name of a log format, or of any."""
+    try:
+        return FormatChoice.parse(text.lower())
+    except ValueError:
+        raise ValueError(f"expected {', '.join(FormatChoice.words())}, found {text!r}") from None
 
-        Args:
-            given: the options.
-            layout: the layout of the stores if the options do not set it.
 
-        Raises:
-            OptionError: for an unknown name or an invalid value.
-        """
-        values = known_options(given, _KNOWN, OptionError)
-        if not values.get("path"):
-            raise OptionError("the option 'path' is missing: load(PATH), a broker's store folder or a glob")
-        if "keys" in values and "topics" not in values:
-            raise OptionError(
-                "option keys: expected the option topics with it, because a broker's index has keys by topic"
-            )
-        read = OptionValues(values)
-        start = read.start("startingOffset")
-        return cls(
-            path=values["path"],
-            broker=values.get("broker"),
-            layout=read.format_choice("layout", layout),
-            mode=read.choice("mode", Mode, Mode.FAILFAST, upper=True),
-            columns=read.names("columns"),
-            body=read.choice("body", BodyForm, BodyForm.NONE),
-            max_body_bytes=read.size("maxBodyBytes", 64 << 20),
-            max_partition_bytes=read.size("maxPartitionBytes", 0) or None,
-            max_batch_bytes=read.size("maxBatchBytes", 4 << 20),
-            max_record_bytes=read.size("maxRecordBytes", DEFAULT_MAX_RECORD_BYTES),
-            topics=_frozen(read.names("topics")),
-            queue_ids=read.numbers("queueIds"),
-            keys=_frozen(read.names("keys")),
-            starting_timestamp=read.time("startingTimestamp"),
-            ending_timestamp=read.time("endingTimestamp"),
-            clock_tolerance_ms=read.least("clockTolerance", DEFAULT_CLOCK_TOLERANCE_MS, 0, "ms"),
-            starting_offset=start if isinstance(start, int) else None,
-            ending_offset=read.number("endingOffset"),
-            use_indexes=read.flag("useIndexes", default=True),
-            snapshot=values.get("snapshot"),
-            start=None if isinstance(start, int) else start,
-            max_bytes_per_trigger=read.least("maxBytesPerTrigger", 0, 1, "byte") or None,
-            fail_on_data_loss=read.flag("failOnDataLoss", default=True),
-            content=read.choice("content", Content, Content.ROWS),
-            given=frozenset(values),
-        )
+def _start(text: str) -> int | Start | dict[str, int]:
+    """Parse the start of a read: an offset, a word, or offsets by broker."""
+    if text.lower() in list(Start):
+        return Start(text.lower())
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if isinstance(value, int) and _is_offset(value):
+        return value
+    if isinstance(value, dict) and all(_is_offset(offset) for offset in value.values()):
+        return value
+    raise ValueError(
+        f'expected a physical offset, earliest, latest or JSON such as {{"broker-a": 1073741824}}, found {text!r}'
+    )
+
+
+def _is_offset(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class ReadOptions(DeclaredOptions):
+    """Options of one read of logs, as a batch or as a stream."""
+
+    error: ClassVar[type[Exception]] = OptionError
+
+    path: str = option(
+        "path",
+        str,
+        NEEDED,
+        "a store (the folder that holds `commitlog/`), a `commitlog` folder, a glob, or several with commas between; "
+        "`{broker}` stands for one path component, which names the broker",
+        missing=MISSING_PATH,
+    )
+    broker: str | None = option(
+        "broker",
+        str,
+        None,
+        "the store's name; of several stores, JSON of the folder of each log and its name",
+        shown="from the path",
+    )
+    layout: FormatChoice = option(
+        "layout",
+        format_choice,
+        FormatChoice(DEFAULT_FORMAT),
+        "commitlog, journal or any: which stores of the path are meant",
+        shown="the format's",
+    )
+    mode: Mode = option(
+        "mode",
+        one_of(Mode, str.upper),
+        Mode.FAILFAST,
+        "FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted)",
+    )
+    columns: tuple[str, ...] | None = option(
+        "columns",
+        names,
+        None,
+        "comma-separated; other columns are not decoded. `.schema(...)` does the same",
+        shown="all but body",
+    )
+    body: BodyForm = option(
+        "body",
+        one_of(BodyForm),
+        BodyForm.NONE,
+        "none, stored or decompressed: whether there is a column `body`, and its content; decompressed if only "
+        "`columns` or `.schema(...)` names it",
+    )
+    max_body_bytes: int = option("maxBodyBytes", byte_count, 64 << 20, "a decompressed body's limit")
+    max_partition_bytes: int | None = option(
+        "maxPartitionBytes",
+        byte_count,
+        None,
+        "log bytes in a partition; not given, two for each of this machine's cores",
+        shown=PARTITION_BYTES,
+    )
+    max_batch_bytes: int = option(
+        "maxBatchBytes", byte_count, 4 << 20, "log bytes that a worker holds in memory at a time"
+    )
+    max_record_bytes: int = option(
+        "maxRecordBytes", byte_count, DEFAULT_MAX_RECORD_BYTES, "a larger size field is damage"
+    )
+    topics: frozenset[str] | None = option("topics", name_set, None, "comma-separated", shown="all")
+    queue_ids: frozenset[int] | None = option("queueIds", number_set, None, "comma-separated", shown="all")
+    keys: frozenset[str] | None = option(
+        "keys",
+        name_set,
+        None,
+        "comma-separated business keys or unique keys: records that have one of them; needs `topics`",
+        shown="all",
+    )
+    starting_timestamp: int | None = option(
+        "startingTimestamp",
+        time_ms,
+        None,
+        "store time from which messages are read, ms since 1970 or ISO 8601 (UTC unless it says otherwise). A stream "
+        "begins at the first record stored at or after this time, or if there is none, at the log's end",
+        shown="all",
+    )
+    ending_timestamp: int | None = option(
+        "endingTimestamp", time_ms, None, "store time before which messages are read", shown="all", use=Use.BATCH
+    )
+    clock_tolerance_ms: int = option(
+        "clockTolerance",
+        whole_number(0, unit="ms"),
+        DEFAULT_CLOCK_TOLERANCE_MS,
+        "ms by which a broker's clock may have been wrong. If it was wrong by more for less than a sixteenth of a "
+        "segment's bytes, and correct before and after, a filter by time can miss messages stored then. 31536000000 "
+        "skips no such segment",
+    )
+    start: int | Start | Mapping[str, int] | None = option(
+        "startingOffset",
+        _start,
+        None,
+        "physical offset from which every store is read. A stream also takes earliest, latest, or JSON of broker and "
+        'offset, `{"broker-a": 1073741824}`; a broker that is not named, or that appears later, begins at its '
+        "earliest record",
+        shown="earliest",
+    )
+    ending_offset: int | None = option(
+        "endingOffset",
+        whole_number(),
+        None,
+        "physical offset before which every store is read",
+        shown="all",
+        use=Use.BATCH,
+    )
+    use_indexes: bool = option(
+        "useIndexes",
+        flag,
+        True,
+        "whether topics, queues and keys may be looked up in the ConsumeQueues and IndexFiles beside the log",
+    )
+    snapshot: str | None = option(
+        "snapshot",
+        str,
+        None,
+        "JSON of each store's range: exactly what to read",
+        shown="taken when planned",
+        use=Use.BATCH,
+    )
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger",
+        byte_count,
+        None,
+        "log bytes of a micro-batch, in fair shares, rounded up to whole records",
+        shown="no limit",
+        use=Use.STREAM,
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        flag,
+        True,
+        "fail if segments or a store are gone before they were read; false: warn, and continue after them (in mode "
+        "PERMISSIVE the gap is a row with `_corrupt_record`)",
+        use=Use.STREAM,
+    )
+    content: Content = option(
+        "content",
+        one_of(Content),
+        Content.ROWS,
+        "rows; or ranges: the range of each broker in a micro-batch, for a caller that reads it itself",
+        use=Use.STREAM,
+    )
+
+    @property
+    def starting_offset(self) -> int | None:
+        """The option `startingOffset` if it is one number for every store."""
+        return self.start if isinstance(self.start, int) else None
 
     def partition_bytes(self, log_bytes: int) -> int:
         """Return the number of log bytes in a partition.
@@ -182,16 +250,21 @@ class ReadOptions:
         """
         return self.max_partition_bytes or part_bytes(log_bytes, os.cpu_count() or 1)
 
+    def check(self) -> None:
+        """Check that keys are given with their topics."""
+        if self.keys is not None and self.topics is None:
+            raise OptionError(
+                "option keys: expected the option topics with it, because a broker's index has keys by topic"
+            )
+
     def for_batch(self) -> ReadOptions:
-        """Check that no option is only for streams, and return the options.
+        """Return the options after checking that none of them is for streams.
 
         Raises:
             OptionError: for the first such option.
         """
-        for name in _FOR_STREAMS:
-            if name in self.given:
-                raise OptionError(f"option {name} is for streams: expected spark.readStream, found spark.read")
-        if self.start is not None:
+        super().for_batch()
+        if self.start is not None and self.starting_offset is None:
             raise OptionError(
                 "option startingOffset: expected a physical offset for spark.read; earliest, latest and JSON by broker "
                 "are for streams"
@@ -199,18 +272,11 @@ class ReadOptions:
         return self
 
     def for_stream(self) -> ReadOptions:
-        """Check that no option is only for batches, and return the options.
+        """Return the options after checking that none of them is for batches.
 
         Raises:
             OptionError: for the first such option, or for two options with different starts.
         """
-        for name in _FOR_BATCHES:
-            if name in self.given:
-                raise OptionError(f"option {name} is for spark.read: a stream has no end of its own")
-        if {"startingTimestamp", "startingOffset"} <= self.given:
-            raise OptionError("options startingTimestamp and startingOffset: expected one of them, found both")
+        super().for_stream()
+        self.refuse_both("startingTimestamp", "startingOffset")
         return self
-
-
-def _frozen(names: tuple[str, ...] | None) -> frozenset[str] | None:
-    return None if names is None else frozenset(names)

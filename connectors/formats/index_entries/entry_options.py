@@ -1,52 +1,28 @@
-"""Options of the sources `consumequeue` and `indexfile`, checked at once: an unknown or invalid one is an error.
-
-Both take:
-
-| option | default | meaning |
-| --- | --- | --- |
-| path | (needed) | as for `commitlog`: a store, or a copy that `ship` made, a glob, or several with commas between |
-| broker | from the path | the store's name; for a path that gives one store |
-| mode | FAILFAST | FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted) |
-| columns | all | comma-separated; other columns are not created. `.schema(...)` does the same |
-| startingOffset, endingOffset | all | physical offsets of the entries' records; the last exclusive |
-| maxPartitionBytes | 64 to 256 MiB | bytes of files in a partition; not given, two for each of this machine's cores |
-
-`consumequeue` takes these, too:
-
-| option | default | meaning |
-| --- | --- | --- |
-| layout | any | commitlog, journal or any: which stores of the path are meant |
-| topics | all | comma-separated; folders of other topics are not opened |
-| queueIds | all | comma-separated; folders of other queues are not opened |
-
-`indexfile` takes these, too:
-
-| option | default | meaning |
-| --- | --- | --- |
-| content | entries | entries; slots: the used slots, with their newest entry; headers: a row for each file |
-| keys | all | comma-separated: entries whose hash is that of one of these keys; needs `topics` |
-| topics | (none) | comma-separated: the topics of `keys`; an index has hashes of topic and key only |
-| indexSlots, indexEntries | by the size | the broker's maxHashSlotNum and maxIndexNum, if not in the ratio 1:4 |
-"""
+"""Options of the sources `consumequeue` and `indexfile`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.filters import Filters, Narrowing
-from commitlake.connectors.formats.engine.option_values import OptionValues
-from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.formats.engine.options import MISSING_PATH, PARTITION_BYTES, Mode, format_choice
 from commitlake.connectors.formats.format import Format
-from commitlake.connectors.formats.registry import ANY_FORMAT, all_formats
-from commitlake.connectors.option_names import known_options
+from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats
+from commitlake.connectors.source_options import (
+    NEEDED,
+    DeclaredOptions,
+    byte_count,
+    name_set,
+    names,
+    number_set,
+    one_of,
+    option,
+    whole_number,
+)
 from commitlake.schemas.layouts.rocketmq.indexfile import MAX_FILE_BYTES, Geometry, key_hash
-
-_COMMON = ("path", "broker", "mode", "columns", "startingOffset", "endingOffset", "maxPartitionBytes")
-_OF_QUEUES = (*_COMMON, "layout", "topics", "queueIds")
-_OF_INDEX_FILES = (*_COMMON, "content", "keys", "topics", "indexSlots", "indexEntries")
 
 
 class IndexContent(StrEnum):
@@ -57,109 +33,155 @@ class IndexContent(StrEnum):
     HEADERS = "headers"
 
 
-@dataclass(frozen=True, slots=True)
-class EntryOptions:
-    """Options that both sources have; see the module's tables.
+@dataclass(frozen=True)
+class EntryOptions(DeclaredOptions):
+    """Options that both sources have."""
 
-    Attributes:
-        formats: the formats of the stores to read.
-        narrowing: the filters by broker, topic, queue and physical offset.
-    """
+    error: ClassVar[type[Exception]] = OptionError
 
-    path: str
-    broker: str | None
-    formats: tuple[Format, ...]
-    mode: Mode
-    columns: tuple[str, ...] | None
-    max_partition_bytes: int | None
-    narrowing: Narrowing
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFileOptions:
-    """Options of `indexfile`.
-
-    Attributes:
-        read: the options that both sources have.
-        content: the kind of the rows.
-        key_hashes: hashes of the requested keys; None for all.
-        geometry: slots and entries of each file; None if they are derived from the file's size.
-    """
-
-    read: EntryOptions
-    content: IndexContent
-    key_hashes: frozenset[int] | None
-    geometry: Geometry | None
-
-
-def parse_queue_options(given: Mapping[str, str]) -> EntryOptions:
-    """Parse the options of `consumequeue` from Spark: strings, with names in any case.
-
-    Raises:
-        OptionError: for an unknown name or an invalid value.
-    """
-    values = known_options(given, _OF_QUEUES, OptionError)
-    read = OptionValues(values)
-    topics = read.names("topics")
-    filters = Filters(
-        topics=None if topics is None else frozenset(topics),
-        queue_ids=read.numbers("queueIds"),
-        min_offset=read.number("startingOffset"),
-        end_offset=read.number("endingOffset"),
+    path: str = option(
+        "path",
+        str,
+        NEEDED,
+        "as for `commitlog`: a store, or a copy that `ship` made, a glob, or several with commas between",
+        missing=MISSING_PATH,
     )
-    return _common(values, read, filters, read.format_choice("layout", ANY_FORMAT).formats)
-
-
-def parse_index_options(given: Mapping[str, str]) -> IndexFileOptions:
-    """Parse the options of `indexfile`; see `parse_queue_options`."""
-    values = known_options(given, _OF_INDEX_FILES, OptionError)
-    read = OptionValues(values)
-    content = read.choice("content", IndexContent, IndexContent.ENTRIES)
-    filters = Filters(min_offset=read.number("startingOffset"), end_offset=read.number("endingOffset"))
-    for name in ("keys", "startingOffset", "endingOffset"):
-        if name in values and content is not IndexContent.ENTRIES:
-            raise OptionError(f"option {name} is for entries: expected content entries, found {content}")
-    formats = tuple(log_format for log_format in all_formats() if log_format.has_index_files)
-    return IndexFileOptions(_common(values, read, filters, formats), content, _key_hashes(read), _geometry(read))
-
-
-def _common(
-    values: Mapping[str, str], read: OptionValues, filters: Filters, formats: tuple[Format, ...]
-) -> EntryOptions:
-    if not values.get("path"):
-        raise OptionError("the option 'path' is missing: load(PATH), a broker's store folder or a glob")
-    return EntryOptions(
-        path=values["path"],
-        broker=values.get("broker"),
-        formats=formats,
-        mode=read.choice("mode", Mode, Mode.FAILFAST, upper=True),
-        columns=read.names("columns"),
-        max_partition_bytes=read.size("maxPartitionBytes", 0) or None,
-        narrowing=Narrowing(filters),
+    broker: str | None = option(
+        "broker", str, None, "the store's name; for a path that gives one store", shown="from the path"
+    )
+    mode: Mode = option(
+        "mode",
+        one_of(Mode, str.upper),
+        Mode.FAILFAST,
+        "FAILFAST, PERMISSIVE (bad ranges become rows with `_corrupt_record`) or DROPMALFORMED (counted)",
+    )
+    columns: tuple[str, ...] | None = option(
+        "columns",
+        names,
+        None,
+        "comma-separated; other columns are not created. `.schema(...)` does the same",
+        shown="all",
+    )
+    starting_offset: int | None = option(
+        "startingOffset", whole_number(), None, "entries of records from this physical offset", shown="all"
+    )
+    ending_offset: int | None = option(
+        "endingOffset", whole_number(), None, "entries of records before this physical offset", shown="all"
+    )
+    max_partition_bytes: int | None = option(
+        "maxPartitionBytes",
+        byte_count,
+        None,
+        "bytes of files in a partition; not given, two for each of this machine's cores",
+        shown=PARTITION_BYTES,
     )
 
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """Formats of the stores to read."""
+        return all_formats()
 
-def _key_hashes(read: OptionValues) -> frozenset[int] | None:
-    topics, keys = read.names("topics"), read.names("keys")
-    if (topics is None) != (keys is None):
-        raise OptionError(
-            "options topics and keys: expected both or none, because an index has only hashes of topic and key"
+    @property
+    def narrowing(self) -> Narrowing:
+        """Filters by physical offset, and what else an entry has."""
+        return Narrowing(Filters(min_offset=self.starting_offset, end_offset=self.ending_offset))
+
+
+@dataclass(frozen=True)
+class QueueOptions(EntryOptions):
+    """Options of `consumequeue`."""
+
+    layout: FormatChoice = option(
+        "layout", format_choice, ANY_FORMAT, "commitlog, journal or any: which stores of the path are meant"
+    )
+    topics: frozenset[str] | None = option(
+        "topics", name_set, None, "comma-separated; folders of other topics are not opened", shown="all"
+    )
+    queue_ids: frozenset[int] | None = option(
+        "queueIds", number_set, None, "comma-separated; folders of other queues are not opened", shown="all"
+    )
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """Formats of the stores to read."""
+        return self.layout.formats
+
+    @property
+    def narrowing(self) -> Narrowing:
+        """Filters by topic, queue and physical offset."""
+        return Narrowing(
+            Filters(
+                topics=self.topics,
+                queue_ids=self.queue_ids,
+                min_offset=self.starting_offset,
+                end_offset=self.ending_offset,
+            )
         )
-    if topics is None or keys is None:
-        return None
-    return frozenset(key_hash(topic, key) for topic in topics for key in keys)
 
 
-def _geometry(read: OptionValues) -> Geometry | None:
-    slots, entries = read.number("indexSlots"), read.number("indexEntries")
-    if slots is None and entries is None:
-        return None
-    if slots is None or entries is None or min(slots, entries) < 1:
-        raise OptionError("options indexSlots and indexEntries: expected both or none, each at least 1")
-    geometry = Geometry(slots, entries)
-    if geometry.file_size > MAX_FILE_BYTES:
-        raise OptionError(
-            f"options indexSlots and indexEntries: expected a file of at most {MAX_FILE_BYTES} bytes, "
-            f"found {geometry.file_size}"
-        )
-    return geometry
+@dataclass(frozen=True)
+class IndexFileOptions(EntryOptions):
+    """Options of `indexfile`."""
+
+    content: IndexContent = option(
+        "content",
+        one_of(IndexContent),
+        IndexContent.ENTRIES,
+        "entries; slots: the used slots, with their newest entry; headers: a row for each file",
+    )
+    keys: frozenset[str] | None = option(
+        "keys",
+        name_set,
+        None,
+        "comma-separated: entries whose hash is that of one of these keys; needs `topics`",
+        shown="all",
+    )
+    topics: frozenset[str] | None = option(
+        "topics",
+        name_set,
+        None,
+        "comma-separated: the topics of `keys`; an index has hashes of topic and key only",
+    )
+    index_slots: int | None = option(
+        "indexSlots", whole_number(), None, "the broker's maxHashSlotNum, if not in the ratio 1:4", shown="by the size"
+    )
+    index_entries: int | None = option(
+        "indexEntries", whole_number(), None, "the broker's maxIndexNum, if not in the ratio 1:4", shown="by the size"
+    )
+
+    @property
+    def formats(self) -> tuple[Format, ...]:
+        """Formats that have IndexFiles."""
+        return tuple(log_format for log_format in all_formats() if log_format.has_index_files)
+
+    @property
+    def key_hashes(self) -> frozenset[int] | None:
+        """Hashes of the requested keys; None for all."""
+        if self.topics is None or self.keys is None:
+            return None
+        return frozenset(key_hash(topic, key) for topic in self.topics for key in self.keys)
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """Slots and entries of each file; None if they are derived from the file's size."""
+        if self.index_slots is None or self.index_entries is None:
+            return None
+        return Geometry(self.index_slots, self.index_entries)
+
+    def check(self) -> None:
+        """Check that the options fit the content and one another."""
+        for name in ("keys", "startingOffset", "endingOffset"):
+            if name in self.given and self.content is not IndexContent.ENTRIES:
+                raise OptionError(f"option {name} is for entries: expected content entries, found {self.content}")
+        if (self.topics is None) != (self.keys is None):
+            raise OptionError(
+                "options topics and keys: expected both or none, because an index has only hashes of topic and key"
+            )
+        sizes = [size for size in (self.index_slots, self.index_entries) if size is not None]
+        if len(sizes) == 1 or any(size < 1 for size in sizes):
+            raise OptionError("options indexSlots and indexEntries: expected both or none, each at least 1")
+        if self.geometry is not None and self.geometry.file_size > MAX_FILE_BYTES:
+            raise OptionError(
+                f"options indexSlots and indexEntries: expected a file of at most {MAX_FILE_BYTES} bytes, "
+                f"found {self.geometry.file_size}"
+            )

@@ -92,7 +92,7 @@ def plan_index_files(options: IndexFileOptions, narrowing: Narrowing) -> list[li
     Raises:
         StoreError: if the path has no store with an index, or there is a link among its files, or a copy was changed.
     """
-    return plan_stores(options.read, narrowing, lambda store, planned: _parts_of_store(store, planned, options))
+    return plan_stores(options, narrowing, lambda store, planned: _parts_of_store(store, planned, options))
 
 
 def _parts_of_store(store: Store, planned: PlannedStore, options: IndexFileOptions) -> Iterator[IndexPart]:

@@ -40,7 +40,7 @@ def read_index_parts(
         DamagedIndexError: in mode FAILFAST, for the first bad range.
         StoreError: if there is a link in place of a file, or a copy was changed.
     """
-    damage = DamageCounter(options.read.mode)
+    damage = DamageCounter(options.mode)
     reader = _Reader(schema, filters, options, damage)
     yield from together(batch for part in parts for batch in reader.batches(part))
     damage.log()

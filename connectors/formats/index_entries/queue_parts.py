@@ -21,7 +21,7 @@ from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.format import refuse_rocksdb_queues
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
-from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
+from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
 from commitlake.connectors.formats.index_entries.partitions import (
     PlannedStore,
     divide_range,
@@ -101,7 +101,7 @@ class QueuePart:
         return (parse_segment_name(self.name) or 0) // self.queue.layout.entry_size
 
 
-def plan_queues(options: EntryOptions, narrowing: Narrowing) -> list[list[QueuePart]]:
+def plan_queues(options: QueueOptions, narrowing: Narrowing) -> list[list[QueuePart]]:
     """Return the parts to read, as a list for each partition.
 
     Args:

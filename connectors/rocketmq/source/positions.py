@@ -94,33 +94,32 @@ class ReadPosition:
         return bounds.first if is_first else bounds.end
 
 
-def parse_offsets(option: str, text: str) -> Edge | dict[MessageQueue, int]:
+def parse_offsets(text: str) -> Edge | dict[MessageQueue, int]:
     """Parse the value of `startingOffsets` or `endingOffsets`.
 
     Raises:
-        OptionError: if it is neither `earliest`, `latest` nor JSON of offsets by queue.
+        ValueError: if it is neither `earliest`, `latest` nor JSON of offsets by queue.
     """
     if text.strip().lower() in list(Edge):
         return Edge(text.strip().lower())
-    return parse_by_queue(option, text, EARLIEST, f"earliest, latest or JSON such as {_EXAMPLE}")
+    return parse_by_queue(text, EARLIEST, f"earliest, latest or JSON such as {_EXAMPLE}")
 
 
-def parse_by_queue(option: str, text: str, least: int, expected: str) -> dict[MessageQueue, int]:
+def parse_by_queue(text: str, least: int, expected: str) -> dict[MessageQueue, int]:
     """Parse numbers by topic, broker and queue.
 
     Args:
-        option: name of the option, for errors.
         text: JSON.
         least: the smallest allowed number.
         expected: description of the expected value, for errors.
 
     Raises:
-        OptionError: if the value has another form.
+        ValueError: if the value has another form.
     """
     try:
         return dict(_numbers(json.loads(text), least))
     except (ValueError, AttributeError, RecursionError):
-        raise OptionError(f"option {option}: expected {expected}, found {text[:200]!r}") from None
+        raise ValueError(f"expected {expected}, found {text[:200]!r}") from None
 
 
 def to_tree(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:

@@ -41,7 +41,7 @@ def splits_of(
         split_bytes: maximum size of a split.
     """
     given = {"path": path, "snapshot": Snapshot(ranges).to_json(), "maxPartitionBytes": str(split_bytes)}
-    options = ReadOptions.parse(given | ({} if broker is None else {"broker": broker}), layout)
+    options = ReadOptions.parse(given | ({} if broker is None else {"broker": broker}), layout=layout)
     return plan_read(options, narrow(options)).splits
 
 

@@ -9,9 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.lake.erasures import MARKER
-from commitlake.connectors.option_names import known_options
 from commitlake.connectors.rocketmq.options import (
     ACCESS_KEY_VARIABLE,
     SECRET_KEY_VARIABLE,
@@ -142,11 +140,6 @@ def test_the_name_of_a_file_need_not_be_utf_8(capsys: pytest.CaptureFixture[str]
     parser.add_argument("--out", metavar="FILE")
     assert run_job(parser, lambda given: ExitCode(given.out != "\udcff"), ["--out", "\udcff"]) == ExitCode.OK
     assert capsys.readouterr().err == ""
-
-
-def test_an_unknown_option_of_a_source_is_refused_with_the_nearest() -> None:
-    with pytest.raises(OptionError, match=r"unknown option 'topcis' \(did you mean 'topics'\?\)"):
-        known_options({"topcis": "a"}, ["topics", "queueIds"], OptionError)
 
 
 def test_a_topic_without_queues_is_named_by_a_warning(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,14 +8,14 @@ from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.index_entries.entry_options import (
     IndexContent,
-    parse_index_options,
-    parse_queue_options,
+    IndexFileOptions,
+    QueueOptions,
 )
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, key_hash
 
 
 def test_queue_options_narrow_topics_queues_and_offsets() -> None:
-    options = parse_queue_options(
+    options = QueueOptions.parse(
         {"PATH": "/store", "topics": "a, b", "queueIds": "0,3", "startingOffset": "10", "mode": "permissive"}
     )
     filters = options.narrowing.filters
@@ -24,13 +24,13 @@ def test_queue_options_narrow_topics_queues_and_offsets() -> None:
 
 
 def test_index_options_hash_the_keys_of_each_topic() -> None:
-    options = parse_index_options({"path": "/store", "topics": "a,b", "keys": "k"})
+    options = IndexFileOptions.parse({"path": "/store", "topics": "a,b", "keys": "k"})
     assert options.key_hashes == frozenset({key_hash("a", "k"), key_hash("b", "k")})
     assert options.content is IndexContent.ENTRIES
 
 
 def test_index_options_take_the_brokers_geometry() -> None:
-    options = parse_index_options({"path": "/store", "indexSlots": "7", "indexEntries": "9"})
+    options = IndexFileOptions.parse({"path": "/store", "indexSlots": "7", "indexEntries": "9"})
     assert options.geometry == Geometry(7, 9)
 
 
@@ -47,7 +47,7 @@ def test_index_options_take_the_brokers_geometry() -> None:
 )
 def test_wrong_queue_options_are_errors(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse_queue_options(given)
+        QueueOptions.parse(given)
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_wrong_queue_options_are_errors(given: dict[str, str], message: str) -> 
 )
 def test_wrong_index_options_are_errors(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse_index_options({"path": "/s", **given})
+        IndexFileOptions.parse({"path": "/s", **given})

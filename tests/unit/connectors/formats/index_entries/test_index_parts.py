@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
-from commitlake.connectors.formats.index_entries.entry_options import parse_index_options
+from commitlake.connectors.formats.index_entries.entry_options import IndexFileOptions
 from commitlake.connectors.formats.index_entries.index_parts import IndexPart, plan_index_files, written_end
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.indexfile import HEADER, Geometry
@@ -20,8 +20,8 @@ _GEOMETRY = Geometry(50, 200)
 
 
 def plan(root: Path, **given: str) -> list[IndexPart]:
-    options = parse_index_options({"path": str(root), **given})
-    return [part for parts in plan_index_files(options, options.read.narrowing) for part in parts]
+    options = IndexFileOptions.parse({"path": str(root), **given})
+    return [part for parts in plan_index_files(options, options.narrowing) for part in parts]
 
 
 def bad(parts: list[IndexPart]) -> list[tuple[int, int, Reason]]:

@@ -13,7 +13,7 @@ from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles
 from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
-from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
+from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
 from commitlake.connectors.formats.index_entries.queue_parts import QueuePart, plan_queues
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import QUEUE_FILE_ENTRIES, RARE
@@ -22,7 +22,7 @@ _FILE_BYTES = 20 * QUEUE_FILE_ENTRIES
 
 
 def plan(root: Path | str, **given: str) -> list[QueuePart]:
-    options = parse_queue_options({"path": str(root), **given})
+    options = QueueOptions.parse({"path": str(root), **given})
     return [part for parts in plan_queues(options, options.narrowing) for part in parts]
 
 

@@ -172,11 +172,11 @@ def test_bad_names_are_rows_without_a_topic_that_is_not_text(store: Path, read_q
 def test_a_link_planted_after_planning_is_refused(store: Path, read_queues: Read, tmp_path: Path) -> None:
     from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.options import Mode
-    from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
+    from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
     from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
 
-    options = parse_queue_options({"path": str(store), "topics": RARE})
+    options = QueueOptions.parse({"path": str(store), "topics": RARE})
     (parts,) = plan_queues(options, options.narrowing)
     (store / "consumequeue" / RARE).rename(tmp_path / "moved")
     (store / "consumequeue" / RARE).symlink_to(tmp_path / "moved")
@@ -304,12 +304,12 @@ def test_what_is_shipped_after_planning_is_not_read(
     from commitlake.connectors.arrow_schemas import arrow_schema
     from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.options import Mode
-    from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
+    from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
     from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
     from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
 
-    options = parse_queue_options({"path": ship(store), "topics": RARE, "queueIds": "0"})
+    options = QueueOptions.parse({"path": ship(store), "topics": RARE, "queueIds": "0"})
     before = read_queues(options.path, topics=RARE, queueIds="0")
     (parts,) = plan_queues(options, options.narrowing)
     entry = consumequeue.serialize_entry(consumequeue.ConsumeQueueEntry(1 << 20, 100, 7))
@@ -326,12 +326,12 @@ def test_queue_that_was_cut_after_planning_is_an_error(store: Path, ship: Callab
     from commitlake.connectors.arrow_schemas import arrow_schema
     from commitlake.connectors.formats.engine.filters import Filters
     from commitlake.connectors.formats.engine.options import Mode
-    from commitlake.connectors.formats.index_entries.entry_options import parse_queue_options
+    from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
     from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
     from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
 
-    options = parse_queue_options({"path": ship(store), "topics": RARE, "queueIds": "0"})
+    options = QueueOptions.parse({"path": ship(store), "topics": RARE, "queueIds": "0"})
     (parts,) = plan_queues(options, options.narrowing)
     path = first_file(store, RARE)
     write(path, consumequeue.ENTRY.size, bytes(path.stat().st_size - consumequeue.ENTRY.size))

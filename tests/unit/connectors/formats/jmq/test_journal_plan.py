@@ -45,7 +45,7 @@ def store(plain: Path, tmp_path: Path) -> Path:
 def plan_of(root: Path, **given: object) -> tuple[ReadPlan, ReadOptions]:
     """Return the plan of a read with these options."""
     texts = {"path": str(root), **{name: str(value) for name, value in given.items()}}
-    options = ReadOptions.parse(texts, FormatChoice(JMQ))
+    options = ReadOptions.parse(texts, layout=FormatChoice(JMQ))
     return plan_read(options, narrow(options)), options
 
 

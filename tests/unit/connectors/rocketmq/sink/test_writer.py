@@ -20,7 +20,6 @@ from pyspark.sql.types import (
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.rocketmq.data_source import RocketmqDataSource
 from commitlake.connectors.rocketmq.errors import NotSentError
-from commitlake.connectors.rocketmq.sink import options as module
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.writer import RocketmqWriter, Sent, check_schema
 from tests.support.live_brokers import LiveCluster
@@ -50,12 +49,6 @@ def test_missing_options_have_their_defaults() -> None:
     assert (settings.group, settings.rows.topic, settings.rows.is_stored) == ("commitlake_writer", None, None)
     assert (settings.limits.max_bytes, settings.limits.max_messages, settings.max_in_flight) == (1 << 20, 1000, 8)
     assert (settings.answer_seconds, settings.retry_seconds) == (10.0, 60)
-
-
-def test_every_option_is_documented() -> None:
-    assert module.__doc__ is not None
-    for name in module.KNOWN:
-        assert f"| {name} |" in module.__doc__
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from commitlake.connectors.formats.engine.errors import OptionError
 from commitlake.connectors.formats.engine.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.queue_reading import MessageFilter
-from commitlake.connectors.rocketmq.source import options as module
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition
 from commitlake.connectors.rocketmq.spark_options import credentials_of
@@ -49,12 +48,6 @@ def test_positions_are_offsets_times_or_words() -> None:
     assert parse(startingOffsets="Latest").start.edge is Edge.LATEST
     assert parse(endingTimestamp="2026-11-20T14:00").end.time_ms == 1795183200000
     assert parse(endingTimestamp=by_queue).end.times == {QUEUE: 17}
-
-
-def test_every_option_is_documented() -> None:
-    assert module.__doc__ is not None
-    for name in module.KNOWN:
-        assert f"| {name} |" in module.__doc__
 
 
 @pytest.mark.parametrize(

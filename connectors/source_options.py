@@ -1,0 +1,276 @@
+"""Options of the Spark sources and sinks, each declared once, as a field of a dataclass.
+
+    @dataclass(frozen=True)
+    class ReadOptions(DeclaredOptions):
+        path: str = option("path", str, NEEDED, "a store: the folder that holds `commitlog/`")
+        max_batch_bytes: int = option("maxBatchBytes", byte_count, 4 << 20, "log bytes that a worker holds at a time")
+
+    ReadOptions.parse({"PATH": "/store"}).max_batch_bytes
+
+Names, parsing, defaults and the tables of docs/reference/spark-options.md follow from the declaration. Options are
+checked at once: an unknown name or an invalid value is an error, never a default. A check that needs several options is
+the class's own `check`.
+
+A parser takes an option's text, and raises ValueError with what it expected and found; the name is added here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Final, Self, TypeVar
+
+from commitlake.schemas.layouts.numbers import parse_int64
+from commitlake.schemas.times import epoch_ms, with_zone
+
+_T = TypeVar("_T")
+_D = TypeVar("_D")
+_W = TypeVar("_W", bound=str)
+
+NEEDED: Final[Any] = dataclasses.MISSING
+"""Default of an option that must be given."""
+
+
+class Use(StrEnum):
+    """Use of a source in which an option is valid."""
+
+    ALWAYS = "always"
+    BATCH = "batch"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True)
+class Option:
+    """Declaration of one option.
+
+    Attributes:
+        name: documented name; Spark passes it in any case of letters.
+        parse: converts the option's text to the field's value.
+        default: value if the option is not given; `NEEDED` if it must be.
+        text: meaning, for the documentation.
+        shown: the default in words, if the value does not say it.
+        missing: for an option that must be given: what to give, for the error.
+        use: the only use in which the option may be given.
+    """
+
+    name: str
+    parse: Callable[[str], object]
+    default: object
+    text: str
+    shown: str | None = None
+    missing: str = ""
+    use: Use = Use.ALWAYS
+
+    @property
+    def default_text(self) -> str:
+        """The default, as the documentation shows it."""
+        if self.shown is not None:
+            return self.shown
+        if self.default is NEEDED:
+            return "(needed)"
+        if self.default is None:
+            return "(none)"
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        if self.parse is byte_count and isinstance(self.default, int):
+            return f"{self.default >> 20} MiB"
+        return str(self.default)
+
+
+def option(
+    name: str,
+    parse: Callable[[str], _T],
+    default: _D,
+    text: str,
+    *,
+    shown: str | None = None,
+    missing: str = "",
+    use: Use = Use.ALWAYS,
+) -> _T | _D:
+    """Declare a field as an option; see `Option` for the parameters."""
+    declared = Option(name, parse, default, text, shown, missing, use)
+    field: Any = dataclasses.field(default=default, metadata={"option": declared}, kw_only=True)
+    return field  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
+class DeclaredOptions:
+    """Base class of the options of a source or sink.
+
+    Attributes:
+        error: class of errors for unknown names and invalid values.
+        given: names of the options that were given.
+    """
+
+    error: ClassVar[type[Exception]]
+    given: frozenset[str] = dataclasses.field(default=frozenset(), kw_only=True)
+
+    @classmethod
+    def declared(cls) -> dict[str, Option]:
+        """Return the declared options by the names of their fields, in the order of the documentation."""
+        fields = dataclasses.fields(cls)
+        return {field.name: field.metadata["option"] for field in fields if "option" in field.metadata}
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], **defaults: object) -> Self:
+        """Parse options from Spark: strings, with names in any case of letters.
+
+        Args:
+            given: the options.
+            defaults: values of fields whose option is not given, instead of the declared defaults.
+
+        Raises:
+            Exception: the class's `error`, for an unknown name, a missing option or an invalid value.
+        """
+        declared = cls.declared()
+        texts = _by_documented_name(given, [each.name for each in declared.values()], cls.error)
+        values = dict(defaults)
+        for field, each in declared.items():
+            text = texts.get(each.name)
+            if each.default is NEEDED and not text:
+                raise cls.error(f"the option {each.name!r} is missing: {each.missing}")
+            if text is not None:
+                try:
+                    values[field] = each.parse(text)
+                except ValueError as error:
+                    raise cls.error(f"option {each.name}: {error}") from None
+        options = cls(**values, given=frozenset(texts))
+        options.check()
+        return options
+
+    def check(self) -> None:
+        """Check what concerns several options; called after parsing.
+
+        Raises:
+            Exception: the class's `error`, if options do not fit one another.
+        """
+
+    def for_batch(self) -> Self:
+        """Return the options after checking that none of them is for streams.
+
+        Raises:
+            Exception: the class's `error`, for the first such option.
+        """
+        return self._without(Use.STREAM, "is for streams: expected spark.readStream, found spark.read")
+
+    def for_stream(self) -> Self:
+        """Return the options after checking that none of them is for batches.
+
+        Raises:
+            Exception: the class's `error`, for the first such option.
+        """
+        return self._without(Use.BATCH, "is only for spark.read: a stream has no end")
+
+    def _without(self, use: Use, problem: str) -> Self:
+        for each in self.declared().values():
+            if each.use is use and each.name in self.given:
+                raise self.error(f"option {each.name} {problem}")
+        return self
+
+    def refuse_both(self, first: str, second: str) -> None:
+        """Check that at most one of two options is given.
+
+        Raises:
+            Exception: the class's `error`, if both are.
+        """
+        if {first, second} <= self.given:
+            raise self.error(f"options {first} and {second}: expected one of them, found both")
+
+
+def _by_documented_name(given: Mapping[str, str], documented: Sequence[str], error: type[Exception]) -> dict[str, str]:
+    """Return the given texts by the options' documented names."""
+    names = {name.lower(): name for name in documented}
+    texts: dict[str, str] = {}
+    for name, text in given.items():
+        if name.lower() not in names:
+            close = difflib.get_close_matches(name.lower(), list(names), n=1)
+            nearest = f" (did you mean {names[close[0]]!r}?)" if close else ""
+            raise error(f"unknown option {name!r}{nearest}; known are {', '.join(documented)}")
+        texts[names[name.lower()]] = text
+    return texts
+
+
+def one_of(words: Iterable[_W], fold: Callable[[str], str] = str.lower) -> Callable[[str], _W]:
+    """Return a parser for one of a few words.
+
+    Args:
+        words: the members of an enumeration, or plain words.
+        fold: makes the case of letters that the words have.
+    """
+    known = {str(word): word for word in words}
+
+    def parse(text: str) -> _W:
+        word = known.get(fold(text))
+        if word is None:
+            raise ValueError(f"expected {', '.join(known)}, found {text!r}")
+        return word
+
+    return parse
+
+
+def whole_number(least: int | None = None, most: int | None = None, unit: str = "") -> Callable[[str], int]:
+    """Return a parser for an integer.
+
+    Args:
+        least: smallest value.
+        most: largest value, only together with `least`.
+        unit: unit of the value, for errors.
+    """
+
+    def parse(text: str) -> int:
+        number = parse_int64(text)
+        if number is None:
+            raise ValueError(f"expected a whole number, found {text[:100]!r}")
+        if (least is not None and number < least) or (most is not None and number > most):
+            limits = f"at least {least}" if most is None else f"{least} to {most}"
+            raise ValueError(f"expected {limits}{unit and ' '}{unit}, found {number}")
+        return number
+
+    return parse
+
+
+byte_count = whole_number(1, unit="byte")
+
+
+def flag(text: str) -> bool:
+    """Parse `true` or `false`."""
+    if text.lower() not in {"true", "false"}:
+        raise ValueError(f"expected true or false, found {text!r}")
+    return text.lower() == "true"
+
+
+def time_ms(text: str) -> int:
+    """Parse a time: ms since 1970, or ISO 8601, which is UTC unless it says otherwise."""
+    milliseconds = parse_int64(text)
+    if milliseconds is not None:
+        return milliseconds
+    try:
+        return epoch_ms(with_zone(datetime.datetime.fromisoformat(text)))
+    except ValueError:
+        raise ValueError(f"expected ms since 1970 or a time such as 2026-11-20T14:00, found {text!r}") from None
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Parse a comma-separated list of names."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise ValueError(f"expected at least one name, found {text!r}")
+    return found
+
+
+def name_set(text: str) -> frozenset[str]:
+    """Parse a comma-separated list of names whose order does not matter."""
+    return frozenset(names(text))
+
+
+def number_set(text: str) -> frozenset[int]:
+    """Parse a comma-separated list of integers."""
+    numbers = {parse_int64(part) for part in names(text)}
+    known = frozenset(number for number in numbers if number is not None)
+    if len(known) < len(numbers):
+        raise ValueError(f"expected whole numbers, found {text[:100]!r}")
+    return known

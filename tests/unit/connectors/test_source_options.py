@@ -1,0 +1,109 @@
+"""Options are declared once: parsing, checks and documentation follow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+import pytest
+
+from commitlake.connectors.source_options import (
+    NEEDED,
+    DeclaredOptions,
+    Use,
+    byte_count,
+    flag,
+    names,
+    number_set,
+    one_of,
+    option,
+    time_ms,
+    whole_number,
+)
+from docs.generate.spark_options import SECTIONS, Section, page
+
+
+class Colour(StrEnum):
+    """Words of an option."""
+
+    RED = "red"
+    BLUE = "blue"
+
+
+class PaintError(Exception):
+    """Error of this test's options."""
+
+
+@dataclass(frozen=True)
+class Paint(DeclaredOptions):
+    """Options of this test."""
+
+    error: ClassVar[type[Exception]] = PaintError
+
+    wall: str = option("wall", str, NEEDED, "the wall", missing="name a wall")
+    colour: Colour = option("colour", one_of(Colour), Colour.RED, "its colour")
+    coat_bytes: int = option("coatBytes", byte_count, 2 << 20, "size of a coat")
+    layers: int | None = option("layers", whole_number(1, 3), None, "how many coats", use=Use.BATCH)
+    is_wet: bool = option("wet", flag, True, "whether it is wet", use=Use.STREAM)
+
+
+def test_names_are_taken_in_any_case_and_missing_options_have_their_defaults() -> None:
+    paint = Paint.parse({"WALL": "north", "coatbytes": "5"})
+    assert (paint.wall, paint.colour, paint.coat_bytes, paint.layers, paint.is_wet) == ("north", "red", 5, None, True)
+    assert paint.given == {"wall", "coatBytes"}
+
+
+def test_a_source_may_have_its_own_default() -> None:
+    assert Paint.parse({"wall": "north"}, colour=Colour.BLUE).colour is Colour.BLUE
+    assert Paint.parse({"wall": "north", "colour": "Red"}, colour=Colour.BLUE).colour is Colour.RED
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "the option 'wall' is missing: name a wall"),
+        ({"wall": ""}, "the option 'wall' is missing: name a wall"),
+        ({"wal": "x"}, r"unknown option 'wal' \(did you mean 'wall'\?\); known are wall, colour, coatBytes, layers"),
+        ({"wall": "x", "colour": "green"}, "option colour: expected red, blue, found 'green'"),
+        ({"wall": "x", "coatBytes": "0"}, "option coatBytes: expected at least 1 byte, found 0"),
+        ({"wall": "x", "layers": "4"}, "option layers: expected 1 to 3, found 4"),
+        ({"wall": "x", "layers": "two"}, "option layers: expected a whole number, found 'two'"),
+        ({"wall": "x", "wet": "yes"}, "option wet: expected true or false, found 'yes'"),
+    ],
+)
+def test_a_wrong_option_is_an_error_of_the_source(given: dict[str, str], message: str) -> None:
+    with pytest.raises(PaintError, match=message):
+        Paint.parse(given)
+
+
+def test_batches_refuse_options_of_streams_and_vice_versa() -> None:
+    batch, stream = Paint.parse({"wall": "x", "layers": "2"}), Paint.parse({"wall": "x", "wet": "true"})
+    assert batch.for_batch() is batch
+    assert stream.for_stream() is stream
+    with pytest.raises(PaintError, match=r"option layers is only for spark\.read: a stream has no end"):
+        batch.for_stream()
+    with pytest.raises(PaintError, match=r"option wet is for streams: expected spark\.readStream, found spark\.read"):
+        stream.for_batch()
+
+
+def test_the_documentation_shows_a_default_as_people_write_it() -> None:
+    shown = {each.name: each.default_text for each in Paint.declared().values()}
+    assert shown == {"wall": "(needed)", "colour": "red", "coatBytes": "2 MiB", "layers": "(none)", "wet": "true"}
+
+
+@pytest.mark.parametrize("section", SECTIONS, ids=lambda section: section.title)
+def test_every_option_of_every_source_is_in_the_reference(section: Section) -> None:
+    text = page()
+    for each in section.options.declared().values():
+        assert f"| {each.name} | " in text
+        assert each.text
+
+
+def test_lists_and_times_are_parsed() -> None:
+    assert names(" a, b,,a") == ("a", "b", "a")
+    assert number_set("3, 4") == {3, 4}
+    assert time_ms("1970-01-01T00:00:01") == time_ms("1000") == 1000
+    for parse, text in ((names, " ,"), (number_set, "1,x"), (time_ms, "noon")):
+        with pytest.raises(ValueError, match="expected"):
+            parse(text)
