@@ -14,24 +14,24 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from commitlake.connectors.formats.engine.errors import UnsupportedStoreError
+from commitlake.connectors.reading.errors import UnsupportedStoreError
 from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SegmentScanner, SizeLimits
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.consumptions import ConsumeLogPart
-    from commitlake.connectors.formats.engine.filters import Filters
-    from commitlake.connectors.formats.engine.format_kernel import FormatKernel
-    from commitlake.connectors.formats.engine.index_answer import KeyIndex
-    from commitlake.connectors.formats.engine.indexed_files import StoreFiles
-    from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
     from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
     from commitlake.connectors.formats.retries import StoredRetries
     from commitlake.connectors.formats.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
+    from commitlake.connectors.reading.files.index_files import StoreFiles
+    from commitlake.connectors.reading.format_kernel import FormatKernel
+    from commitlake.connectors.reading.index_lookups import KeyIndex
+    from commitlake.connectors.reading.request import Filters
+    from commitlake.connectors.reading.stores import Store
 
 ASK_HINT = "'commitlake snapshot --namesrv' asks the broker for them"
 PULL_HINT = "'archive --from-broker' pulls all messages from the running broker"
@@ -44,7 +44,7 @@ class RecordRules:
     A record is one message. A format whose records hold several, like Kafka's batches, would need these changes:
 
     - `parse` and `row_of` return a list with an entry for each message.
-    - `decode` of its kernel (`engine.kernel.layouts`) writes a row for each message; `parts` keeps one column for each
+    - `decode` of its kernel (`reading.kernel.layouts`) writes a row for each message; `parts` keeps one column for each
       record, so that hopping, filters, splits and damage stay as they are. `read_batch` then counts rows, and
       `Decoder.take` repeats the columns that a record's messages share.
     - `facts_reader` returns a record's first queue offset and the number of its messages, as it does for RocketMQ's

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from commitlake.schemas.store_files import read_file
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.log_records import LogRecords
+    from commitlake.connectors.reading.single_records import LogRecords
 
 CHECKPOINT = "checkpoint"
 

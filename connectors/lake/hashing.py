@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.memory import load_le_u64
 from commitlake.connectors.plain_arrays import text_spans
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.memory import load_le_u64
 
 Hashes = npt.NDArray[np.int64]
 

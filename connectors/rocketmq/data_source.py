@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.writer import RocketmqStreamWriter, RocketmqWriter
 from commitlake.connectors.rocketmq.source.batch import RocketmqReader, schema_of

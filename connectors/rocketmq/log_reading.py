@@ -11,9 +11,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.batches import BatchInspector
-from commitlake.connectors.formats.engine.errors import DamagedLogError
-from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.rocketmq.pulled import (
     Cut,
     PulledRecords,
@@ -21,6 +18,9 @@ from commitlake.connectors.formats.rocketmq.pulled import (
     WantedRecords,
     first_record,
 )
+from commitlake.connectors.reading.batches import BatchInspector
+from commitlake.connectors.reading.errors import DamagedLogError
+from commitlake.connectors.reading.request import Request
 from commitlake.connectors.rocketmq.errors import DataLossError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import LogPart, Pulled, QueueRange, queue_text, read_range

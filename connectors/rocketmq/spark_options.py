@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, RocketMQError
 from commitlake.connectors.rocketmq.messages import check_group
 from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, ClientOptions

@@ -175,12 +175,12 @@ def _own_members() -> Iterator[Member]:
             yield Member(file.as_posix(), path)
             yield from _compiled_module(file, path)
     yield from _own_metadata()
-    from commitlake.connectors.formats.engine.kernel.function_cache import cache_folder  # noqa: PLC0415 (numba)
+    from commitlake.connectors.reading.kernel.function_cache import cache_folder  # noqa: PLC0415 (numba)
 
     functions = cache_folder()
     if functions is not None and functions.is_dir():
         for path in functions.rglob("*.nb[ic]"):
-            beside = PurePosixPath(_PROJECT, "connectors/formats/engine/kernel/__pycache__", functions.name)
+            beside = PurePosixPath(_PROJECT, "connectors/reading/kernel/__pycache__", functions.name)
             yield Member((beside / path.relative_to(functions).as_posix()).as_posix(), path)
 
 

@@ -7,9 +7,9 @@
 
 `spark.readStream` reads the same rows as a stream, see `connectors.sources.stream`.
 
-Options are the fields of `ReadOptions` in `connectors.formats.engine.options`, columns are in
+Options are the fields of `ReadOptions` in `connectors.reading.options`, columns are in
 `schemas.tables.messages`. Planning (list files, find the end of the log, apply filters, cut splits; see
-`connectors.formats.engine.read_plan`) happens once for a DataFrame, in a Python process on the driver: every query on
+`connectors.reading.planning`) happens once for a DataFrame, in a Python process on the driver: every query on
 it sees the same snapshot. Each split is read by one task on a worker.
 
 Filters are passed to the reader as options (topics, queueIds, keys, startingTimestamp and so on). Spark can also push
@@ -29,12 +29,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.filters import Filters, Narrowing, narrow
-from commitlake.connectors.formats.engine.options import BodyForm, Content, Mode, ReadOptions
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.reading.errors import OptionError
+from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
+from commitlake.connectors.reading.request import Filters, Narrowing, narrow
+from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
@@ -44,7 +44,7 @@ from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 from commitlake.schemas.tables.spark import spark_schema
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.request import Request
+    from commitlake.connectors.reading.request import Request
 
 # Spark asks for the schema in a separate process, so the kernel, which takes a second to import, is only loaded to
 # read.
@@ -148,7 +148,7 @@ class CommitLogReader(DataSourceReader):
     @carry_errors()
     def partitions(self) -> list[SplitPartition]:
         """Return the partitions of the snapshot that the filters do not exclude."""
-        from commitlake.connectors.formats.engine.read_plan import check_complete, plan_read  # noqa: PLC0415
+        from commitlake.connectors.reading.planning import check_complete, plan_read  # noqa: PLC0415
 
         plan = plan_read(self._options, self._filters)
         for store in plan.stores:
@@ -173,7 +173,7 @@ class CommitLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one split; none for a read without splits."""
-        from commitlake.connectors.formats.engine.batches import read_split  # noqa: PLC0415
+        from commitlake.connectors.reading.batches import read_split  # noqa: PLC0415
         from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
 
         if isinstance(partition, SplitPartition):
@@ -182,7 +182,7 @@ class CommitLogReader(DataSourceReader):
             freeze_loaded()
 
     def _request(self) -> Request:
-        from commitlake.connectors.formats.engine.request import Request  # noqa: PLC0415
+        from commitlake.connectors.reading.request import Request  # noqa: PLC0415
 
         return Request.of(self._options, self._filters.filters, self._arrow_schema)
 

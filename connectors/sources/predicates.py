@@ -17,7 +17,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from commitlake.connectors.formats.engine.filters import Narrowing
+from commitlake.connectors.reading.request import Narrowing
 from commitlake.schemas.times import epoch_ms, with_zone
 
 _SETS = {"topic": "topics", "queue_id": "queue_ids"}

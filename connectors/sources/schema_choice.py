@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.reading.errors import OptionError
+from commitlake.connectors.reading.options import Mode
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.spark import spark_schema
 

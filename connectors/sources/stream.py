@@ -23,10 +23,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.engine.errors import DataLossError
-from commitlake.connectors.formats.engine.filters import narrow_stream
-from commitlake.connectors.formats.engine.options import Content, Mode, ReadOptions
-from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.reading.errors import DataLossError
+from commitlake.connectors.reading.options import Content, Mode, ReadOptions
+from commitlake.connectors.reading.request import narrow_stream
+from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.limited_streams import (
     LimitedStreamReader,
     ReadAllAvailable,
@@ -129,8 +129,8 @@ class CommitLogStreamReader(LimitedStreamReader):
                 yield from self._read_splits(partition.splits)
 
     def _read_splits(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
-        from commitlake.connectors.formats.engine.batches import read_split  # noqa: PLC0415
-        from commitlake.connectors.formats.engine.request import Request  # noqa: PLC0415
+        from commitlake.connectors.reading.batches import read_split  # noqa: PLC0415
+        from commitlake.connectors.reading.request import Request  # noqa: PLC0415
         from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
 
         request = Request.of(self._options, narrow_stream(self._options).filters, self._arrow_schema)
@@ -141,7 +141,7 @@ class CommitLogStreamReader(LimitedStreamReader):
 
     def _is_there(self, split: Split) -> bool:
         """Return whether to read a split, whose segment may have been deleted since it was planned."""
-        from commitlake.connectors.formats.engine.files import OpenSegment  # noqa: PLC0415
+        from commitlake.connectors.reading.files.segment_files import OpenSegment  # noqa: PLC0415
 
         if not split.missing:
             try:

@@ -1,6 +1,6 @@
 """End of a store's log, found again for each micro-batch at the cost of reading the new data.
 
-The first search in a process is that of a batch, `plan.take_snapshot`: from near the last record of the newest segment
+The first search in a process is that of a batch, `take_snapshot`: from near the last record of the newest segment
 to its last byte. From then on, a search continues where the last one ended, and stops after the first MiB of zeros
 after the data. So data after a longer hole in the current segment is only read when the broker continues in the next
 segment or the stream is restarted; a broker leaves no such holes.
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, end_of_segment, take_snapshot
-from commitlake.connectors.formats.engine.read_plan import check_complete
-from commitlake.connectors.formats.engine.stores import Segment, Store
 from commitlake.connectors.formats.format import Format
+from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.planning import check_complete
+from commitlake.connectors.reading.snapshots import StoreRange, TailKind, end_of_segment, take_snapshot
+from commitlake.connectors.reading.stores import Segment, Store
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record, segment_at, size_of
 from commitlake.schemas.layouts.rocketmq.scan import any_data
 

@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.continuity import StoreReplacedError
-from commitlake.connectors.formats.engine.errors import CheckpointError
-from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.stores import Segment, Store, segment_sizes
+from commitlake.connectors.reading.continuity import StoreReplacedError
+from commitlake.connectors.reading.errors import CheckpointError
+from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.stores import Segment, Store, segment_sizes
 from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 

@@ -14,14 +14,14 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 
-from commitlake.connectors.formats.engine.continuity import StoreReplacedError
-from commitlake.connectors.formats.engine.errors import DataLossError, EmptyStoreError, StoreError
-from commitlake.connectors.formats.engine.filters import narrow_stream
-from commitlake.connectors.formats.engine.options import Content, Mode, ReadOptions
-from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind
-from commitlake.connectors.formats.engine.read_plan import plan_snapshot
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.reading.continuity import StoreReplacedError
+from commitlake.connectors.reading.errors import DataLossError, EmptyStoreError, StoreError
+from commitlake.connectors.reading.options import Content, Mode, ReadOptions
+from commitlake.connectors.reading.planning import plan_snapshot
+from commitlake.connectors.reading.request import narrow_stream
+from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_ends import LogEnd
 from commitlake.connectors.sources.stream_offsets import Positions, StorePosition, check_same_store, segment_at
 from commitlake.connectors.sources.stream_shares import cut_at, fair_shares

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
+    from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 
 
 RANGES = Columns(
@@ -41,7 +41,7 @@ def to_batch(ranges: Mapping[str, StoreRange], schema: pa.Schema) -> pa.RecordBa
 
 def to_snapshot(batch: DataFrame) -> Snapshot:
     """Return the snapshot for a micro-batch of ranges."""
-    from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind  # noqa: PLC0415 (loads the kernel)
+    from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind  # noqa: PLC0415 (loads the kernel)
 
     return Snapshot(
         {

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from commitlake.connectors.formats.engine.cuts import find_cut
-from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store
+from commitlake.connectors.reading.walking import End, find_cut, walk
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record, segment_at, size_of
 
 _WINDOW_BYTES = 4 << 20

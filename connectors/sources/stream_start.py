@@ -6,17 +6,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.cuts import find_cut
-from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.options import ReadOptions, Start
-from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges, take_snapshot
-from commitlake.connectors.formats.engine.single_records import examine_at
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.engine.time_bounds import store_times, time_bounds
-from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.connectors.reading.errors import OptionError
+from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.options import ReadOptions, Start
+from commitlake.connectors.reading.single_records import examine_at
+from commitlake.connectors.reading.snapshots import StoreRange, segment_ranges, take_snapshot
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store
+from commitlake.connectors.reading.time_bounds import store_times, time_bounds
+from commitlake.connectors.reading.walking import End, find_cut, walk
 from commitlake.connectors.sources.stream_offsets import Positions, StorePosition, known_record, segment_at, size_of
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.engine.options import ReadOptions
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions, IndexFileOptions, QueueOptions
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.rocketmq import options as connection
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.source.options import SourceOptions

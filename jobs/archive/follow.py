@@ -22,12 +22,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from commitlake.connectors.formats.engine.errors import EmptyStoreError
-from commitlake.connectors.formats.engine.plan import Snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.errors import EmptyStoreError
+from commitlake.connectors.reading.snapshots import Snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.runtime.spark_versions import HAS_READ_LIMITS
 from commitlake.connectors.sources.stream_ranges import to_snapshot

@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.formats.engine.errors import EmptyStoreError
 from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.arguments import ArchiveOptions, source_of
 from commitlake.jobs.archive.page import TITLE, nothing_new_page, page_writer

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.formats.engine.errors import EmptyStoreError
-from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
-from commitlake.connectors.formats.engine.stores import Store, find_stores, for_each_store
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.connectors.reading.errors import EmptyStoreError
+from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
+from commitlake.connectors.reading.stores import Store, find_stores, for_each_store
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.snapshot.append import Appended, ConcurrentSnapshotError, append_all, grouped
 from commitlake.pipelines.snapshot.files import read_store_progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from commitlake.connectors.formats.engine.plan import StoreRange, TailKind
+from commitlake.connectors.reading.snapshots import StoreRange, TailKind
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.archive.run import Result
 from commitlake.pipelines.archive.run_page import runs_text

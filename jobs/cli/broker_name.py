@@ -17,10 +17,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.stores import Store, find_stores, is_glob, names_text
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
+from commitlake.connectors.reading.stores import Store, find_stores, is_glob, names_text
 from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names_beside import NAME_HINT, names_beside

@@ -22,7 +22,7 @@ _POLL_SECONDS = 0.5
 _LINE_SECONDS = 10.0
 _COMPILING_SECONDS = 10.0
 """Time without a new compiled function after which compilation has ended."""
-_FUNCTION_CACHE = "commitlake.connectors.formats.engine.kernel.function_cache"
+_FUNCTION_CACHE = "commitlake.connectors.reading.kernel.function_cache"
 
 # (done, total); total is 0 until it is known.
 Count = Callable[[], tuple[int, int]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.shipped_files import NoCopyError
-from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.reading.files.shipped_files import NoCopyError
+from commitlake.connectors.reading.files.store_files import open_store_files, store_of
+from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int
 

@@ -15,12 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.mapping import Mapping
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.facts.entries import queue_entries
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.format import Format
@@ -32,6 +26,12 @@ from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.files.windows import Mapping
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.run import Config, run_archive

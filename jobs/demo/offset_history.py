@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from commitlake.connectors.formats.engine.plan import take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.snapshots import read_snapshots
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.snapshot.append import append_progress

@@ -152,8 +152,8 @@ def stores(place: str) -> Iterator[DoctorFinding]:
     Args:
         place: a store folder, a glob, or several with commas between.
     """
-    from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.formats.registry import all_formats
+    from commitlake.connectors.reading.stores import find_stores
     from commitlake.connectors.storage.arrow_errors import s3_error_of
     from commitlake.jobs.cli.broker_name import broker_name
 

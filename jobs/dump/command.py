@@ -37,7 +37,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.connectors.reading.stores import Store
     from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 
 DESCRIPTION = (
@@ -88,7 +88,7 @@ class Dump(Command, LayoutArgument, BrokerConfArgument, after={LayoutArgument: "
         _check(self)
         if self.consumequeue or self.index:
             return _run_indexes(self)
-        from commitlake.connectors.formats.engine.stores import segment_size
+        from commitlake.connectors.reading.stores import segment_size
         from commitlake.jobs.dump.record_rows import DumpReport, dump_records, how_it_ended
 
         store = _find_store(self)
@@ -118,7 +118,7 @@ def _warn_of_unread(store: Store) -> None:
 
 
 def _find_store(command: Dump) -> Store:
-    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.connectors.reading.stores import find_stores
 
     stores = find_stores(given_store(command.store), command.broker, layout_of(command).formats)
     if len(stores) > 1:

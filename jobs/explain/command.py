@@ -32,7 +32,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import epoch_ms
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.read_plan import ReadPlan
+    from commitlake.connectors.reading.planning import ReadPlan
 
 DESCRIPTION = (
     "Explain how stores would be read: which segments would be skipped by offset and by time, whether a queue or an "
@@ -94,9 +94,9 @@ class Explain(
         """Plan the read, and print the plan."""
         given_store(self.store)
         _check(self)
-        from commitlake.connectors.formats.engine.filters import narrow
-        from commitlake.connectors.formats.engine.options import ReadOptions
-        from commitlake.connectors.formats.engine.read_plan import plan_read
+        from commitlake.connectors.reading.options import ReadOptions
+        from commitlake.connectors.reading.planning import plan_read
+        from commitlake.connectors.reading.request import narrow
 
         options = ReadOptions.parse(_options(self))
         plan = plan_read(options, narrow(options))
@@ -116,7 +116,7 @@ def _warn_of_unknown_names(command: Explain) -> None:
     """Warn of topics and queues without a folder in any store; the log may still have messages of them."""
     if not command.topic and not command.queue:
         return
-    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.cli.store_queues import unknown_names
 
     stores = find_stores(given_store(command.store), command.broker, layout_of(command).formats)

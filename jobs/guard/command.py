@@ -114,8 +114,8 @@ def _watch(
     command: Guard, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Return the archived offset of each store (None without a lake), and the expected fate of the stores' segments."""
-    from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
-    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
+    from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.jobs.guard.rules import read_rules
     from commitlake.pipelines.retention.watch import watch_stores

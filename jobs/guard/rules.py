@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
+from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.cli.broker_conf import read_broker_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.guard.arguments import RuleArguments

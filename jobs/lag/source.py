@@ -6,10 +6,10 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files

@@ -95,8 +95,8 @@ def _stores(command: MaintainOptions, lake: Lake) -> Stores | None:
     """Return the named stores; None if no store is named."""
     if not command.store:
         return None
-    from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.pipelines.masking.archiving import masks_of_lake
 

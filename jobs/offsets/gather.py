@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Puller
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files

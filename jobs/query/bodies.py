@@ -65,8 +65,8 @@ class BodyTexts:
             row: a row with `COLUMNS`, or at least those with the position of the body.
             name: name of the message, for `reasons`.
         """
-        from commitlake.connectors.formats.engine.errors import BodyError
         from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
+        from commitlake.connectors.reading.errors import BodyError
 
         try:
             body = self._fetch(row)

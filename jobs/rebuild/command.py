@@ -34,7 +34,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.connectors.reading.stores import Store
     from commitlake.pipelines.rebuild.run import Rebuilt
     from commitlake.pipelines.salvage.run import Salvaged
 
@@ -68,7 +68,7 @@ class Rebuild(RebuildOptions):
     def run(self) -> ExitCode:
         """Rebuild one store, and print a summary."""
         place = given_store(self.store)
-        from commitlake.connectors.formats.engine.stores import find_stores
+        from commitlake.connectors.reading.stores import find_stores
         from commitlake.pipelines.rebuild.errors import (
             BusyStoreError,
             DisagreementError,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.errors import StoreLockedError
 from commitlake.broker_lite.stores.engine.ownership import StoreLock
-from commitlake.connectors.formats.engine.errors import UnsupportedStoreError
-from commitlake.connectors.formats.engine.plan import log_range, read_log
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.newer_data import find_other_logs
+from commitlake.connectors.reading.errors import UnsupportedStoreError
+from commitlake.connectors.reading.snapshots import log_range, read_log
+from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.jobs.rebuild.run import run_rebuild

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.progress import runner_progress

@@ -114,7 +114,7 @@ def open_source(arguments: argparse.Namespace, lake: Lake) -> Iterator[MessageSo
 
 
 def _copy_store(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
-    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.cli.store_queues import unknown_names
     from commitlake.pipelines.replay.copied_messages import copy_store
     from commitlake.pipelines.snapshot.files import read_store_progress

@@ -120,9 +120,9 @@ def _take(command: Snapshot, shown: set[str]) -> ExitCode:
 
 def _read(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterator[StoreSnapshot]:
     """Yield the offsets in the files of each store."""
-    from commitlake.connectors.formats.engine.plan import take_snapshot
-    from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.lake.archive_log import read_last_commit
+    from commitlake.connectors.reading.snapshots import take_snapshot
+    from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
     from commitlake.pipelines.snapshot.files import read_store_progress

@@ -19,8 +19,8 @@ from commitlake.pipelines.tps.question import MINUTES, CountedTable, rounded
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.lake.lake import Lake
+    from commitlake.connectors.reading.stores import Store
     from commitlake.pipelines.tps.coverage import Coverage
 
 _BACKFILL = "'commitlake archive --lake LAKE --backfill topic_minutes --local' counts earlier messages"
@@ -134,8 +134,8 @@ def _read_store(
     end: datetime.datetime | None,
     folder: str,
 ) -> TpsSource:
-    from commitlake.connectors.formats.engine.stores import find_stores
     from commitlake.connectors.lake.lake import Lake
+    from commitlake.connectors.reading.stores import find_stores
     from commitlake.connectors.runtime.local_runner import ThreadRunner
     from commitlake.jobs.cli.layouts import layout_of
     from commitlake.jobs.cli.progress import runner_progress

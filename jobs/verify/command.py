@@ -30,7 +30,7 @@ from commitlake.jobs.cli.store_arguments import delay_levels, given_store, posit
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.stores import Store
+    from commitlake.connectors.reading.stores import Store
     from commitlake.pipelines.verify.admission import VerifyOptions
     from commitlake.pipelines.verify.doctor import StoreReport
 
@@ -139,7 +139,7 @@ def _settings(command: Verify) -> Iterator[str]:
 
 def _verify_stores(command: Verify) -> list[StoreReport]:
     """Find the stores, and verify them."""
-    from commitlake.connectors.formats.engine.stores import find_stores
+    from commitlake.connectors.reading.stores import find_stores
     from commitlake.pipelines.verify.admission import VerifyOptions
 
     place = given_store(command.store)

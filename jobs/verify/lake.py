@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.open_sides import open_sides

@@ -21,14 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.decoded import DecodedBatch
-from commitlake.connectors.formats.engine.kernel import hop as h
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
 from commitlake.connectors.plain_arrays import text_spans
+from commitlake.connectors.reading.decoding.columns import DecodedBatch
+from commitlake.connectors.reading.kernel import hop as h
 from commitlake.pipelines.archive.task_input import Part
 from commitlake.pipelines.masking.later_copies import NO_COPIES, LaterCopies
 

@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError, local_folder
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 logger = logging.getLogger(__name__)

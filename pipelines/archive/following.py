@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.retries import RETRY_ROWS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.versions import snapshot_files
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.consumptions.follow import ConsumptionsUpdate as FollowedConsumptions
 from commitlake.pipelines.consumptions.follow import follow_consume_logs

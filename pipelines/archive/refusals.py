@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.gaps import GAPS

@@ -28,9 +28,6 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.followed import HBaseUpdate as FollowedInHBase
@@ -43,6 +40,9 @@ from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.body_location import bodies_root, check_bodies, check_outside_stores, check_same_root

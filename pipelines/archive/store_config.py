@@ -20,13 +20,6 @@ from typing import Any
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.indexed_files import StoreFiles
-from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.shipped import small_files_folder
-from commitlake.connectors.formats.engine.shipped_files import NoCopyError
-from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Store, for_each_store, segment_size
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, load_table
 from commitlake.connectors.lake.data_files import DataFile
@@ -35,6 +28,13 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import StoreFiles
+from commitlake.connectors.reading.files.shipped import small_files_folder
+from commitlake.connectors.reading.files.shipped_files import NoCopyError
+from commitlake.connectors.reading.files.store_files import open_store_files, store_of
+from commitlake.connectors.reading.single_records import LogRecords
+from commitlake.connectors.reading.stores import Store, for_each_store, segment_size
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify.observed_delays import MAX_LEVELS, observe_delays
 from commitlake.pipelines.verify.store_view import likely_file_size

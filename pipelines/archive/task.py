@@ -22,13 +22,6 @@ from pathlib import Path
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import LastDecoder
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.part_sizes import MIN_PART_BYTES, cost_of, group_parts, part_bytes
-from commitlake.connectors.formats.engine.plan import divide
-from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
@@ -37,6 +30,13 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.queue_reports import QueueReport
+from commitlake.connectors.reading.batches import LastDecoder
+from commitlake.connectors.reading.damage import CORRUPT_RECORD
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.partition_sizes import MIN_PART_BYTES, cost_of, group_parts, part_bytes
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.snapshots import divide
+from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.storage.uris import is_s3, is_uri
 from commitlake.pipelines.archive.bodies import BodyPacks

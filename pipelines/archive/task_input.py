@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.batches import BatchInspector, LastDecoder, read_split
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.truncation import check_not_truncated
 from commitlake.connectors.lake.queue_reports import QueueReport
+from commitlake.connectors.reading.batches import BatchInspector, LastDecoder, read_split
+from commitlake.connectors.reading.continuity import check_not_truncated
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.splits import Split
 
 if TYPE_CHECKING:
     from commitlake.pipelines.archive.from_broker.pulled_part import PulledPart

@@ -9,19 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.continuity import check_continuity, record_digest
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.part_sizes import part_bytes
-from commitlake.connectors.formats.engine.plan import (
-    Snapshot,
-    StoreRange,
-    TailKind,
-    plan_splits,
-    take_snapshot,
-    with_last_record,
-)
-from commitlake.connectors.formats.engine.stores import Store, find_stores, for_each_store
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
@@ -30,6 +17,19 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.store_progress import LastRecord
+from commitlake.connectors.reading.continuity import check_continuity, record_digest
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.partition_sizes import part_bytes
+from commitlake.connectors.reading.snapshots import (
+    Snapshot,
+    StoreRange,
+    TailKind,
+    plan_splits,
+    take_snapshot,
+    with_last_record,
+)
+from commitlake.connectors.reading.stores import Store, find_stores, for_each_store
 from commitlake.connectors.sources.stream_offsets import StorePosition
 from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
 from commitlake.pipelines.archive.body_location import check_outside_stores

@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.pipelines.audit.errors import NothingInCommonError
 from commitlake.pipelines.audit.moment import Moment, wait_for_hbase
 from commitlake.pipelines.audit.sides import Profile, Sides, stretches_of

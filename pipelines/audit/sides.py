@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS

@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase import register_hbase
 from commitlake.connectors.hbase.options import HBaseOptions
@@ -22,6 +21,7 @@ from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
 from commitlake.connectors.lake.packs.body_check import ERROR
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.spark_check import with_found_bodies
+from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.storage.spark import spark_uri
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.pipelines.audit.local.store_tasks import as_erased

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 
 
 def ranges_in_store(

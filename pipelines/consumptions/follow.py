@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.tables.consumptions import CONSUMPTIONS
 
 _APPLICATION = "commitlake.consumptions."

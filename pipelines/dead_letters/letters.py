@@ -14,12 +14,12 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.bodies import decompress_as
-from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import column_name, text_literal
 from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.reading.decoding.bodies import decompress_as
+from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID, original_topic_sql
 from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of

@@ -22,7 +22,6 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.formats.engine.concurrent_reads import LOCAL_THREADS, read_each
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
@@ -36,6 +35,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.table_rows import data_file_errors
 from commitlake.connectors.lake.versions import AddedFile, table_files
+from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, read_each
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.client_actions import consumptions_table, entries_of_consumptions

@@ -12,8 +12,6 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.bodies import decompress_as
-from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.erasures import ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
@@ -22,6 +20,8 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of
+from commitlake.connectors.reading.decoding.bodies import decompress_as
+from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.edges.client_actions import ENTRIES, MAX_BODY_BYTES, PARENTS, parse_traces
 from commitlake.pipelines.edges.links.transactions import OPS
 from commitlake.pipelines.edges.members import (

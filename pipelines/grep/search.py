@@ -16,8 +16,6 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.bodies import DEFAULT_MAX_BYTES, decompress_as
-from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, pack_runs
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
@@ -27,6 +25,8 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import column_name
+from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES, decompress_as
+from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.grep.pattern import Pattern
 from commitlake.pipelines.grep.planning import PackPart, SearchPlan, rows_of

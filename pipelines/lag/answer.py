@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from commitlake.connectors.formats.engine.errors import IndexMismatchError
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
 from commitlake.connectors.lake.archive_log import StoreProgress, read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.store_config import SETTING, TOPIC, read_store_config
+from commitlake.connectors.reading.errors import IndexMismatchError
+from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.archive.store_config import settings_of, topics_of
 from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.group_filter import GroupFilter

@@ -1,7 +1,7 @@
 """Messages of a store's own log, for measuring lag of a store that is not archived.
 
 Where all messages of a topic count, the entries of its queues are counted. The log itself is then read only in segments
-that can hold newer messages, and where the queues have gaps; see `engine.entry_plan`. Everything else is read once,
+that can hold newer messages, and where the queues have gaps; see `reading.planning`. Everything else is read once,
 however many counts use it. If an entry does not match the log, everything is read from the log.
 """
 
@@ -18,17 +18,16 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.entry_plan import in_log_order, plan_entries
-from commitlake.connectors.formats.engine.errors import IndexMismatchError
-from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.index_answer import IndexAnswer
-from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.options import Mode, ReadOptions
-from commitlake.connectors.formats.engine.plan import StoreRange, take_snapshot
-from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.stores import Store
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.damage import CORRUPT_RECORD
+from commitlake.connectors.reading.errors import IndexMismatchError
+from commitlake.connectors.reading.index_lookups import IndexAnswer
+from commitlake.connectors.reading.options import Mode, ReadOptions
+from commitlake.connectors.reading.planning import in_log_order, plan_entries
+from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.single_records import LogRecords
+from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
+from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
 from commitlake.pipelines.lag.queues import BODY, Count, QueueSpan, SpanFinder, Times
 from commitlake.schemas.layouts.rocketmq.scan import Fault

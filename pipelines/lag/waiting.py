@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue, milliseconds, numbers
 from commitlake.pipelines.lag.measure import Choice, Lag, queue_of
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.packs.body import fetch_body
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.lineage.lookups import Row
 from commitlake.pipelines.lineage.story import Record, Story
 

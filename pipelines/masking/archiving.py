@@ -31,8 +31,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.bodies import decompress_as
-from commitlake.connectors.formats.engine.errors import BodyError
+from commitlake.connectors.reading.decoding.bodies import decompress_as
+from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.masking.erased_rows import KEPT_PROPERTIES
 from commitlake.pipelines.masking.masks import (
     BODY,

@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.crc import crc32
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.plain_arrays import text_spans
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.crc import crc32
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
 

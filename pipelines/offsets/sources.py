@@ -14,20 +14,19 @@ import numpy as np
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.errors import IndexMismatchError
-from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Mode, ReadOptions
-from commitlake.connectors.formats.engine.plan import take_snapshot
-from commitlake.connectors.formats.engine.read_plan import plan_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import date_literal, is_usual_time, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.errors import IndexMismatchError
+from commitlake.connectors.reading.options import Mode, ReadOptions
+from commitlake.connectors.reading.planning import plan_snapshot
+from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
 from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
 from commitlake.pipelines.lag.lake_messages import LakeMessages

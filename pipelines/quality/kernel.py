@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
+from commitlake.connectors.reading.kernel.compiled import compiled, inlined
 
 Longs = npt.NDArray[np.int64]
 Ints = npt.NDArray[np.int32]

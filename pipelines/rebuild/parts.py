@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.kernel.crc import crc32
+from commitlake.connectors.reading.kernel.crc import crc32
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.store_files import create_file, open_file

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.plan import StoreRange, divide, log_range, segment_ranges
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.store_files import store_of
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
+from commitlake.connectors.reading.files.store_files import store_of
+from commitlake.connectors.reading.snapshots import StoreRange, divide, log_range, segment_ranges
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import available_cores
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.errors import RebuildError

@@ -23,10 +23,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.plan import StoreRange
-from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.small_files import CHECKPOINT
+from commitlake.connectors.reading.snapshots import StoreRange
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.whole_files import remove_but_last, write_synced
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.plan import PLAN, WORK

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.formats.small_files import CHECKPOINT
+from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.connectors.whole_files import remove_but_last, write_synced

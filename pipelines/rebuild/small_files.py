@@ -17,9 +17,9 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, TOPICS, is_listed, load_table
 from commitlake.connectors.formats.small_files import CHECKPOINT, RebuiltLog
+from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.parts import Queue, Totals
 from commitlake.pipelines.rebuild.plan import RebuildPlan

@@ -25,9 +25,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, plan_splits
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.data_files import DataFile
@@ -40,6 +37,9 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.task import ArchiveTasks, check_written
 from commitlake.pipelines.archive.work import check_is_archived

@@ -22,8 +22,6 @@ import pyarrow.parquet as pq
 from deltalake import Transaction
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, TailKind, plan_splits
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, commits_after, read_last_commit
 from commitlake.connectors.lake.committer import open_or_create
 from commitlake.connectors.lake.erasures import (
@@ -38,6 +36,8 @@ from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind, plan_splits
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file

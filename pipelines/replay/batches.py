@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
 from commitlake.connectors.lake.packs.kernel import copy
 from commitlake.connectors.plain_arrays import texts_of
+from commitlake.connectors.reading.kernel.compiled import compiled, inlined
 from commitlake.pipelines.replay.origin_properties import DROPPED, origin_properties
 from commitlake.pipelines.restore.arrow import numbers, spans
 from commitlake.schemas.layouts.rocketmq import properties as layout

@@ -15,18 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.filters import Filters, narrow
-from commitlake.connectors.formats.engine.options import BodyForm, Mode, ReadOptions
-from commitlake.connectors.formats.engine.plan import take_snapshot
-from commitlake.connectors.formats.engine.read_plan import plan_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.engine.truncation import check_not_truncated
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.continuity import check_not_truncated
+from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions
+from commitlake.connectors.reading.planning import plan_snapshot
+from commitlake.connectors.reading.request import Filters, Request, narrow
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.range_reader import RangeReader
 from commitlake.connectors.rocketmq.source.ranges import plan_batch

@@ -21,12 +21,12 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.bodies import decompress
-from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.reading.decoding.bodies import decompress
+from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.parts import (

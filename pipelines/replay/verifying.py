@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.request import Request
 from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.request import Request
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, read_range
 from commitlake.pipelines.replay.batches import added_properties, property_entries

@@ -31,9 +31,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
 from commitlake.connectors.lake.packs.kernel import copy
 from commitlake.connectors.plain_arrays import bytes_of
+from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.pipelines.restore.arrow import coded, milliseconds, numbers, spans
 from commitlake.pipelines.restore.row_facts import NEEDED, Records, Refusal, RestoreError
 from commitlake.schemas.counts import count_text

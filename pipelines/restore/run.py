@@ -16,12 +16,12 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import remove_but_last, write_synced

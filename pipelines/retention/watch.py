@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.continuity import StoreReplacedError, check_continuity
-from commitlake.connectors.formats.engine.plan import take_snapshot
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.reading.continuity import StoreReplacedError, check_continuity
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.retention.rules import Cause, Disk, Rules, read_disk
 from commitlake.pipelines.retention.segments import Archived, StoredSegment, growth, newest, read_segments
 

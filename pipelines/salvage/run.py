@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.indexed_files import StoreFiles, read_all
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, log_range, segment_ranges
-from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Segment, Store, list_again, segment_size, segment_sizes
-from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.reading.files.index_files import StoreFiles, read_all
+from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
+from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, segment_ranges
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Segment, Store, list_again, segment_size, segment_sizes
+from commitlake.connectors.reading.walking import End, walk
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.storage.checksums import crc_of_parts

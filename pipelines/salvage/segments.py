@@ -24,12 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.errors import SegmentCutError
-from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.walk import End, WalkStep, walk
 from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST
+from commitlake.connectors.reading.errors import SegmentCutError
+from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.walking import End, WalkStep, walk
 from commitlake.connectors.whole_files import write_sized
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     HEAD,

@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.connectors.formats.config_files import BACKUP
-from commitlake.connectors.formats.engine.shipped import small_files_folder
-from commitlake.connectors.formats.engine.store_files import store_of
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.format import ASK_HINT
 from commitlake.connectors.formats.small_files import SmallFiles
+from commitlake.connectors.reading.files.shipped import small_files_folder
+from commitlake.connectors.reading.files.store_files import store_of
+from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     OffsetKind,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.pipelines.quality.kernel import continues_run, window_begin
 
 Longs = npt.NDArray[np.int64]

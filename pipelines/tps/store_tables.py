@@ -19,23 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Mode, ReadOptions
-from commitlake.connectors.formats.engine.plan import StoreRange, segment_ranges, take_snapshot
-from commitlake.connectors.formats.engine.read_plan import plan_snapshot
-from commitlake.connectors.formats.engine.refused import CORRUPT_RECORD
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import Store
-from commitlake.connectors.formats.engine.time_bounds import time_bounds
-from commitlake.connectors.formats.engine.truncation import check_not_truncated
 from commitlake.connectors.lake.committer import append_files, open_or_create
 from commitlake.connectors.lake.data_files import DataFile, sort_rows
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.continuity import check_not_truncated
+from commitlake.connectors.reading.damage import CORRUPT_RECORD
+from commitlake.connectors.reading.options import Mode, ReadOptions
+from commitlake.connectors.reading.planning import plan_snapshot
+from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.snapshots import StoreRange, segment_ranges, take_snapshot
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store
+from commitlake.connectors.reading.time_bounds import time_bounds
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS as MINUTES_COLUMNS

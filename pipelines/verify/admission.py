@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from commitlake.connectors.formats.engine.indexed_files import StoreFiles
-from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, log_range, read_log
-from commitlake.connectors.formats.engine.shipped import read_shipped_manifest, resolve_filesystem
-from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
-from commitlake.connectors.formats.engine.store_files import open_small_files, open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Store, list_again, segment_size
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.newer_data import find_other_logs
 from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
 from commitlake.connectors.formats.small_files import SmallFiles
+from commitlake.connectors.reading.files.index_files import StoreFiles
+from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
+from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
+from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
+from commitlake.connectors.reading.single_records import LogRecords
+from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, read_log
+from commitlake.connectors.reading.stores import Store, list_again, segment_size
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.verify import index_files
 from commitlake.pipelines.verify.findings import DEFAULT_LIMIT, Finding, Findings

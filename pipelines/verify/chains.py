@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.memory import load_be_i32, load_be_i64
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, HEADER, SLOT
 
 EMPTY, LOOP, WRONG_CHAIN, UNREACHABLE, DISORDER, BAD_SLOT = range(6)

@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from commitlake.connectors.formats.engine.concurrent_reads import REMOTE_THREADS, read_each
-from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.store_files import threads_for
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.rocketmq.small_files import DELAY_OFFSETS
 from commitlake.connectors.formats.small_files import CHECKPOINT, CheckedLog, SmallFiles
+from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS, read_each
+from commitlake.connectors.reading.files.store_files import threads_for
+from commitlake.connectors.reading.single_records import LogRecords
+from commitlake.connectors.reading.snapshots import StoreRange, divide, segment_ranges
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, Shared
 from commitlake.pipelines.verify import index_files

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.files import LocalFile
-from commitlake.connectors.formats.engine.indexed_files import IndexedFile
-from commitlake.connectors.formats.engine.mapping import Mapping
 from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import IndexedFile
+from commitlake.connectors.reading.files.segment_files import LocalFile
+from commitlake.connectors.reading.files.windows import Mapping
 from commitlake.pipelines.verify import chains
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_files import ENTRY_DTYPE, IndexPart, read_between

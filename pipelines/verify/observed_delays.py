@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.concurrent_reads import read_each
-from commitlake.connectors.formats.engine.indexed_files import StoreFiles
-from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.store_files import threads_for
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.reading.files.concurrent_reads import read_each
+from commitlake.connectors.reading.files.index_files import StoreFiles
+from commitlake.connectors.reading.files.store_files import threads_for
+from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS

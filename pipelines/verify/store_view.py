@@ -31,15 +31,15 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.concurrent_reads import read_each
-from commitlake.connectors.formats.engine.indexed_files import MAX_FILE_BYTES, StoreFiles
-from commitlake.connectors.formats.engine.plan import TailKind
-from commitlake.connectors.formats.engine.store_files import threads_for
-from commitlake.connectors.formats.engine.stores import Segment
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
+from commitlake.connectors.reading.files.concurrent_reads import read_each
+from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES, StoreFiles
+from commitlake.connectors.reading.files.store_files import threads_for
+from commitlake.connectors.reading.snapshots import TailKind
+from commitlake.connectors.reading.stores import Segment
 from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect

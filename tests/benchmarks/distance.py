@@ -19,7 +19,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from commitlake.connectors.formats.engine import read_ahead
+from commitlake.connectors.reading.files import read_ahead
 from tests.benchmarks.commands import run_commitlake
 from tests.benchmarks.far_server import at_a_distance
 from tests.benchmarks.machine import machine

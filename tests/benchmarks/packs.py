@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.reading.splits import Split
 from tests.benchmarks.reading import find_splits, read_bodies
 from tests.benchmarks.runs import Run
 

@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.formats.engine.walk import End, walk
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import find_stores
+from commitlake.connectors.reading.walking import End, walk
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE

@@ -23,11 +23,11 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
 from tests.benchmarks.salvage_brokers import Served, serve
 from tests.support.corpus import make_corpora

@@ -10,9 +10,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from commitlake.connectors.formats.engine.plan import take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

@@ -14,9 +14,9 @@ from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.judging import judge_run
 from commitlake.pipelines.archive.profile_files import staging

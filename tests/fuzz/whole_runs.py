@@ -17,8 +17,8 @@ from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.log_rows import Chosen

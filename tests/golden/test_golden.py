@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.message_row import row_of
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, parse_message, serialize_message
 from commitlake.schemas.layouts.rocketmq.scan import SegmentScanner, SizeLimits, SpanKind
 from commitlake.schemas.tables.messages import SOURCE

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine import index_answer
-from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.plan import segment_ranges, take_snapshot
-from commitlake.connectors.formats.engine.queue_index import QueueIndex
-from commitlake.connectors.formats.engine.read_plan import Way
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.reading import index_lookups
+from commitlake.connectors.reading.index_lookups import QueueIndex
+from commitlake.connectors.reading.planning import Way
+from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.snapshots import segment_ranges, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from tests.servers.recording import RecordedStore
 from tests.support.indexed_stores import plan_of, read_by_plan, read_splits, wanted, without_seeks
@@ -35,7 +35,7 @@ def messages(recorded_store: RecordedStore) -> list[Message]:
 def test_queues_claim_every_record(
     recorded_store: RecordedStore, messages: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_answer, "MAX_SHARE", 1)  # everything is wanted here, so no reader would use an index
+    monkeypatch.setattr(index_lookups, "MAX_SHARE", 1)  # everything is wanted here, so no reader would use an index
     (store,) = find_stores(str(recorded_store.store))
     index = QueueIndex(Path(recorded_store.store), Filters(), 1 << 26, ROCKETMQ.kernel.queues)
     open_ranges = [

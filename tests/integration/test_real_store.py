@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.options import BodyForm, Mode
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.options import BodyForm, Mode
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.dump import command as dump
 from commitlake.schemas.layouts.rocketmq import indexfile
 from commitlake.schemas.layouts.rocketmq.consumequeue import tags_code

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.message_row import row_of
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, DIALECTS, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, NewMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.connectors.formats.engine.errors import DamagedIndexError
+from commitlake.connectors.reading.errors import DamagedIndexError
 from tests.support.hypothesis_profiles import load
 from tests.support.index_entry_rows import Rows, read_index_rows, read_queue_rows
 from tests.support.indexed_stores import write_indexed_store

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.records import walk_store
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.message_row import row_of
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.plain_records import walk_store
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.records import walk_store
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.plain_records import walk_store
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.connectors.formats.engine import index_answer, splits
-from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.filters import Filters, narrow
-from commitlake.connectors.formats.engine.listed import walk_listed
-from commitlake.connectors.formats.engine.options import ReadOptions
-from commitlake.connectors.formats.engine.read_plan import ReadPlan, plan_read
-from commitlake.connectors.formats.engine.splits import ListedSplit, Split
-from commitlake.connectors.formats.engine.walk import End, WalkStep, walk
+from commitlake.connectors.reading import index_lookups, splits
+from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.listed_records import walk_listed
+from commitlake.connectors.reading.options import ReadOptions
+from commitlake.connectors.reading.planning import ReadPlan, plan_read
+from commitlake.connectors.reading.request import Filters, narrow
+from commitlake.connectors.reading.splits import ListedSplit, Split
+from commitlake.connectors.reading.walking import End, WalkStep, walk
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
@@ -80,7 +80,7 @@ def write_indexed_store(
 
 def without_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make look-ups cost only their bytes, so that they also pay off in small segments."""
-    monkeypatch.setattr(index_answer, "SEEK_BYTES", 0)
+    monkeypatch.setattr(index_lookups, "SEEK_BYTES", 0)
     monkeypatch.setattr(splits, "MAX_GAP_BYTES", 0)
 
 

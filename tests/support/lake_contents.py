@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.engine.records import walk_store
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.reading.plain_records import walk_store
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.tables.edges import EDGES
 
 

@@ -11,9 +11,9 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.plan import take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.segments import segment_name
 
 SECRET = b"canary-9f3c-secret"

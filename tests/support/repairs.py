@@ -7,11 +7,11 @@ from collections.abc import Collection
 
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.maintain.work import MaintenancePlan, care_for_tables
 from commitlake.pipelines.archive.run import Config, Result, run_archive

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.engine.records import FoundRecord, walk_store
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.restore.run import Restored
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind

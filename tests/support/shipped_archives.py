@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commitlake.connectors.formats.engine.files import OpenSegment, RemoteSegment
-from commitlake.connectors.formats.engine.read_ahead import ReadAhead
+from commitlake.connectors.reading.files.read_ahead import ReadAhead
+from commitlake.connectors.reading.files.segment_files import OpenSegment, RemoteSegment
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.rebuild import command as rebuild

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.options import BodyForm
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.options import BodyForm
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from tests.support.batches import source_schema
 from tests.support.comparing import COLUMNS
 

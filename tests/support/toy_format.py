@@ -19,20 +19,19 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.decoder import Decoder
-from commitlake.connectors.formats.engine.format_kernel import FormatKernel
-from commitlake.connectors.formats.engine.hop_arguments import HopArguments
-from commitlake.connectors.formats.engine.indexed_files import StoreFiles
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.kernel.borders import NONE_HERE
-from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, QueueFormat
-from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.facts.records import Facts
 from commitlake.connectors.formats.format import Format, RecordRules
 from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles
 from commitlake.connectors.formats.small_files import Claim, Problems, RebuiltLog, SmallFiles, read_checkpoint_file
+from commitlake.connectors.reading.decoding.decoder import Decoder
+from commitlake.connectors.reading.files.index_files import StoreFiles
+from commitlake.connectors.reading.format_kernel import FormatKernel
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.borders import NONE_HERE
+from commitlake.connectors.reading.queue_format import AFTER_ALL, QueueFormat
+from commitlake.connectors.reading.walking import BadRange, HopArguments
 from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.rocketmq.scan import Fault, Rules, ScanFinding, SegmentScanner, SizeLimits, SpanKind
 

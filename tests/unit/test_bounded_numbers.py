@@ -27,7 +27,7 @@ ALLOWED = {
     "broker_lite/stores/rocketmq/commitlog.py": SEGMENT,
     "broker_lite/stores/engine/file_queue.py": SEGMENT,
     "broker_lite/stores/rocketmq/message_index.py": "names of 17 digits",
-    "connectors/formats/engine/queue_index.py": SEGMENT,
+    "connectors/reading/index_lookups.py": SEGMENT,
     "connectors/storage/gcs_storage.py": LIMITED,
     "connectors/storage/hdfs_uris.py": LIMITED,
     "connectors/storage/hdfs_versions.py": "names of 20 digits",

@@ -76,28 +76,31 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "broker_lite.stores.engine.entry_queue",
         "broker_lite.stores.engine.queue_table",
     ),
-    "tests/unit/connectors/formats/engine/test_batches.py": (
-        "connectors.formats.engine.kernel.buffers",
-        "connectors.formats.engine.kernel.layouts",
+    "tests/unit/connectors/reading/test_batches.py": (
+        "connectors.reading.decoding.columns",
+        "connectors.reading.decoding.decoder",
+        "connectors.reading.decoding.row_batch",
+        "connectors.reading.kernel.buffers",
+        "connectors.reading.kernel.layouts",
         "connectors.formats.rocketmq.kernel.columns",
         "connectors.formats.rocketmq.kernel.message_ids",
     ),
-    "tests/unit/connectors/formats/engine/test_boltmq_indexes.py": ("connectors.formats.rocketmq.dialects",),
-    "tests/unit/connectors/formats/engine/test_cuts.py": ("connectors.formats.engine.kernel.borders",),
-    "tests/unit/connectors/formats/engine/test_key_index.py": ("connectors.formats.rocketmq.key_index",),
-    "tests/unit/connectors/formats/engine/test_live_store.py": (
-        "connectors.formats.engine.truncation",
+    "tests/unit/connectors/reading/test_boltmq_indexes.py": ("connectors.formats.rocketmq.dialects",),
+    "tests/unit/connectors/reading/test_cuts.py": ("connectors.reading.kernel.borders",),
+    "tests/unit/connectors/reading/test_key_index.py": ("connectors.formats.rocketmq.key_index",),
+    "tests/unit/connectors/reading/test_live_store.py": (
+        "connectors.reading.continuity",
         "connectors.formats.rocketmq.samples",
         "jobs.cli.warm",
     ),
-    "tests/unit/connectors/formats/engine/test_pulled.py": (
+    "tests/unit/connectors/reading/test_pulled.py": (
         "connectors.formats.rocketmq.kernel.pulled",
         "connectors.formats.rocketmq.pulled",
     ),
-    "tests/unit/connectors/formats/engine/test_stores.py": ("connectors.formats.engine.format_kernel",),
-    "tests/unit/connectors/formats/engine/test_walk.py": (
-        "connectors.formats.engine.kernel.decode",
-        "connectors.formats.engine.kernel.hop",
+    "tests/unit/connectors/reading/test_stores.py": ("connectors.reading.format_kernel",),
+    "tests/unit/connectors/reading/test_walk.py": (
+        "connectors.reading.kernel.decode",
+        "connectors.reading.kernel.hop",
     ),
     "tests/unit/connectors/formats/index_entries/test_index_rows.py": (
         "connectors.formats.queue_walking",
@@ -113,17 +116,16 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/connectors/formats/test_newer_data.py": ("connectors.formats.rocketmq.other_logs",),
     "tests/unit/connectors/formats/test_toy_format.py": (
-        "connectors.formats.engine.records",
+        "connectors.reading.plain_records",
         "connectors.formats.facts.names",
         "connectors.formats.rocketmq.format",
     ),
     "tests/unit/connectors/rocketmq/source/test_source_options.py": ("connectors.rocketmq.spark_options",),
-    "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.formats.engine.continuity",),
+    "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.reading.continuity",),
     "tests/unit/connectors/storage/test_hdfs_storage.py": ("connectors.shipping.storage",),
     "tests/unit/jobs/metrics/test_traffic_families.py": ("pipelines.archive_health.traffic",),
     "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),
     "tests/unit/jobs/tps/test_compare.py": ("pipelines.tps.comparison",),
-    "tests/unit/pipelines/lag/test_store_messages.py": ("connectors.formats.engine.entry_plan",),
     "tests/unit/pipelines/snapshot/test_files.py": (
         "connectors.formats.config_files",
         "connectors.formats.rocketmq.consumer_filters",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.compiled import compiled
 
 
 @compiled

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.files import OpenSegment
-from commitlake.connectors.formats.engine.hop_arguments import HopArguments
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.walk import BadRange, End, walk
 from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.walking import BadRange, End, HopArguments, walk
 from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
@@ -24,7 +23,7 @@ class FactsReader(Protocol):
     """Collector of chunks of one range of a log."""
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Locate records, see `walk.Hop`; they only count after `commit`."""
+        """Locate records, see `walking.Hop`; they only count after `commit`."""
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Keep the records of the last `hop`, while its window exists."""
@@ -53,7 +52,7 @@ def read_facts(
     because a snapshot's range ends after the last record.
 
     Args:
-        split: a split from `plan.segment_ranges`, or a part of one.
+        split: a split from `snapshots.segment_ranges`, or a part of one.
         delay_levels_ms: the broker's messageDelayLevel.
         max_record_bytes: larger sizes are faults.
         chunk_rows: the largest number of records in a chunk.

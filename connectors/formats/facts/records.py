@@ -10,9 +10,9 @@ from itertools import pairwise
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.kernel.buffers import Interner
-from commitlake.connectors.formats.engine.kernel.strings import DISTINCT
-from commitlake.connectors.formats.engine.walk import BadRange
+from commitlake.connectors.reading.kernel.buffers import Interner
+from commitlake.connectors.reading.kernel.strings import DISTINCT
+from commitlake.connectors.reading.walking import BadRange
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
 
 SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew the hashes could make topics collide

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from commitlake.connectors.formats.engine.errors import DamagedIndexError
-from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.reading.errors import DamagedIndexError
+from commitlake.connectors.reading.options import Mode
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.filters import Filters, Narrowing
-from commitlake.connectors.formats.engine.options import MISSING_PATH, PARTITION_BYTES, Mode, format_choice
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats
+from commitlake.connectors.reading.errors import OptionError
+from commitlake.connectors.reading.options import MISSING_PATH, PARTITION_BYTES, Mode, format_choice
+from commitlake.connectors.reading.request import Filters, Narrowing
 from commitlake.connectors.source_options import (
     NEEDED,
     DeclaredOptions,

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.indexed_files import IndexedFile, find_data
 from commitlake.connectors.formats.index_entries.entry_damage import FIRST_BYTES, BadEntries, Reason
+from commitlake.connectors.reading.files.index_files import IndexedFile, find_data
 
 WINDOW_ENTRIES = 1 << 14
 _ZEROS = "zeros"

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.indexed_files import MissingObjectError, StoreFiles, read_all
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.index_entries.entry_columns import is_timestamp
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_range, plan_stores
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import MissingObjectError, StoreFiles, read_all
+from commitlake.connectors.reading.request import Narrowing
+from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import INT32_MAX
 from commitlake.schemas.layouts.rocketmq.indexfile import (

@@ -9,15 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.indexed_files import MissingObjectError
-from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.index_entries.entry_columns import bad_batch, batch_of, timestamps, together
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
 from commitlake.connectors.formats.index_entries.index_parts import IndexPart, written_end
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import MissingObjectError
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.request import Filters
 from commitlake.schemas.layouts.rocketmq.indexfile import ENTRY, SLOT
 from commitlake.schemas.store_files import UnsafeFileError
 

@@ -10,14 +10,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.indexed_files import StoreFiles
-from commitlake.connectors.formats.engine.part_sizes import Part, cost_of, group_parts, part_bytes
-from commitlake.connectors.formats.engine.store_files import open_store_files, store_of
-from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import StoreFiles
+from commitlake.connectors.reading.files.store_files import open_store_files, store_of
+from commitlake.connectors.reading.partition_sizes import Part, cost_of, group_parts, part_bytes
+from commitlake.connectors.reading.request import Narrowing
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.store_files import UnsafeFileError
 

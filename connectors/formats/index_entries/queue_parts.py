@@ -14,10 +14,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.filters import Narrowing
-from commitlake.connectors.formats.engine.indexed_files import MAX_FILE_BYTES, MissingObjectError, StoreFiles
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.format import refuse_rocksdb_queues
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
@@ -27,6 +23,10 @@ from commitlake.connectors.formats.index_entries.partitions import (
     divide_range,
     plan_stores,
 )
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES, MissingObjectError, StoreFiles
+from commitlake.connectors.reading.request import Narrowing
+from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder, parse_segment_name
 
 

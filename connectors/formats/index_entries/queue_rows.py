@@ -9,10 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.indexed_files import IndexedFile, MissingObjectError
-from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.index_entries.entry_columns import (
     bad_batch,
     batch_of,
@@ -23,6 +19,10 @@ from commitlake.connectors.formats.index_entries.entry_columns import (
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
 from commitlake.connectors.formats.index_entries.queue_parts import QueuePart
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import IndexedFile, MissingObjectError
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.request import Filters
 from commitlake.schemas.layouts.numbers import INT32_MAX
 from commitlake.schemas.store_files import UnsafeFileError
 

@@ -1,4 +1,4 @@
-"""Format of JMQ: everything that differs from the engine.
+"""Format of JMQ: everything that differs from other formats.
 
 format    all of this as one object    rules    a record in plain Python (standard library only)
 message_row  a message as a row        reading  the compiled loops of `connectors.formats.jmq.kernel`

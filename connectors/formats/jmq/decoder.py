@@ -10,16 +10,21 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.decoded import DecodedBatch, RepairedText
-from commitlake.connectors.formats.engine.decoder import Decoder
-from commitlake.connectors.formats.engine.distinct import Distinct, DistinctValues, utf8_text
-from commitlake.connectors.formats.engine.kernel import buffers as b
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.kernel.memory import OVERWRITE
 from commitlake.connectors.formats.jmq.kernel import records
 from commitlake.connectors.formats.jmq.kernel.columns import ADDRESS_SIZE, NO_DELAY
 from commitlake.connectors.formats.jmq.kernel.properties import MAX_PROPERTIES, OWN_NAMES
 from commitlake.connectors.formats.jmq.message_row import APP, RECEIVE_TIMESTAMP, shown_name, unique_key
+from commitlake.connectors.reading.decoding.columns import (
+    DecodedBatch,
+    Distinct,
+    DistinctValues,
+    RepairedText,
+    utf8_text,
+)
+from commitlake.connectors.reading.decoding.decoder import Decoder
+from commitlake.connectors.reading.kernel import buffers as b
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.memory import OVERWRITE
 from commitlake.schemas.layouts.jmq.journal import HEAD
 from commitlake.schemas.layouts.jmq.properties import parse_properties
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK

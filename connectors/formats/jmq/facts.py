@@ -11,15 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.files import Window
-from commitlake.connectors.formats.engine.hop_arguments import HopArguments
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.kernel.buffers import is_crowded, make_interner
-from commitlake.connectors.formats.engine.kernel.columns import intern_spans
-from commitlake.connectors.formats.engine.walk import BadRange
-from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
 from commitlake.connectors.formats.jmq.reading import KERNEL
+from commitlake.connectors.reading.files.segment_files import Window
+from commitlake.connectors.reading.files.windows import numbers_at
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.buffers import is_crowded, make_interner
+from commitlake.connectors.reading.kernel.columns import intern_spans
+from commitlake.connectors.reading.walking import BadRange, HopArguments
 from commitlake.schemas.layouts.jmq.journal import HEAD
 
 _STEP_ROWS = 2048
@@ -50,7 +49,7 @@ class JournalReader:
         self._bad: list[BadRange] = []
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Locate records; see `walk.Hop`."""
+        """Locate records; see `walking.Hop`."""
         self._kernel.hop(*arguments, state, self._parts, faults)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts

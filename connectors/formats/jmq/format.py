@@ -12,14 +12,14 @@ from commitlake.connectors.formats.format import Format, RecordRules
 
 if TYPE_CHECKING:
     from commitlake.connectors.formats.consumptions import ConsumeLogPart
-    from commitlake.connectors.formats.engine.format_kernel import FormatKernel
-    from commitlake.connectors.formats.engine.indexed_files import StoreFiles
-    from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
     from commitlake.connectors.formats.retries import StoredRetries
     from commitlake.connectors.formats.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
+    from commitlake.connectors.reading.files.index_files import StoreFiles
+    from commitlake.connectors.reading.format_kernel import FormatKernel
+    from commitlake.connectors.reading.stores import Store
 
 
 class JmqFormat(Format):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from commitlake.connectors.formats.engine.indexed_files import StoreFiles
 from commitlake.connectors.formats.queue_walking import (
     CHUNK_ENTRIES,
     QueueEntry,
@@ -16,6 +15,7 @@ from commitlake.connectors.formats.queue_walking import (
     refused_links,
     walk_queue_folders,
 )
+from commitlake.connectors.reading.files.index_files import StoreFiles
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, JmqQueueEntry, parse_entry
 

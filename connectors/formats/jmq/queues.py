@@ -1,10 +1,10 @@
-"""Description of JMQ's queue files, for `connectors.formats.engine.queue_index`."""
+"""Description of JMQ's queue files, for `connectors.reading.index_lookups`."""
 
 from __future__ import annotations
 
 import re
 
-from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, QueueFormat
+from commitlake.connectors.reading.queue_format import AFTER_ALL, QueueFormat
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry

@@ -1,15 +1,10 @@
-"""Compiled loops for JMQ's journal; see `connectors.formats.engine.format_kernel`."""
+"""Compiled loops for JMQ's journal; see `connectors.reading.format_kernel`."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.files import Window
-from commitlake.connectors.formats.engine.format_kernel import FormatKernel, head_field
-from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.kernel.borders import find_border
-from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.jmq.decoder import JournalDecoder
 from commitlake.connectors.formats.jmq.kernel.records import (
     APP,
@@ -20,6 +15,11 @@ from commitlake.connectors.formats.jmq.kernel.records import (
     JOURNAL_PART_COUNT,
 )
 from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
+from commitlake.connectors.reading.files.segment_files import Window
+from commitlake.connectors.reading.files.windows import numbers_at
+from commitlake.connectors.reading.format_kernel import FormatKernel, head_field
+from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.kernel.borders import find_border
 from commitlake.schemas.layouts.jmq.journal import HEAD
 
 

@@ -25,8 +25,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
-from commitlake.connectors.formats.engine.shipped import resolve_filesystem
 from commitlake.connectors.formats.jmq import retry_database
 from commitlake.connectors.formats.jmq.retry_database import (
     CANNOT_OPEN,
@@ -37,6 +35,8 @@ from commitlake.connectors.formats.jmq.retry_database import (
     read_rows,
 )
 from commitlake.connectors.formats.retries import RETRY_ROWS, StoredRetries
+from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
+from commitlake.connectors.reading.files.shipped import resolve_filesystem
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.store_files import UnsafeFileError, files_in, open_file, open_parent
 

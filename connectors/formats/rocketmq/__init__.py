@@ -1,4 +1,4 @@
-"""Format of RocketMQ, including BoltMQ's dialect: everything that differs from the engine.
+"""Format of RocketMQ, including BoltMQ's dialect: everything that differs from other formats.
 
 format           all of this as one object
 rules, message_row  a record in plain Python               reading       the compiled loops of `kernel`; decoder

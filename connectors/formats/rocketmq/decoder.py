@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from commitlake.connectors.formats.engine.decoder import Decoder
-from commitlake.connectors.formats.engine.kernel import buffers as b
 from commitlake.connectors.formats.rocketmq.kernel import columns as fields
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, COMMITLOG_PART_COUNT
+from commitlake.connectors.reading.decoding.decoder import Decoder
+from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, HEAD, STORED, TAIL
 
 FIELDS32 = {

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.files import OpenSegment, SegmentFile
-from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import Store, segment_sizes
-from commitlake.connectors.formats.engine.walk import End, walk
+from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Store, segment_sizes
+from commitlake.connectors.reading.walking import End, walk
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, dialect_of_segment
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.hop_arguments import HopArguments
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.kernel.buffers import make_interner
-from commitlake.connectors.formats.engine.kernel.memory import PADDING
-from commitlake.connectors.formats.engine.kernel.strings import TEXT_END
-from commitlake.connectors.formats.engine.walk import BadRange
 from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
 from commitlake.connectors.formats.rocketmq.irregular_records import IrregularRecord, irregular_record
 from commitlake.connectors.formats.rocketmq.kernel import facts as k
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.buffers import make_interner
+from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.kernel.strings import TEXT_END
+from commitlake.connectors.reading.walking import BadRange, HopArguments
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, DIALECTS
 from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
@@ -68,7 +67,7 @@ class CommitLogReader:
         self._other_queues = 0
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Locate records, see `walk.Hop`; they only count after `commit`."""
+        """Locate records, see `walking.Hop`; they only count after `commit`."""
         before = state.copy()
         parts = self._hop(arguments, state, faults, self._parts)
         if parts.shape[1] > _SHORT_STEP_ROWS and self._irregular_bytes > _MAX_IRREGULAR_BYTES:

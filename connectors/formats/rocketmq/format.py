@@ -13,16 +13,16 @@ from commitlake.connectors.formats.format import Format, RecordRules, refuse_roc
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Dialect
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.filters import Filters
-    from commitlake.connectors.formats.engine.format_kernel import FormatKernel
-    from commitlake.connectors.formats.engine.index_answer import KeyIndex
-    from commitlake.connectors.formats.engine.indexed_files import StoreFiles
-    from commitlake.connectors.formats.engine.stores import Store
     from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
     from commitlake.connectors.formats.facts.reading import FactsReader
     from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
     from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
     from commitlake.connectors.formats.small_files import Claim, Problems, RebuiltLog, SmallFiles
+    from commitlake.connectors.reading.files.index_files import StoreFiles
+    from commitlake.connectors.reading.format_kernel import FormatKernel
+    from commitlake.connectors.reading.index_lookups import KeyIndex
+    from commitlake.connectors.reading.request import Filters
+    from commitlake.connectors.reading.stores import Store
 
 _ROCKSDB_FILE, _ROCKSDB_OFFSETS = "CURRENT", "config/consumerOffsets"
 _ENTRY_SIZES = (20, 46)

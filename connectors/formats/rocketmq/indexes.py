@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.indexed_files import IndexedFile, StoreFiles, read_all
 from commitlake.connectors.formats.queue_walking import (
     CHUNK_ENTRIES,
     QueueEntry,
@@ -18,6 +16,8 @@ from commitlake.connectors.formats.queue_walking import (
     refused_links,
     walk_queue_folders,
 )
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import IndexedFile, StoreFiles, read_all
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
 

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.index_answer import IndexAnswer, IndexUnusable
-from commitlake.connectors.formats.engine.splits import Split
+from commitlake.connectors.reading.index_lookups import IndexAnswer, IndexUnusable
+from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -70,7 +70,7 @@ class _Part:
 
 
 class IndexFiles:
-    """IndexFiles of one store; see `engine.index_answer.KeyIndex`.
+    """IndexFiles of one store; see `index_lookups.KeyIndex`.
 
     Attributes:
         name: the name of the index in a plan.

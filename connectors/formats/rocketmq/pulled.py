@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.batches import BatchInspector, RowReader
-from commitlake.connectors.formats.engine.continuity import digest_of
-from commitlake.connectors.formats.engine.decoded import DecodedBatch
-from commitlake.connectors.formats.engine.errors import DamagedLogError
-from commitlake.connectors.formats.engine.kernel.hop import FAULT_BY_CODE, PROPERTIES, START
-from commitlake.connectors.formats.engine.kernel.memory import PADDING
-from commitlake.connectors.formats.engine.refused import FIRST_BYTES, Refused, bad_rows
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
 from commitlake.connectors.formats.rocketmq.format import FORMAT
 from commitlake.connectors.formats.rocketmq.kernel.pulled import NO_FAULT, locate_records
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
+from commitlake.connectors.reading.batches import BatchInspector, RowReader
+from commitlake.connectors.reading.continuity import digest_of
+from commitlake.connectors.reading.damage import FIRST_BYTES, Refused, bad_rows
+from commitlake.connectors.reading.decoding.columns import DecodedBatch
+from commitlake.connectors.reading.errors import DamagedLogError
+from commitlake.connectors.reading.files.windows import numbers_at
+from commitlake.connectors.reading.kernel.hop import FAULT_BY_CODE, PROPERTIES, START
+from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
 from commitlake.schemas.layouts.rocketmq.inner_batch import queue_numbers
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties

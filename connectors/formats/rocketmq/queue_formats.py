@@ -1,10 +1,10 @@
-"""Description of RocketMQ's ConsumeQueues, for `connectors.formats.engine.queue_index`."""
+"""Description of RocketMQ's ConsumeQueues, for `connectors.reading.index_lookups`."""
 
 from __future__ import annotations
 
 import re
 
-from commitlake.connectors.formats.engine.queue_format import AFTER_ALL, BEFORE_ALL, QueueFormat
+from commitlake.connectors.reading.queue_format import AFTER_ALL, BEFORE_ALL, QueueFormat
 from commitlake.schemas.layouts.rocketmq.commitlog import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, parse_entry
 

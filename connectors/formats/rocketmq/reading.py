@@ -1,18 +1,18 @@
-"""Compiled loops for RocketMQ's CommitLog; see `engine.format_kernel`."""
+"""Compiled loops for RocketMQ's CommitLog; see `connectors.reading.format_kernel`."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.files import Window
-from commitlake.connectors.formats.engine.format_kernel import FormatKernel, head_field
-from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.kernel.borders import find_border
-from commitlake.connectors.formats.engine.windows import numbers_at
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, COMMITLOG_PART_COUNT, STORE_HOST
 from commitlake.connectors.formats.rocketmq.queue_formats import CONSUME_QUEUES
+from commitlake.connectors.reading.files.segment_files import Window
+from commitlake.connectors.reading.files.windows import numbers_at
+from commitlake.connectors.reading.format_kernel import FormatKernel, head_field
+from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.kernel.borders import find_border
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
 
 

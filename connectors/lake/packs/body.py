@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from commitlake.connectors.formats.engine.bodies import DEFAULT_MAX_BYTES, DEFAULT_MAX_RATIO, decompress_as
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES, DEFAULT_MAX_RATIO, decompress_as
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 
 COLUMNS = ("body_ref", "body_crc", "body_codec")

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.bodies import decompress_as
-from commitlake.connectors.formats.engine.errors import BodyError
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES, PackRefs
 from commitlake.connectors.lake.packs.kernel import UNKNOWN_CRC
 from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
+from commitlake.connectors.reading.decoding.bodies import decompress_as
+from commitlake.connectors.reading.errors import BodyError
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.tables.messages import BODY_PLACE
 

@@ -13,8 +13,8 @@ from numba import types
 from numba.core import cgutils
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.kernel.compiled import compiled, emitted
-from commitlake.connectors.formats.engine.kernel.crc import crc32
+from commitlake.connectors.reading.kernel.compiled import compiled, emitted
+from commitlake.connectors.reading.kernel.crc import crc32
 
 UNKNOWN_CRC = -(1 << 63)  # outside int32, so no table contains it
 

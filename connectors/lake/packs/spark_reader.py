@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
-from commitlake.connectors.formats.engine.bodies import DEFAULT_MAX_BYTES
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
 from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import BODY_PLACE
 from commitlake.schemas.tables.spark import spark_schema

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.options import BodyForm
+from commitlake.connectors.reading.errors import OptionError
+from commitlake.connectors.reading.options import BodyForm
 from commitlake.connectors.rocketmq.errors import InvalidMessageError
 from commitlake.connectors.rocketmq.messages import DEFAULT_MAX_BODY_BYTES, check_topic
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, NotSentError
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.outcomes import RowStatus

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.engine.options import BodyForm
+from commitlake.connectors.reading.options import BodyForm
 from commitlake.connectors.rocketmq.queue_reading import QueueRange
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.ranges import plan_batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.engine.options import BodyForm, Mode
+from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import ALL_MESSAGES, MessageFilter
 from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition, parse_by_queue, parse_offsets

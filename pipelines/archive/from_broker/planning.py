@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-from commitlake.connectors.formats.engine.continuity import StoreReplacedError, digest_of
-from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
@@ -19,6 +17,8 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import fault_of_name
 from commitlake.connectors.lake.queue_reports import QueueReport
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
+from commitlake.connectors.reading.continuity import StoreReplacedError, digest_of
+from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
 from commitlake.connectors.rocketmq.log_extent import LogExtent, log_extent

@@ -17,8 +17,8 @@ from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange
 from commitlake.connectors.rocketmq.throttle import Rate, Throttle
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.engine.batches import BatchInspector
-    from commitlake.connectors.formats.engine.request import Request
+    from commitlake.connectors.reading.batches import BatchInspector
+    from commitlake.connectors.reading.request import Request
     from commitlake.connectors.rocketmq.log_reading import ReadRange
 
 

@@ -17,13 +17,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
+from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.runner import Runner, Task
 from commitlake.pipelines.audit.erased import Erased
 from commitlake.pipelines.audit.local import body_tasks, run_counts, store_tasks

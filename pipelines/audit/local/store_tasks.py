@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Mode, ReadOptions
-from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange
-from commitlake.connectors.formats.engine.read_plan import plan_read
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.lake.erasures import ErasedPlaces
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.options import Mode, ReadOptions
+from commitlake.connectors.reading.planning import plan_read
+from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
+from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.archive.row_buffer import join_rows
 from commitlake.pipelines.audit.local.message_rows import RowCriteria
 from commitlake.pipelines.audit.local.windows import merge_windows, to_windows

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.engine.stores import Store
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots
 from commitlake.connectors.lake.sql import text_literal
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.pipelines.lag.answer import moments_of, subscriptions_of
 from commitlake.pipelines.lag.counting import Queue

@@ -12,7 +12,7 @@ from typing import Any
 import obstore
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage import azure_storage

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage.cloud_uris import parse_cloud_uri

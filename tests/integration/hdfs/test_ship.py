@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from commitlake.connectors.formats.engine.files import open_remote
-from commitlake.connectors.formats.engine.shipped import resolve_filesystem
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.files.segment_files import open_remote
+from commitlake.connectors.reading.files.shipped import resolve_filesystem
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage.errors import CloudUnavailableError

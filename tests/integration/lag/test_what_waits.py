@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq import (
     Admin,
     ClientOptions,

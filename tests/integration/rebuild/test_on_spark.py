@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.verify import command as verify

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.jobs.rebuild.command import main

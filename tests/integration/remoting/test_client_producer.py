@@ -9,7 +9,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from commitlake.connectors.formats.engine.bodies import decompress
+from commitlake.connectors.reading.decoding.bodies import decompress
 from commitlake.connectors.rocketmq import (
     ClientOptions,
     InvalidMessageError,

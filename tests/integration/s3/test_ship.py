@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage import clients, s3_storage

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import DamagedIndexError
+from commitlake.connectors.reading.errors import DamagedIndexError
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from tests.servers.s3 import S3Server

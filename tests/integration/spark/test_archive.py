@@ -15,10 +15,6 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from commitlake.connectors.formats.engine.continuity import StoreReplacedError
-from commitlake.connectors.formats.engine.plan import plan_splits
-from commitlake.connectors.formats.engine.records import walk_store
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
@@ -26,6 +22,10 @@ from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.reading.continuity import StoreReplacedError
+from commitlake.connectors.reading.plain_records import walk_store
+from commitlake.connectors.reading.snapshots import plan_splits
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.runtime.spark_runner import SparkRunner

@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from commitlake import register
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine.records import walk_store
-from commitlake.connectors.formats.engine.stores import find_stores, segment_size
 from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
+from commitlake.connectors.reading.plain_records import walk_store
+from commitlake.connectors.reading.stores import find_stores, segment_size
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.broker_lite.stores.rocketmq import StoreOptions
-from commitlake.connectors.formats.engine.read_plan import Way
+from commitlake.connectors.reading.planning import Way
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.comparing import Row, plain_rows, spark_rows
 from tests.support.indexed_stores import RARE, STORED_MS, plan_of, unique_key, write_indexed_store

@@ -14,8 +14,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from commitlake import register
-from commitlake.connectors.formats.engine.plan import Snapshot, StoreRange, take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.sources.commitlog import PUSHDOWN_SETTING
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
@@ -108,7 +108,7 @@ def test_rows_do_not_depend_on_how_the_log_is_divided(spark: SparkSession, store
 
 def plan_of(store: Path, size: int) -> list[object]:
     """Return the splits of a store."""
-    from commitlake.connectors.formats.engine.plan import plan_splits
+    from commitlake.connectors.reading.snapshots import plan_splits
 
     (found,) = find_stores(str(store))
     return [*plan_splits(found, take_snapshot([found]).ranges[found.broker], size)]

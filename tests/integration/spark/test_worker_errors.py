@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from commitlake.connectors.formats.engine.errors import DamagedLogError, DataLossError, OptionError, StoreError
+from commitlake.connectors.reading.errors import DamagedLogError, DataLossError, OptionError, StoreError
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.worker_errors import raise_worker_errors, raised_in_worker
 from commitlake.schemas.layouts.numbers import NumberError, require_int

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 
-from commitlake.connectors.formats.engine.errors import DamagedLogError, SegmentCutError
 from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
+from commitlake.connectors.reading.errors import DamagedLogError, SegmentCutError
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors, raised_in_worker
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.schemas.errors import ExitCode

@@ -12,17 +12,16 @@ import pytest
 
 import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.errors import BodyError
-from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import Mode, ReadOptions
-from commitlake.connectors.formats.engine.plan import take_snapshot
-from commitlake.connectors.formats.engine.read_plan import plan_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.errors import BodyError
+from commitlake.connectors.reading.options import Mode, ReadOptions
+from commitlake.connectors.reading.planning import plan_snapshot
+from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.dlq import command as dlq
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.query import command as query

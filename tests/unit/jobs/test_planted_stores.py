@@ -13,10 +13,10 @@ import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
-from commitlake.connectors.formats.engine.errors import CommitLogError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.reading.errors import CommitLogError
 from commitlake.connectors.runtime import spark_session
 from commitlake.jobs.archive import command as archive_job
 from commitlake.jobs.audit import command as audit

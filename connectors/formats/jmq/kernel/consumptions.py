@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
-from commitlake.connectors.formats.engine.kernel.crc import crc32_around
-from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_u8
 from commitlake.connectors.formats.jmq.kernel.records import unsigned16
+from commitlake.connectors.reading.kernel.compiled import compiled, inlined
+from commitlake.connectors.reading.kernel.crc import crc32_around
+from commitlake.connectors.reading.kernel.memory import load_be_i32, load_u8
 from commitlake.schemas.layouts.jmq import consumption as layout
 
 _AT_MAGIC = layout.HEAD.offset_of("magic")

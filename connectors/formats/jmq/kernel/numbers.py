@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.compiled import compiled
 
 _MINUS, _ZERO = np.uint8(ord("-")), np.uint8(ord("0"))
 _TEN = np.uint64(10)

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.kernel import buffers as b
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64
-from commitlake.connectors.formats.engine.kernel.properties import (
+from commitlake.connectors.formats.jmq.kernel.numbers import write_signed
+from commitlake.connectors.formats.jmq.kernel.records import APP, APP_LENGTH, BUSINESS_ID, BUSINESS_ID_LENGTH
+from commitlake.connectors.reading.kernel import buffers as b
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.memory import load_be_i32, load_be_i64
+from commitlake.connectors.reading.kernel.properties import (
     MAX_ENTRIES,
     Grammar,
     copy_values,
@@ -22,10 +24,8 @@ from commitlake.connectors.formats.engine.kernel.properties import (
     note_value,
     place_of,
 )
-from commitlake.connectors.formats.engine.kernel.strings import copy_span, intern_span
-from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
-from commitlake.connectors.formats.jmq.kernel.numbers import write_signed
-from commitlake.connectors.formats.jmq.kernel.records import APP, APP_LENGTH, BUSINESS_ID, BUSINESS_ID_LENGTH
+from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
+from commitlake.connectors.reading.kernel.utf8 import is_utf8
 from commitlake.schemas.layouts.jmq import properties as layout
 from commitlake.schemas.layouts.jmq.journal import HEAD
 

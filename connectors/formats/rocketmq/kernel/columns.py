@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from commitlake.connectors.formats.engine.kernel import buffers as b
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.kernel.columns import (
+from commitlake.connectors.formats.rocketmq.kernel.message_ids import write_message_ids
+from commitlake.connectors.formats.rocketmq.kernel.properties import split_properties
+from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST, CommitLogLayout
+from commitlake.connectors.reading.kernel import buffers as b
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.columns import (
     gather_i32,
     gather_i64,
     intern_hosts,
     intern_spans,
 )
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.layouts import implement
-from commitlake.connectors.formats.engine.kernel.memory import load_be_i32, load_be_i64
-from commitlake.connectors.formats.rocketmq.kernel.message_ids import write_message_ids
-from commitlake.connectors.formats.rocketmq.kernel.properties import split_properties
-from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST, CommitLogLayout
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.layouts import implement
+from commitlake.connectors.reading.kernel.memory import load_be_i32, load_be_i64
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
 from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6
 

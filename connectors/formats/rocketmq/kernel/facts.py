@@ -3,7 +3,7 @@
 Java's `String.hashCode` is 31 * h + unit over UTF-16 units; in arithmetic modulo 2^64 its low 32 bits are the same. A
 record in BoltMQ's dialect has FNV-1 as the code of its tags, and no keys, because BoltMQ's index cannot be searched.
 Records that the kernel does not handle (text that is not UTF-8, numbers in an unusual form, messages for several
-queues) are listed as irregular, for Python. All called functions that are not in the engine's kernel are in this file,
+queues) are listed as irregular, for Python. All called functions that are not in `reading.kernel` are in this file,
 because numba checks only the time of this file before it uses compiled code.
 """
 
@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.kernel import hop as h
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.memory import (
+from commitlake.connectors.formats.rocketmq.kernel.properties import GRAMMAR
+from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, STORE_HOST
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.memory import (
     PADDING,
     load_be_i32,
     load_be_i64,
     load_le_u64,
 )
-from commitlake.connectors.formats.engine.kernel.properties import first_entry, next_entry
-from commitlake.connectors.formats.engine.kernel.strings import DISTINCT, TEXT_END, intern_span
-from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
-from commitlake.connectors.formats.rocketmq.kernel.properties import GRAMMAR
-from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, STORE_HOST
+from commitlake.connectors.reading.kernel.properties import first_entry, next_entry
+from commitlake.connectors.reading.kernel.strings import DISTINCT, TEXT_END, intern_span
+from commitlake.connectors.reading.kernel.utf8 import is_utf8
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.hop import START
-from commitlake.connectors.formats.engine.kernel.memory import copy_block, load_be_i32, load_le_u64, store_be_u64
 from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.hop import START
+from commitlake.connectors.reading.kernel.memory import copy_block, load_be_i32, load_le_u64, store_be_u64
 from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.kernel import buffers as b
-from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
-from commitlake.connectors.formats.engine.kernel.memory import load_le_u64
+from commitlake.connectors.reading.kernel import buffers as b
+from commitlake.connectors.reading.kernel.compiled import compiled, inlined
+from commitlake.connectors.reading.kernel.memory import load_le_u64
 from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.kernel import buffers as b
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.hop import PROPERTIES, PROPERTIES_LENGTH, TOPIC, TOPIC_LENGTH
-from commitlake.connectors.formats.engine.kernel.memory import find_bytes, lowest_bit
-from commitlake.connectors.formats.engine.kernel.properties import (
+from commitlake.connectors.formats.rocketmq.kernel.origins import ORIGINS, find_origin, may_name_origin
+from commitlake.connectors.reading.kernel import buffers as b
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.hop import PROPERTIES, PROPERTIES_LENGTH, TOPIC, TOPIC_LENGTH
+from commitlake.connectors.reading.kernel.memory import find_bytes, lowest_bit
+from commitlake.connectors.reading.kernel.properties import (
     Grammar,
     copy_values,
     first_entry,
@@ -17,9 +18,8 @@ from commitlake.connectors.formats.engine.kernel.properties import (
     note_value,
     place_of,
 )
-from commitlake.connectors.formats.engine.kernel.strings import copy_span, intern_span
-from commitlake.connectors.formats.engine.kernel.utf8 import is_utf8
-from commitlake.connectors.formats.rocketmq.kernel.origins import ORIGINS, find_origin, may_name_origin
+from commitlake.connectors.reading.kernel.strings import copy_span, intern_span
+from commitlake.connectors.reading.kernel.utf8 import is_utf8
 from commitlake.schemas.layouts.rocketmq import properties as layout
 
 GRAMMAR = Grammar(layout.PROPERTY_SEPARATOR, layout.NAME_VALUE_SEPARATOR, escape=layout.NAME_VALUE_SEPARATOR)

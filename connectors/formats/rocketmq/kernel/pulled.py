@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.kernel.compiled import compiled
-from commitlake.connectors.formats.engine.kernel.hop import BODY, BODY_LENGTH, CODE_BY_FAULT, START
-from commitlake.connectors.formats.engine.kernel.memory import load_be_i32
 from commitlake.connectors.formats.rocketmq.kernel.records import agrees, locate_parts
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.hop import BODY, BODY_LENGTH, CODE_BY_FAULT, START
+from commitlake.connectors.reading.kernel.memory import load_be_i32
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq import commitlog as layout
 from commitlake.schemas.layouts.rocketmq.scan import Fault

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from commitlake.connectors.formats.engine.kernel.compiled import compiled, inlined
-from commitlake.connectors.formats.engine.kernel.crc import crc32
-from commitlake.connectors.formats.engine.kernel.hop import (
+from commitlake.connectors.reading.kernel.compiled import compiled, inlined
+from commitlake.connectors.reading.kernel.crc import crc32
+from commitlake.connectors.reading.kernel.hop import (
     BLANK,
     BODY,
     BODY_LENGTH,
@@ -23,8 +23,8 @@ from commitlake.connectors.formats.engine.kernel.hop import (
     TOPIC_LENGTH,
     UNWRITTEN,
 )
-from commitlake.connectors.formats.engine.kernel.layouts import implement
-from commitlake.connectors.formats.engine.kernel.memory import (
+from commitlake.connectors.reading.kernel.layouts import implement
+from commitlake.connectors.reading.kernel.memory import (
     find_bytes,
     load_be_i16,
     load_be_i32,

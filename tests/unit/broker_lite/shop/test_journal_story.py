@@ -15,8 +15,8 @@ from commitlake.broker_lite.shop_journal import ShopJournal, fill_shop_journal
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
 from commitlake.broker_lite.stores.jmq.routing import ordered_queue
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine.errors import UnreadMessagesError, UnsupportedStoreError
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.plan import Snapshot, take_snapshot
-from commitlake.connectors.formats.engine.read_plan import check_complete
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.settings_files import naming_settings
 from commitlake.connectors.formats.unread import noticed_unread
+from commitlake.connectors.reading.errors import UnreadMessagesError, UnsupportedStoreError
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.planning import check_complete
+from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.checkpoint import FILE_NAME, parse_journal_checkpoint, serialize_journal_checkpoint
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, message, write_indexed_store

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats import registry
-from commitlake.connectors.formats.engine.plan import StoreRange, TailKind, plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.records import walk_store
-from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.registry import FormatChoice, all_formats
+from commitlake.connectors.reading.plain_records import walk_store
+from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.jobs.cli.store_queues import queues_by_topic
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings

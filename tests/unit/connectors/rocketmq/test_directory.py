@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq import Admin, ClientOptions, NoRouteError, OutgoingMessage, Producer, ProtocolError
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command, serialize_command

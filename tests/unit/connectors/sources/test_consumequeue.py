@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition
 
-from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.sources.consumequeue import (
     ConsumeQueueDataSource,
     PushdownConsumeQueueDataSource,

@@ -16,10 +16,10 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from commitlake.connectors.formats.engine.filters import Filters, narrow
-from commitlake.connectors.formats.engine.options import ReadOptions
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.reading.options import ReadOptions
+from commitlake.connectors.reading.request import Filters, narrow
+from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.sources.predicates import push
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)

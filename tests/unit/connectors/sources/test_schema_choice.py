@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.reading.errors import OptionError
+from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.schemas.tables.columns import INT32, TEXT, Column, Columns
 

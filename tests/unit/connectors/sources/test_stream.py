@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.continuity import StoreReplacedError
-from commitlake.connectors.formats.engine.errors import DataLossError, StoreError
-from commitlake.connectors.formats.engine.filters import narrow_stream
-from commitlake.connectors.formats.engine.options import ReadOptions
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.continuity import StoreReplacedError
+from commitlake.connectors.reading.errors import DataLossError, StoreError
+from commitlake.connectors.reading.options import ReadOptions
+from commitlake.connectors.reading.request import Request, narrow_stream
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.sources.stream import TASK_BYTES, grouped
 from commitlake.connectors.sources.stream_offsets import Positions, from_checkpoint, to_checkpoint
 from commitlake.connectors.sources.stream_planner import StreamPlanner

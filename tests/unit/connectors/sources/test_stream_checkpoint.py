@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import CheckpointError
+from commitlake.connectors.reading.errors import CheckpointError
 from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine import files
-from commitlake.connectors.formats.engine.plan import take_snapshot
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.reading.files import segment_files
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_ends import SEARCH_BYTES, ZEROS_BYTES, LogEnd
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
@@ -87,14 +87,14 @@ def test_the_end_equals_a_batchs_while_the_log_grows_over_segments(tmp_path: Pat
 def bytes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return a list that collects the sizes of reads; mapping is refused, so that all reads are counted."""
     sizes: list[int] = []
-    read_into = files.LocalFile.read_into
+    read_into = segment_files.LocalFile.read_into
 
-    def counted(self: files.LocalFile, window: files.Window, position: int) -> int:
+    def counted(self: segment_files.LocalFile, window: segment_files.Window, position: int) -> int:
         sizes.append(len(window))
         return read_into(self, window, position)
 
-    monkeypatch.setattr(files.LocalFile, "read_into", counted)
-    monkeypatch.setattr("commitlake.connectors.formats.engine.windows.Mapping.of", lambda *_: None)
+    monkeypatch.setattr(segment_files.LocalFile, "read_into", counted)
+    monkeypatch.setattr("commitlake.connectors.reading.files.windows.Mapping.of", lambda *_: None)
     return sizes
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.engine.continuity import StoreReplacedError
-from commitlake.connectors.formats.engine.errors import CheckpointError
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.reading.continuity import StoreReplacedError
+from commitlake.connectors.reading.errors import CheckpointError
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_offsets import (
     KnownRecord,
     StorePosition,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.connectors.formats.engine.plan import take_snapshot
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record
 from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
 from tests.support.logs import closed_segment, messages, new_message, open_segment, records, write_store

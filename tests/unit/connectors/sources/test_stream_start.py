@@ -9,12 +9,12 @@ from unittest import mock
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.files import SegmentFile
-from commitlake.connectors.formats.engine.options import ReadOptions
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import find_stores
-from commitlake.connectors.formats.engine.walk import WalkStep, walk
+from commitlake.connectors.reading.errors import OptionError
+from commitlake.connectors.reading.files.segment_files import SegmentFile
+from commitlake.connectors.reading.options import ReadOptions
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import find_stores
+from commitlake.connectors.reading.walking import WalkStep, walk
 from commitlake.connectors.sources import stream_start
 from commitlake.connectors.sources.stream_offsets import known_record
 from commitlake.connectors.sources.stream_start import first_positions, late_position

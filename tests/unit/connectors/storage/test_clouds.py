@@ -11,8 +11,8 @@ import pytest
 from obstore import exceptions
 from obstore.store import MemoryStore
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.shipped import resolve_filesystem
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.shipped import resolve_filesystem
 from commitlake.connectors.storage import azure_storage, cloud_clients
 from commitlake.connectors.storage.azure_storage import AzureStorage
 from commitlake.connectors.storage.cloud_clients import cloud_client, forget_clients

@@ -20,7 +20,7 @@ from google.auth import exceptions as auth_exceptions
 from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from requests.adapters import HTTPAdapter
 
-from commitlake.connectors.formats.engine.time_bounds import _READERS
+from commitlake.connectors.reading.time_bounds import _READERS
 from commitlake.connectors.storage import gcs_clients
 from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud, is_google, parse_cloud_uri
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError

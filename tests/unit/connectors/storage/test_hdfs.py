@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.fs as pafs
 import pytest
 
-from commitlake.connectors.formats.engine.shipped import resolve_filesystem
+from commitlake.connectors.reading.files.shipped import resolve_filesystem
 from commitlake.connectors.storage import hdfs_clients
 from commitlake.connectors.storage.errors import CloudError, CloudNameError, CloudUnavailableError
 from commitlake.connectors.storage.filesystem import open_filesystem

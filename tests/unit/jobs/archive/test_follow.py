@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.plan import Snapshot, take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.jobs.archive import command as archive

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive import snapshots
 from commitlake.jobs.archive.snapshots import RepeatedSnapshots
 from commitlake.pipelines.archive.run import Config

@@ -10,10 +10,10 @@ from types import ModuleType
 import pytest
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.engine.plan import StoreRange
 from commitlake.connectors.lake.archive_log import StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query

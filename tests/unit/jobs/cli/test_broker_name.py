@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name
 from commitlake.jobs.cli.command import JobError
 from tests.support.logs import messages, open_segment, write_store

@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors import rocketmq
-from commitlake.connectors.formats.engine.continuity import StoreReplacedError
-from commitlake.connectors.formats.engine.errors import DamagedLogError, OptionError, StoreError
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
 from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.reading.continuity import StoreReplacedError
+from commitlake.connectors.reading.errors import DamagedLogError, OptionError, StoreError
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job

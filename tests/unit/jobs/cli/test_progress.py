@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from commitlake.connectors.formats.engine.kernel import function_cache
+from commitlake.connectors.reading.kernel import function_cache
 from commitlake.connectors.runtime.local_runner import HERE, ThreadRunner
 from commitlake.connectors.runtime.runner import CounterGoneError, Runner, TaskCounter
 from commitlake.jobs.cli import progress

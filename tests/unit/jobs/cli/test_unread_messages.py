@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import UnreadMessagesError
-from commitlake.connectors.formats.engine.options import ReadOptions
+from commitlake.connectors.reading.errors import UnreadMessagesError
+from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.sources.commitlog import CommitLogReader
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.audit.command import main as audit

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores, segment_size
+from commitlake.connectors.reading.stores import find_stores, segment_size
 from commitlake.jobs.dump import command as dump
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile

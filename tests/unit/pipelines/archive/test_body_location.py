@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.body_places import folder_around
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.storage.options import S3Options
 from commitlake.pipelines.archive.body_location import (
     IN_LAKE,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.archive.store_config import settings_of
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry, serialize_entry
 from commitlake.schemas.shipped import FILES_MANIFEST

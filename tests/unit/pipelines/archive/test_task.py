@@ -16,10 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.formats.engine.errors import SegmentCutError
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.records import FoundRecord, walk_store
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
@@ -28,6 +24,10 @@ from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import read_body
 from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
+from commitlake.connectors.reading.errors import SegmentCutError
+from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.bodies import PackOfBodies
 from commitlake.pipelines.archive.row_buffer import RowBuffer

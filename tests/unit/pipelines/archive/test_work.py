@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.committer import commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_progress import LastRecord
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.pipelines.archive.work import find_work
 from tests.support.logs import closed_segment, messages, open_segment, records, write_store
 

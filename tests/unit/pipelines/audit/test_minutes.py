@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.formats.engine.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.audit import command as audit
 from commitlake.pipelines.archive.run import Config, run_archive

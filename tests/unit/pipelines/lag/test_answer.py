@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.replay.command import main as replay

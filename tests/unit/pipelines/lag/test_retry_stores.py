@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import ANY_FORMAT
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.command import main as archive
 from commitlake.pipelines.lag.answer import LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.measure import Choice

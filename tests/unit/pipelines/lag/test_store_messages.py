@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine import batches
-from commitlake.connectors.formats.engine.splits import ListedSplit, Split
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import DEFAULT_FORMAT
+from commitlake.connectors.reading import batches
+from commitlake.connectors.reading.splits import ListedSplit, Split
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main
 from commitlake.pipelines.lag import store_messages

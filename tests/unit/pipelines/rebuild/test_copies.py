@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.jobs.rebuild import command
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.run import rebuild_store

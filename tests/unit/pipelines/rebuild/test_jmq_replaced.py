@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalStore
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import rebuild_store

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild import replace
 from commitlake.pipelines.rebuild.errors import DisagreementError, RebuildError
 from commitlake.pipelines.rebuild.parts import PartReader, read_table

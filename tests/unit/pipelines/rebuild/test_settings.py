@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles
-from commitlake.connectors.formats.engine.log_records import LogRecords
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.reading.files.index_files import LocalStoreFiles
+from commitlake.connectors.reading.single_records import LogRecords
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings, index_has_tags
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, parse_header, serialize_header

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.engine.splits import Split
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.restore.run import NOTES, Restored
 from commitlake.schemas.layouts.boltmq.dialect import Magic

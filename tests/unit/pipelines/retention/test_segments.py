@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import Store, find_stores
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.pipelines.retention.segments import Archived, read_segments
 from tests.support.logs import closed_segment, messages, open_segment, records, write_store
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import exit_code, salvage_summary
 from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, SalvageError, salvage_store

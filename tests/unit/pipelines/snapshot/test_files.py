@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.stores import Store, find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.pipelines.snapshot.files import MAX_TRIES, read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, serialize_offsets

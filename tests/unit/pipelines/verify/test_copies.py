@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine import shipped_files
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.remote_files import RemoteFile
-from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files import shipped_files
+from commitlake.connectors.reading.files.remote_files import RemoteFile
+from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.shipping.folder import FolderTarget
 from commitlake.connectors.storage.pace import Pace

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.store_files import open_store_files
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.rocketmq import indexes
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.store_files import open_store_files
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.verify import chains, index_check
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.rebuild.command import main as rebuild
 from commitlake.jobs.verify.command import main as verify
 from commitlake.pipelines.verify.admission import VerifyOptions

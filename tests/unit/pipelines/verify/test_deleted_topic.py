@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, Clock, message

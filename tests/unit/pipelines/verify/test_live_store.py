@@ -14,8 +14,8 @@ import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 from commitlake.pipelines.verify.store_view import is_locked

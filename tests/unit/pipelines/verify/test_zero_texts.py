@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.engine.plan import TailKind, take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
+from commitlake.connectors.reading.snapshots import TailKind, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.rebuild.command import main as rebuild
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores

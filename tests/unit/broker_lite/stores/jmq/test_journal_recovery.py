@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.jmq.files import JournalCheckpointFile
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.plan import TailKind, plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.snapshots import TailKind, plan_splits, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_message
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
 from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry, serialize_entry

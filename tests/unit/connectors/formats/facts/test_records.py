@@ -12,11 +12,11 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.connectors.formats.engine.plan import StoreRange, divide, segment_ranges, take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.facts.entries import queue_entries
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.reading.snapshots import StoreRange, divide, segment_ranges, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX, key_hash

@@ -6,9 +6,9 @@ import logging
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import DamagedIndexError
-from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter, Reason
+from commitlake.connectors.reading.errors import DamagedIndexError
+from commitlake.connectors.reading.options import Mode
 
 _BAD = BadEntries(20, 40, Reason.ENTRY, "an entry", "zeros", b"\0")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.options import Mode
 from commitlake.connectors.formats.index_entries.entry_options import (
     IndexContent,
     IndexFileOptions,
     QueueOptions,
 )
+from commitlake.connectors.reading.errors import OptionError
+from commitlake.connectors.reading.options import Mode
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, key_hash
 
 

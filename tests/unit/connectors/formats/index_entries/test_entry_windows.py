@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.engine.files import LocalFile
 from commitlake.connectors.formats.index_entries import entry_windows
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, walk_entries
+from commitlake.connectors.reading.files.segment_files import LocalFile
 
 _DTYPE = np.dtype(">i4")
 _BROKEN = -1

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import StoreError
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
 from commitlake.connectors.formats.index_entries.entry_options import IndexFileOptions
 from commitlake.connectors.formats.index_entries.index_parts import IndexPart, plan_index_files, written_end
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.rocketmq.indexfile import HEADER, Geometry
 from tests.support.indexed_stores import OPTIONS, write_indexed_store

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine import shipped_files
-from commitlake.connectors.formats.engine.errors import DamagedIndexError, StoreError
-from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
+from commitlake.connectors.reading.errors import DamagedIndexError, StoreError
+from commitlake.connectors.reading.files import shipped_files
+from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     HEADER,
     Geometry,

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import StoreError
-from commitlake.connectors.formats.engine.indexed_files import LocalStoreFiles
-from commitlake.connectors.formats.engine.shipped_files import ShippedStoreFiles
 from commitlake.connectors.formats.index_entries.entry_damage import Reason
 from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
 from commitlake.connectors.formats.index_entries.queue_parts import QueuePart, plan_queues
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import LocalStoreFiles
+from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import QUEUE_FILE_ENTRIES, RARE
 

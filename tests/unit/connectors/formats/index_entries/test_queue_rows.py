@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import DamagedIndexError, StoreError
-from commitlake.connectors.formats.engine.store_files import open_store_files
 from commitlake.connectors.formats.index_entries import partitions
 from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
 from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
+from commitlake.connectors.reading.errors import DamagedIndexError, StoreError
+from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 from commitlake.schemas.layouts.segments import segment_name
@@ -170,11 +170,11 @@ def test_bad_names_are_rows_without_a_topic_that_is_not_text(store: Path, read_q
 
 
 def test_a_link_planted_after_planning_is_refused(store: Path, read_queues: Read, tmp_path: Path) -> None:
-    from commitlake.connectors.formats.engine.filters import Filters
-    from commitlake.connectors.formats.engine.options import Mode
     from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
     from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
+    from commitlake.connectors.reading.options import Mode
+    from commitlake.connectors.reading.request import Filters
 
     options = QueueOptions.parse({"path": str(store), "topics": RARE})
     (parts,) = plan_queues(options, options.narrowing)
@@ -302,11 +302,11 @@ def test_what_is_shipped_after_planning_is_not_read(
     store: Path, ship: Callable[[Path], str], read_queues: Read
 ) -> None:
     from commitlake.connectors.arrow_schemas import arrow_schema
-    from commitlake.connectors.formats.engine.filters import Filters
-    from commitlake.connectors.formats.engine.options import Mode
     from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
     from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
+    from commitlake.connectors.reading.options import Mode
+    from commitlake.connectors.reading.request import Filters
     from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
 
     options = QueueOptions.parse({"path": ship(store), "topics": RARE, "queueIds": "0"})
@@ -324,11 +324,11 @@ def test_what_is_shipped_after_planning_is_not_read(
 
 def test_queue_that_was_cut_after_planning_is_an_error(store: Path, ship: Callable[[Path], str]) -> None:
     from commitlake.connectors.arrow_schemas import arrow_schema
-    from commitlake.connectors.formats.engine.filters import Filters
-    from commitlake.connectors.formats.engine.options import Mode
     from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
     from commitlake.connectors.formats.index_entries.queue_parts import plan_queues
     from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts
+    from commitlake.connectors.reading.options import Mode
+    from commitlake.connectors.reading.request import Filters
     from commitlake.schemas.tables.index_entries import QUEUE_ENTRIES
 
     options = QueueOptions.parse({"path": ship(store), "topics": RARE, "queueIds": "0"})

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.errors import DamagedLogError
-from commitlake.connectors.formats.engine.options import Mode
-from commitlake.connectors.formats.engine.plan import plan_splits, take_snapshot
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import Split
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.errors import DamagedLogError
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import find_stores
 from tests.support.batches import rows_of, source_schema
 from tests.support.journals import new_message, open_file, write_journal
 

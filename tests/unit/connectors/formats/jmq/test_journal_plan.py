@@ -9,17 +9,16 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.engine.batches import read_split
-from commitlake.connectors.formats.engine.errors import IndexMismatchError, StoreError
-from commitlake.connectors.formats.engine.filters import narrow
-from commitlake.connectors.formats.engine.options import ReadOptions
-from commitlake.connectors.formats.engine.read_plan import ReadPlan, Way, plan_read
-from commitlake.connectors.formats.engine.request import Request
-from commitlake.connectors.formats.engine.splits import ListedSplit
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import FormatChoice, all_formats
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.errors import IndexMismatchError, StoreError
+from commitlake.connectors.reading.options import ReadOptions
+from commitlake.connectors.reading.planning import ReadPlan, Way, plan_read
+from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.splits import ListedSplit
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry, serialize_entry
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.indexed_stores import STEP_MS, STORED_MS, without_seeks

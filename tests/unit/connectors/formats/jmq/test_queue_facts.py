@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from commitlake.connectors.formats.engine.plan import divide, segment_ranges, take_snapshot
-from commitlake.connectors.formats.engine.stores import find_stores
 from commitlake.connectors.formats.facts.entries import queue_entries
 from commitlake.connectors.formats.facts.reading import read_facts
 from commitlake.connectors.formats.facts.records import Facts
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.jmq.queue_facts import is_lost, is_written, make_entries, to_entries
+from commitlake.connectors.reading.snapshots import divide, segment_ranges, take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage, parse_message
 from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, serialize_entry
 from commitlake.schemas.layouts.rocketmq.scan import Fault

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.data_source import RocketmqDataSource
 from commitlake.connectors.rocketmq.errors import NotSentError
 from commitlake.connectors.rocketmq.sink.options import SinkOptions

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import DamagedLogError
-from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.reading.errors import DamagedLogError
+from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.rocketmq.errors import DataLossError, NoRouteError, ProtocolError, UnreachableError
 from commitlake.connectors.rocketmq.source.batch import read_ranges, schema_of
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import OptionError
-from commitlake.connectors.formats.engine.options import BodyForm, Mode
+from commitlake.connectors.reading.errors import OptionError
+from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.queue_reading import MessageFilter
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition

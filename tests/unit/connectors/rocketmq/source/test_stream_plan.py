@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.formats.engine.errors import OptionError
+from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.errors import CheckpointError, DataLossError, UnreachableError
 from commitlake.connectors.rocketmq.source.batch import schema_of
 from commitlake.connectors.rocketmq.source.stream import RocketmqStreamReader

@@ -13,11 +13,11 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.broker_lite.shop_traffic import fill_shop_store
-from commitlake.connectors.formats.engine.continuity import StoreReplacedError
-from commitlake.connectors.formats.engine.errors import DamagedLogError, StoreError
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.packs.body import fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.reading.continuity import StoreReplacedError
+from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive import commit_series

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.engine.options import Mode
+from commitlake.connectors.reading.options import Mode
 from tests.support.batches import log_of, rows_of, splits_of
 from tests.support.logs import new_message
 from tests.support.origins import ORIGINS

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.connectors.formats.engine.decoded import DecodedBatch
-from commitlake.connectors.formats.engine.filters import Filters
-from commitlake.connectors.formats.engine.kernel import hop
-from commitlake.connectors.formats.engine.kernel.memory import PADDING
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
+from commitlake.connectors.reading.decoding.columns import DecodedBatch
+from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.request import Filters
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.properties import (

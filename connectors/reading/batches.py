@@ -1,0 +1,283 @@
+"""Conversion of a split to Arrow batches, which is the work of a task.
+
+A batch holds some thousands of records, minus those that the filters drop, in the requested columns. The mode
+determines what a damaged range becomes: an error, a row with `_corrupt_record`, or a count in the log. Keys, and topics
+in displayed form, are compared in the decoded columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.reading.damage import Refused, bad_rows, describe
+from commitlake.connectors.reading.decoding.columns import DecodedBatch, Texts
+from commitlake.connectors.reading.decoding.decoder import Decoder
+from commitlake.connectors.reading.decoding.row_batch import Notes, RowBatch, first_not_utf8, note
+from commitlake.connectors.reading.errors import SplitError, no_progress
+from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.reading.kernel import hop as kernel
+from commitlake.connectors.reading.listed_records import walk_listed, wanted_parts
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.splits import ListedSplit, Split
+from commitlake.connectors.reading.walking import BadRange, End, walk
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+
+KEY_COLUMNS = frozenset({"unique_key", "keys"})
+"""Columns that must be decoded so that records can be compared with keys."""
+
+
+def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return a boolean for each record of a batch that has `KEY_COLUMNS`; see `have_keys`.
+
+    Properties that are not UTF-8 have no columns yet; their repaired text is compared.
+    """
+    found = have_keys(decoded.column("unique_key"), decoded.column("keys"), wanted)
+    for row in decoded.rows_with_invalid_text().tolist():
+        found[row] = not wanted.isdisjoint(decoded.keys_after_repair(row))
+    return found
+
+
+def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return for each record of a batch, from its column topic, whether the displayed topic is wanted."""
+    topics = _plain(decoded.column("topic"))
+    found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
+        topics, value_set=pa.array(sorted(map(str, wanted)), pa.string())
+    ).to_numpy(zero_copy_only=False)
+    return found
+
+
+def have_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return a boolean for each record: whether its unique key or one of its business keys is wanted.
+
+        unique_keys  keys         wanted {"a"}
+        "a"          null         True
+        null         ["b", "a"]   True
+        "b"          ["b"]        False
+
+    Args:
+        unique_keys: strings, null if a record has none.
+        keys: lists of strings, null if a record has none.
+        wanted: keys; one match is sufficient.
+    """
+    chosen = pa.array(sorted(wanted), pa.string())
+    found: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(keys), bool)
+    found |= pc.is_in(_plain(unique_keys), value_set=chosen).to_numpy(zero_copy_only=False)
+    hits = pc.is_in(_plain(keys.flatten()), value_set=chosen)
+    found[pc.list_parent_indices(keys).filter(hits).to_numpy(zero_copy_only=False)] = True
+    return found
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+BatchInspector = Callable[[DecodedBatch], None]
+
+
+class LastDecoder:
+    """Keeps the decoder of one split for the next, which then knows its repeated strings and need not be prepared.
+
+    It is for a task that reads several splits, one after the other.
+    """
+
+    def __init__(self) -> None:
+        self._key: tuple[object, ...] = ()
+        self._request: Request | None = None
+        self._decoder: Decoder | None = None
+
+    def get(self, kind: type[Decoder], columns: frozenset[str], split: Split, request: Request) -> Decoder:
+        """Return the last decoder if it was made for the same store and request, else a new one."""
+        key = (kind, columns, split.broker)
+        if self._decoder is None or self._key != key or self._request is not request:
+            self._decoder = kind(columns, split.broker, request.filters, encoded=request.encoded)
+            self._key, self._request = key, request
+        else:
+            self._decoder.begin_split()
+        return self._decoder
+
+
+def read_split(
+    split: Split,
+    request: Request,
+    inspect: BatchInspector | None = None,
+    last_decoder: LastDecoder | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one split.
+
+    Args:
+        split: the range to read.
+        inspect: receives the records of each batch before the batch is yielded, while their window is valid.
+        last_decoder: the decoder of the split before, if all of that was read.
+
+    Raises:
+        DamagedLogError: in mode FAILFAST, for a range that holds no intact record.
+        SplitError: if the range does not end at the end of a record.
+    """
+    refused = Refused(split, request)
+    if split.missing:
+        yield from _gap(split, request, refused, "no such file")
+    else:
+        try:
+            with OpenSegment(split.path) as file:
+                reader = RowReader(split, request, refused, last_decoder=last_decoder)
+                yield from _read_file(file, split, request, refused, reader, inspect)
+        except FileNotFoundError:
+            yield from _gap(split, request, refused, "deleted since it was listed")
+    refused.log()
+
+
+def _gap(split: Split, request: Request, refused: Refused, found: str) -> Iterator[pa.RecordBatch]:
+    value = refused.take(split.start, split.end, Fault.MISSING_SEGMENT, f"the segment {split.path}", found, b"")
+    yield from bad_rows([value], split, request)
+
+
+def _read_file(
+    file: SegmentFile,
+    split: Split,
+    request: Request,
+    refused: Refused,
+    reader: RowReader,
+    inspect: BatchInspector | None,
+) -> Iterator[pa.RecordBatch]:
+    end = End()
+    if isinstance(split, ListedSplit):
+        yield from _read_listed(file, split, request, refused, reader)
+        return
+    hop = reader.decoder.hop
+    for step in walk(file, split, request.max_batch_bytes, request.max_record_bytes, end, hop=hop):
+        rows = step.parts.shape[1]
+        if step.bad and request.mode is Mode.FAILFAST:  # faults in later records must not be reported first
+            rows = int(np.searchsorted(step.parts[kernel.START], step.bad[0].start - step.origin))
+        if rows:
+            decoded = reader.decoder.take(step.window, step.origin, step.parts).first_rows(rows)
+            if inspect is not None:
+                inspect(decoded)
+            yield from reader.batches(decoded)
+        if step.bad:
+            yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
+    if end.stop == kernel.STOP_LIMIT and end.position > split.end:
+        whole_bytes = split.segment_end - split.base_offset
+        raise SplitError(
+            f"{split.path}: the record before physical offset {split.end} extends to {end.position}: a body there "
+            "contains records, and the log was divided inside it. Read it undivided, in partitions of "
+            f"{whole_bytes} bytes (the source's option maxPartitionBytes; commitlake archive: --partition-mib "
+            f"{-(-whole_bytes >> 20)})"
+        )
+    if end.stop == kernel.STOP_UNWRITTEN and end.position < split.end:
+        hole = BadRange(end.position, split.end, Fault.HOLE)
+        yield from bad_rows([describe(file, split, hole, request, refused)], split, request)
+
+
+def _read_listed(
+    file: SegmentFile, split: ListedSplit, request: Request, refused: Refused, reader: RowReader
+) -> Iterator[pa.RecordBatch]:
+    for step in walk_listed(file, split, request.max_batch_bytes, request.max_record_bytes):
+        parts = wanted_parts(step, request.filters, split.format)
+        if step.bad and request.mode is Mode.FAILFAST:
+            parts = parts[:, : np.searchsorted(parts[kernel.START], step.bad[0].start - step.origin)]
+        yield from reader.batches_of(step.window, step.origin, parts)
+        if step.bad:
+            yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
+
+
+class RowReader:
+    """Converter of decoded records to batches."""
+
+    def __init__(
+        self,
+        split: Split,
+        request: Request,
+        refused: Refused,
+        decoder: type[Decoder] | None = None,
+        last_decoder: LastDecoder | None = None,
+    ) -> None:
+        """Prepare to decode.
+
+        Args:
+            split: a split of the store, with the records' format.
+            refused: handles bad ranges: raises an error, or counts them.
+            decoder: a decoder in place of the format's own.
+            last_decoder: see `read_split`.
+        """
+        self._split = split
+        self._request = request
+        self._refused = refused
+        columns = set(request.schema.names)
+        if request.filters.keys is not None:
+            columns |= KEY_COLUMNS
+        if request.filters.topics_by_text:
+            columns.add("topic")
+        kind = decoder or split.format.kernel.decoder
+        self.decoder = (last_decoder or LastDecoder()).get(kind, frozenset(columns), split, request)
+
+    def batches_of(
+        self, window: Array, origin: int, parts: Array, inspect: BatchInspector | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches of records that are already located; for `inspect` see `read_split`."""
+        for _, decoded in self._decoded(window, origin, parts):
+            if inspect is not None:
+                inspect(decoded)
+            yield from self.batches(decoded)
+
+    def _decoded(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:
+        """Yield decoded batches of records with the number of their first record, as many as fit in each."""
+        first = 0
+        while first < parts.shape[1]:
+            decoded = self.decoder.decode(window, origin, parts[:, first:])
+            if not decoded.rows:
+                path, base, offset = self._split.path, self._split.base_offset, origin + int(parts[kernel.START, first])
+                raise no_progress(path, base, offset, "room for the columns of one record", "none in an empty batch")
+            yield first, decoded
+            first += decoded.rows
+
+    def _wanted(self, decoded: DecodedBatch) -> Array:
+        """Return which records pass the filters that the kernel does not apply."""
+        filters = self._request.filters
+        wanted = np.ones(decoded.rows, bool)
+        if filters.topics is not None and filters.topics_by_text:
+            wanted &= rows_with_topics(decoded, filters.topics)
+        if filters.keys is not None:
+            wanted &= rows_with_keys(decoded, filters.keys)
+        return wanted
+
+    def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+        """Return one batch, or more if records are decoded again; none if filters or the mode drop all rows."""
+        wanted = self._wanted(decoded)
+        if wanted.all():
+            yield from self._whole_batches(decoded)
+        elif wanted.any():
+            for _, some in self._decoded(decoded.window, decoded.origin, decoded.parts[:, wanted]):
+                yield from self._whole_batches(some)
+
+    def _whole_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
+        """Yield batches of all these records; more than one if properties must be repaired first."""
+        damaged = decoded.rows_with_invalid_text()
+        if not len(damaged):
+            yield from RowBatch(decoded, self._request, self._refused).batches()
+            return
+        notes, replaced = self._repair(decoded, damaged)
+        window, parts = decoded.with_texts(replaced)
+        for first, mended in self._decoded(window, decoded.origin, parts):
+            here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
+            yield from RowBatch(mended, self._request, self._refused, here).batches()
+
+    def _repair(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
+        """Replace bytes that are not UTF-8 by U+FFFD, as the brokers' decoders do, and report them."""
+        notes: Notes = {}
+        replaced: dict[int, Texts] = {}
+        for row in damaged.tolist():
+            replaced[row] = {}
+            for text in decoded.invalid_texts(row):
+                replaced[row][text.part] = text.repaired
+                if text.name:
+                    expected, found = f"{text.name} in UTF-8", first_not_utf8(text.raw)
+                    fault = Fault.PROPERTIES_ENCODING
+                    note(notes, decoded, row, self._refused, fault, expected, found, text.raw)
+        return notes, replaced

@@ -1,0 +1,94 @@
+"""Handling of bad ranges: described, counted, and raised or returned as rows, by the mode."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from commitlake.connectors.reading.errors import DamagedLogError
+from commitlake.connectors.reading.files.segment_files import SegmentFile
+from commitlake.connectors.reading.options import Mode
+from commitlake.connectors.reading.request import Request
+from commitlake.connectors.reading.single_records import examine_at
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.walking import BadRange
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+
+logger = logging.getLogger(__name__)
+
+CORRUPT_RECORD = "_corrupt_record"
+FIRST_BYTES = 256
+
+
+class Refused:
+    """Counter of the bad ranges of a read; raises an error if the mode requires it."""
+
+    def __init__(self, split: Split, request: Request) -> None:
+        self._split = split
+        self._request = request
+        self.counts: dict[Fault, int] = {}
+
+    def take(self, start: int, end: int, fault: Fault, expected: str, found: str, first: bytes) -> dict[str, object]:
+        """Return the value of `_corrupt_record` for a range.
+
+        Raises:
+            DamagedLogError: in mode FAILFAST.
+        """
+        if self._request.mode is Mode.FAILFAST:
+            raise DamagedLogError(
+                f"{self._split.path}, byte {start - self._split.base_offset} (physical offset {start}, to {end}): "
+                f"{fault}: expected {expected}, found {found}. Mode PERMISSIVE returns such ranges as rows, "
+                "DROPMALFORMED counts them in the log"
+            )
+        self.counts[fault] = self.counts.get(fault, 0) + 1
+        return {
+            "segment": self._split.path,
+            "start": start,
+            "end": end,
+            "reason": str(fault),
+            "expected": expected,
+            "found": found,
+            "first_bytes": first,
+        }
+
+    def log(self) -> None:
+        """Log one line about bad ranges that have no rows."""
+        if self.counts and not self._request.gives_bad_ranges:
+            counts = ", ".join(f"{count} {fault}" for fault, count in sorted(self.counts.items()))
+            logger.warning(
+                "%s, from %d to %d: dropped %s", self._split.path, self._split.start, self._split.end, counts
+            )
+
+
+def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, refused: Refused) -> dict[str, object]:
+    """Return the description of a bad range, after examining its first bytes again."""
+    finding, view = examine_at(file, split, bad.start, request.max_record_bytes)
+    first = bytes(view[: min(FIRST_BYTES, bad.end - bad.start)])
+    if bad.fault is Fault.HOLE:
+        expected, found = "a record or a BLANK", f"{bad.end - bad.start} bytes without one, zeros first"
+    elif finding.fault is bad.fault:
+        expected, found = finding.expected, finding.found
+    else:
+        expected, found = f"{bad.end - bad.start} bytes", f"the file truncated to {len(view)} bytes after this offset"
+    return refused.take(bad.start, bad.end, bad.fault, expected, found, first)
+
+
+def bad_rows(values: list[dict[str, object]], split: Split, request: Request) -> Iterator[pa.RecordBatch]:
+    """Return bad ranges as a batch with only their positions; none for a read that does not give them."""
+    if not request.gives_bad_ranges:
+        return
+    rows = len(values)
+    starts = pa.array([value["start"] for value in values], pa.int64())
+    columns = []
+    for field in request.schema:
+        if field.name == CORRUPT_RECORD:
+            columns.append(pa.array(values, field.type))
+        elif field.name == "broker":
+            columns.append(pa.array([split.broker] * rows, field.type))
+        elif field.name == "physical_offset":
+            columns.append(starts)
+        else:
+            columns.append(pa.nulls(rows, field.type))
+    yield pa.RecordBatch.from_arrays(columns, schema=request.schema)

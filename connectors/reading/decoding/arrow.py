@@ -1,0 +1,111 @@
+"""Arrow arrays on buffers that the kernel filled, without copying."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.plain_arrays import text_spans, texts_of
+from commitlake.connectors.reading.kernel import strings as kernel
+from commitlake.connectors.reading.kernel.memory import OVERWRITE, PADDING
+
+_FEW_ROWS = 1024
+_MAX_BUFFERS = 4  # times the size of the rows
+_MAX_CONSTANTS = 16  # a long text may take some MiB
+
+
+def fixed(values: Array, data_type: pa.DataType) -> pa.Array:
+    """Return an array of numbers or timestamps without nulls."""
+    return pa.Array.from_buffers(data_type, len(values), [None, pa.py_buffer(values)])
+
+
+def validity(present: Array) -> pa.Buffer | None:
+    """Return the bitmap for an array of booleans, or None if all values are present."""
+    if present.all():
+        return None
+    return pa.py_buffer(np.packbits(present, bitorder="little"))
+
+
+def strings(offsets: Array, data: Array, present: Array | None = None) -> pa.Array:
+    """Return strings with Arrow's offsets; null if not present."""
+    bitmap = None if present is None else validity(present)
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def spans(window: Array, positions: Array, lengths: Array, data_type: pa.DataType) -> pa.Array:
+    """Return strings or binaries copied out of a window; a negative length is null."""
+    offsets = np.empty(len(lengths) + 1, np.int32)
+    total = kernel.spans_to_offsets(lengths, offsets)
+    data = np.empty(total + OVERWRITE, np.uint8)
+    kernel.copy_spans(window, positions, lengths, data)
+    bitmap = validity(lengths >= 0)
+    return pa.Array.from_buffers(data_type, len(lengths), [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def lists(offsets: Array, values: pa.Array, present: Array) -> pa.Array:
+    """Return lists of strings; null if not present."""
+    data_type = pa.list_(pa.field("element", values.type, nullable=False))
+    bitmap = validity(present)
+    return pa.Array.from_buffers(data_type, len(offsets) - 1, [bitmap, pa.py_buffer(offsets)], children=[values])
+
+
+def maps(offsets: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
+    """Return maps from string to string without nulls."""
+    entry = [pa.field("key", keys.type, nullable=False), pa.field("value", pa.string(), nullable=False)]
+    entries = pa.StructArray.from_buffers(pa.struct(entry), len(keys), [None], children=[keys, values])
+    data_type = pa.map_(keys.type, entry[1])
+    return pa.Array.from_buffers(data_type, len(offsets) - 1, [None, pa.py_buffer(offsets)], children=[entries])
+
+
+def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the same rows; few rows in buffers of their own, because those of the kernel have room for thousands.
+
+    A caller that keeps the rows of many small files would otherwise keep some MiB for each of them.
+    """
+    # A column of numbers holds those of all columns, which its size does not tell.
+    if batch.num_rows >= _FEW_ROWS and batch.get_total_buffer_size() <= _MAX_BUFFERS * batch.nbytes:
+        return batch
+    return batch.take(pa.array(np.arange(batch.num_rows)))
+
+
+class Dictionary:
+    """Distinct strings that many rows refer to by number."""
+
+    def __init__(self, values: list[str]) -> None:
+        self.array = texts_of(values)
+        data, self._offsets = text_spans(self.array)
+        self._data = np.zeros(len(data) + PADDING, np.uint8)
+        self._data[:-PADDING] = data
+
+    def encoded(self, codes: Array) -> pa.Array:
+        """Return rows as numbers into the dictionary; -1 is null."""
+        bitmap = validity(codes >= 0)
+        indices = pa.Array.from_buffers(pa.int32(), len(codes), [bitmap, pa.py_buffer(codes)])
+        return pa.DictionaryArray.from_arrays(indices, self.array, safe=False)
+
+    def expanded(self, codes: Array) -> pa.Array:
+        """Return rows as plain strings; -1 is null."""
+        offsets = np.empty(len(codes) + 1, np.int32)
+        data = np.empty(kernel.expanded_size(codes, self._offsets) + OVERWRITE, np.uint8)
+        kernel.expand(codes, self._offsets, self._data, offsets, data)
+        return strings(offsets, data, codes >= 0)
+
+
+def constant(text: str, rows: int, *, encoded: bool) -> pa.Array:
+    """Return the same string for every row, in one array that all batches share.
+
+    Args:
+        text: the string.
+        rows: the number of rows, at most that of a batch.
+        encoded: return a dictionary array.
+    """
+    return _constant(text, 1 << max(0, rows - 1).bit_length(), encoded=encoded).slice(0, rows)
+
+
+@lru_cache(maxsize=_MAX_CONSTANTS)
+def _constant(text: str, rows: int, *, encoded: bool) -> pa.Array:
+    dictionary, codes = Dictionary([text]), np.zeros(rows, np.int32)
+    return dictionary.encoded(codes) if encoded else dictionary.expanded(codes)

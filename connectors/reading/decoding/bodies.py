@@ -1,0 +1,87 @@
+"""Decompression of bodies within two limits.
+
+A body is untrusted, and its decompressed size is not known in advance. Therefore it is decompressed piece by piece, and
+only up to its limits. One limit is absolute. The other is proportional to the stored size, because a batch has many
+small bodies, and each of them could otherwise become a large one.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import pyarrow as pa
+
+from commitlake.connectors.reading.errors import BodyError
+from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, body_codec
+
+DEFAULT_MAX_BYTES = 64 << 20
+DEFAULT_MAX_RATIO = 1100  # the limits of zlib and lz4 are 1,032 and 255
+FREE_BYTES = 1 << 20  # free of the ratio limit, because zstd compresses a repetitive body to a few bytes
+
+
+def decompress(
+    body: bytes, sys_flag: int, max_bytes: int = DEFAULT_MAX_BYTES, max_ratio: int = DEFAULT_MAX_RATIO
+) -> bytes:
+    """Decompress a body; one that is not compressed is returned unchanged.
+
+    Args:
+        body: the body as stored.
+        sys_flag: the sys_flag of the message; its bits name the codec.
+        max_bytes: see `decompress_as`.
+        max_ratio: see `decompress_as`.
+
+    Raises:
+        BodyError: if the bytes are not in the codec of the flag bits, or exceed a limit.
+    """
+    codec = body_codec(sys_flag)
+    if codec is BodyCodec.UNKNOWN:
+        raise BodyError(f"sys_flag {sys_flag:#x}: expected the bits of zlib, lz4 or zstd, found none of them")
+    return decompress_as(body, codec, max_bytes, max_ratio)
+
+
+def decompress_as(
+    body: bytes, codec: BodyCodec, max_bytes: int = DEFAULT_MAX_BYTES, max_ratio: int = DEFAULT_MAX_RATIO
+) -> bytes:
+    """Decompress a body with a given codec.
+
+    Args:
+        body: the body as stored.
+        codec: the codec of the body; with NONE, it is returned unchanged.
+        max_bytes: the largest decompressed size.
+        max_ratio: the largest number of decompressed bytes per stored byte, beyond the first `FREE_BYTES`.
+
+    Raises:
+        BodyError: if the bytes are not in this codec, or exceed a limit.
+    """
+    if codec is BodyCodec.NONE:
+        return body
+    if codec is BodyCodec.UNKNOWN:
+        raise BodyError("body: expected one of zlib, lz4 or zstd, found an unknown codec")
+    limit = min(max_bytes, max(FREE_BYTES, max_ratio * len(body)))
+    try:
+        data = _inflate(body, limit + 1) if codec is BodyCodec.ZLIB else _stream(body, codec, limit + 1)
+    except (zlib.error, OSError, pa.ArrowInvalid) as error:
+        raise BodyError(f"body: expected {codec}, found {len(body)} bytes that are not: {error}") from None
+    if len(data) > limit:
+        which = "" if limit == max_bytes else f" ({max_ratio} for each stored one)"
+        raise BodyError(f"body: expected at most {limit} bytes{which}, found more in {len(body)} bytes of {codec}")
+    return data
+
+
+def _inflate(body: bytes, limit: int) -> bytes:
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(body, limit)
+    if not inflater.eof and len(data) < limit:
+        raise zlib.error("the stream is truncated")
+    return data
+
+
+def _stream(body: bytes, codec: BodyCodec, limit: int) -> bytes:
+    if not body:
+        raise OSError("the stream is empty")
+    pieces, size = [], 0
+    with pa.CompressedInputStream(pa.BufferReader(body), str(codec)) as stream:
+        while size < limit and (piece := stream.read(min(1 << 20, limit - size))):
+            pieces.append(piece)
+            size += len(piece)
+    return b"".join(pieces)

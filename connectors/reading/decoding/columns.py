@@ -1,0 +1,428 @@
+"""Columns of decoded records, as Arrow arrays on the kernel's buffers.
+
+Names and meanings are those of `schemas.tables.messages`. A column is made when it is requested. The distinct values of
+a repetitive column are numbered by the kernel, and each is converted to text once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.reading.decoding import arrow
+from commitlake.connectors.reading.decoding.arrow import Dictionary
+from commitlake.connectors.reading.kernel import buffers as b
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.buffers import is_crowded, make_interner
+from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.kernel.strings import DISTINCT, intern_span
+from commitlake.schemas.layouts.rocketmq.hosts import V6_SIZE, parse_host
+from commitlake.schemas.layouts.rocketmq.origins import FAILED_KINDS, WAITING_KINDS
+from commitlake.schemas.layouts.rocketmq.properties import (
+    KEYS,
+    UNIQ_KEY,
+    first_value,
+    parse_priority,
+    parse_properties,
+    split_keys,
+)
+from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, body_codec
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+
+_MAX_KEPT = 1024  # a data file stores all values of a dictionary, also those that its rows do not have
+ToText = Callable[[bytes], str]
+
+
+def utf8_text(value: bytes) -> str:
+    """Decode bytes as UTF-8; invalid bytes become U+FFFD."""
+    return value.decode("utf-8", "replace")
+
+
+def host_text(value: bytes) -> str:
+    """Return a stored host as ip:port."""
+    return str(parse_host(value, 0, is_v6=len(value) == V6_SIZE))
+
+
+class Distinct:
+    """Values numbered in order of appearance, over all batches of a split, or of several."""
+
+    def __init__(self, seed: np.uint64, to_text: ToText, known: tuple[str, ...] = ()) -> None:
+        """Start with the given values, numbered from 0."""
+        self._seed = seed
+        self._to_text = to_text
+        self._known = known
+        self.interner = make_interner()
+        self._values: list[bytes] = []
+        self._texts: list[str] = []
+        self._dictionary = Dictionary([])
+        for value in known:
+            data = np.frombuffer(value.encode() + bytes(PADDING), np.uint8)
+            intern_span(data, 0, len(data) - PADDING, seed, -1, *self.interner)
+
+    def renewed(self) -> Distinct:
+        """Return this object, or an empty one if it is too large for the next batch; earlier batches keep theirs."""
+        return self._emptied() if is_crowded(self.interner) else self
+
+    def for_next_split(self) -> Distinct:
+        """Return this object, or an empty one if it has many values, which the rows of the next split may not have."""
+        return self._emptied() if self.interner.counts[DISTINCT] > _MAX_KEPT else self
+
+    def _emptied(self) -> Distinct:
+        return Distinct(self._seed, self._to_text, self._known)
+
+    @property
+    def values(self) -> list[bytes]:
+        """Values in stored form."""
+        known, count = len(self._values), int(self.interner.counts[DISTINCT])
+        if known < count:
+            starts = self.interner.starts[known : count + 1].tolist()
+            texts = self.interner.texts[: starts[-1]].tobytes()
+            fresh = [texts[begin:end] for begin, end in pairwise(starts)]
+            self._values += fresh
+            self._texts += [self._to_text(value) for value in fresh]
+        return self._values
+
+    @property
+    def texts(self) -> list[str]:
+        """Values as text."""
+        return self._texts if self.values else []
+
+    @property
+    def replaced(self) -> list[int]:
+        """Numbers of the values whose text differs because they are not UTF-8."""
+        return [
+            code for code, text in enumerate(self.texts) if "\ufffd" in text and text.encode() != self._values[code]
+        ]
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """Values as text, for Arrow."""
+        if len(self._dictionary.array) < len(self.values):
+            self._dictionary = Dictionary(self._texts)
+        return self._dictionary
+
+
+class DistinctValues(NamedTuple):
+    """Repeating strings of a split, in the order of the kernel's interners.
+
+    Attributes:
+        names: property names.
+        topics: topics, including those that a property names as a message's original topic.
+        tags: tags.
+        producer_groups: producer groups.
+        born_hosts: producers.
+        store_hosts: brokers.
+    """
+
+    names: Distinct
+    topics: Distinct
+    tags: Distinct
+    producer_groups: Distinct
+    born_hosts: Distinct
+    store_hosts: Distinct
+
+    def renewed(self) -> DistinctValues:
+        """Return these objects, with an empty one for each that is too large for the next batch."""
+        return DistinctValues(*(values.renewed() for values in self))
+
+    def for_next_split(self) -> DistinctValues:
+        """Return these objects, with an empty one for each that has many values."""
+        return DistinctValues(*(values.for_next_split() for values in self))
+
+
+_MICROSECONDS = 1000  # per millisecond
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+_SIZE_BYTES = 4  # size of total_size, a record's first field
+Texts = dict[int, bytes]
+"""Texts of a record, by the rows of `parts` with their positions; the next rows contain the lengths."""
+_KINDS = Dictionary([str(kind) for kind in Kind])
+_MOVED_KINDS = WAITING_KINDS | FAILED_KINDS
+_KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
+
+
+@dataclass(frozen=True, slots=True)
+class RepairedText:
+    """Text that cannot become a column in its stored form.
+
+    Attributes:
+        part: the row of `parts` with the position of the text.
+        name: the name of the text, for the note about it; empty if no information is lost.
+        raw: the bytes as stored.
+        repaired: the bytes in a form that can be decoded.
+    """
+
+    part: int
+    name: str
+    raw: bytes
+    repaired: bytes
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedBatch:
+    """Batch of records of a window, with the columns that the kernel filled.
+
+    Attributes:
+        window: the log's bytes; `parts` has the positions of the records in it. Valid until the walk's next step.
+        origin: physical offset of the window's first byte.
+        parts: int64[parts, rows], see `kernel.hop`.
+        broker: the store's name.
+        format_name: the name of the store's format.
+        columns: the columns of fixed size, filled by the kernel.
+        text: the texts from properties, filled by the kernel.
+        numbers32: names of the columns in `columns.numbers32`.
+        numbers64: names of the columns in `columns.numbers64`.
+        encoded: return repeated strings as dictionary arrays.
+        names: property names; see `DistinctValues`, also for the next five.
+        topics: stored topics and original topics.
+        tags: tags.
+        producer_groups: producer groups.
+        born_hosts: producers.
+        store_hosts: brokers.
+    """
+
+    window: Array
+    origin: int
+    parts: Array
+    broker: str
+    format_name: str
+    columns: b.Columns
+    text: b.Text
+    numbers32: Sequence[str]
+    numbers64: Sequence[str]
+    encoded: bool
+    names: Distinct
+    topics: Distinct
+    tags: Distinct
+    producer_groups: Distinct
+    born_hosts: Distinct
+    store_hosts: Distinct
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return int(self.parts.shape[1])
+
+    def has_column(self, name: str) -> bool:
+        """Return whether the format has a column; a column of other formats is null in all rows."""
+        return name in self.numbers32 or name in self.numbers64 or name in _BUILDERS
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column by its name in the table.
+
+        Raises:
+            KeyError: if there is no such column, or the decoder was not created with it.
+        """
+        if name in self.numbers32:
+            return arrow.fixed(self._int32(name), pa.int32())
+        if name in _BUILDERS:
+            built: pa.Array = getattr(self, _BUILDERS[name])()
+            return built
+        return arrow.fixed(self.int64(name), pa.int64())
+
+    def first_rows(self, count: int) -> DecodedBatch:
+        """Return a batch with only the first records of this one."""
+        return type(self)(**{**self.__dict__, "parts": self.parts[:, :count]})
+
+    def extent_of(self, row: int) -> tuple[int, int]:
+        """Return the physical offsets of a record's first byte and of its end."""
+        start = int(self.parts[h.START, row])
+        size = int.from_bytes(self.window[start : start + _SIZE_BYTES].tobytes())
+        return self.origin + start, self.origin + start + size
+
+    def raw_text(self, part: int, row: int) -> bytes:
+        """Return a text of a record in stored form; `part` is the row of `parts` with its position."""
+        start = self.parts[part, row]
+        return bytes(self.window[start : start + self.parts[part + 1, row]])
+
+    def invalid_texts(self, row: int) -> list[RepairedText]:
+        """Return the texts of a row that are not UTF-8, with U+FFFD in place of invalid bytes."""
+        raw = self.raw_text(h.PROPERTIES, row)
+        return [RepairedText(h.PROPERTIES, "properties", raw, raw.decode("utf-8", "replace").encode())]
+
+    def keys_after_repair(self, row: int) -> set[str | None]:
+        """Return the keys that a row will have after its texts are repaired."""
+        pairs = parse_properties(self.raw_text(h.PROPERTIES, row))
+        return {first_value(pairs, UNIQ_KEY), *split_keys(dict(pairs).get(KEYS, ""))}
+
+    def rows_with_invalid_text(self) -> Array:
+        """Return the rows with a text that is not UTF-8; none in this class."""
+        rows = self.text.not_utf8[: self.text.used[b.NOT_UTF8]]
+        return rows[rows < self.rows]
+
+    def with_texts(self, replaced: dict[int, Texts]) -> tuple[Array, Array]:
+        """Return window and positions of the same records with other texts, by row, added to a copy of the window."""
+        end = int((self.parts[h.PROPERTIES] + self.parts[h.PROPERTIES_LENGTH]).max())
+        pieces, parts = [self.window[:end]], self.parts.copy()
+        for row, texts in replaced.items():
+            for part, data in texts.items():
+                pieces.append(np.frombuffer(data, np.uint8))
+                parts[part, row], parts[part + 1, row] = end, len(data)
+                end += len(data)
+        return np.concatenate([*pieces, np.zeros(PADDING, np.uint8)]), parts
+
+    def _int32(self, name: str) -> Array:
+        numbers: Array = self.columns.numbers32[self.numbers32.index(name), : self.rows]
+        return numbers
+
+    def int64(self, name: str) -> Array:
+        """Return a column of stored 8-byte numbers: times are in ms."""
+        numbers: Array = self.columns.numbers64[self.numbers64.index(name), : self.rows]
+        return numbers
+
+    @property
+    def sys_flags(self) -> Array:
+        """sys_flag of every record."""
+        flags: Array = self.columns.sys_flags[: self.rows]
+        return flags
+
+    def _codes(self, row: int) -> Array:
+        codes: Array = self.columns.codes[row, : self.rows]
+        return codes
+
+    def _repeated(self, dictionary: Dictionary, codes: Array) -> pa.Array:
+        return dictionary.encoded(codes) if self.encoded else dictionary.expanded(codes)
+
+    def _constant(self, text: str) -> pa.Array:
+        return arrow.constant(text, self.rows, encoded=self.encoded)
+
+    @property
+    def topic_codes(self) -> Array:
+        """Number of each record's topic in `topics`."""
+        return self._codes(b.TOPIC)
+
+    def brokers(self) -> pa.Array:
+        """Return the store's name for every row."""
+        return self._constant(self.broker)
+
+    def formats(self) -> pa.Array:
+        """Return the format's name for every row."""
+        return self._constant(self.format_name)
+
+    def topic_column(self) -> pa.Array:
+        """Return the topics; bytes that are not UTF-8 become U+FFFD."""
+        return self._repeated(self.topics.dictionary, self.topic_codes)
+
+    def kinds(self) -> pa.Array:
+        """Return the kinds, which are derived from the topics."""
+        codes = np.array([_KIND_CODES[kind_of(name)] for name in self.topics.texts], np.int32)
+        return self._repeated(_KINDS, codes[self.topic_codes])
+
+    def origin_topics(self) -> pa.Array:
+        """Return the original topics: the stored ones, except for records in internal topics."""
+        named = self._codes(b.ORIGIN)
+        is_moved = np.array([kind_of(name) in _MOVED_KINDS for name in self.topics.texts], bool)
+        codes = np.where((named >= 0) & is_moved[self.topic_codes], named, self.topic_codes)
+        return self._repeated(self.topics.dictionary, codes)
+
+    def producer_group_column(self) -> pa.Array:
+        """Return the producer groups."""
+        return self._repeated(self.producer_groups.dictionary, self._codes(b.PRODUCER_GROUP))
+
+    def tag_column(self) -> pa.Array:
+        """Return the tags."""
+        return self._repeated(self.tags.dictionary, self._codes(b.TAGS))
+
+    def born_host_column(self) -> pa.Array:
+        """Return the producers' hosts."""
+        return self._repeated(self.born_hosts.dictionary, self._codes(b.BORN_HOST))
+
+    def store_host_column(self) -> pa.Array:
+        """Return the brokers' hosts."""
+        return self._repeated(self.store_hosts.dictionary, self._codes(b.STORE_HOST))
+
+    def body_codecs(self) -> pa.Array:
+        """Return the compression of each body."""
+        bits = self.sys_flags & (COMPRESSED | COMPRESSION_MASK)
+        if not bits.any():
+            return self._constant(_NO_CODEC)
+        flags, codes = np.unique(bits, return_inverse=True)
+        return self._repeated(Dictionary([str(body_codec(int(flag))) for flag in flags]), codes.astype(np.int32))
+
+    def message_ids(self) -> pa.Array:
+        """Return the offset message ids."""
+        return arrow.strings(self.columns.message_id_offsets[: self.rows + 1], self.columns.message_ids)
+
+    def unique_keys(self) -> pa.Array:
+        """Return the clients' message ids."""
+        present = self.text.present[b.UNIQUE_KEY, : self.rows]
+        return arrow.strings(self.text.unique_offsets[: self.rows + 1], self.text.unique, present)
+
+    def keys(self) -> pa.Array:
+        """Return the business keys as lists."""
+        offsets = self.text.list_offsets[: self.rows + 1]
+        values = arrow.strings(self.text.key_offsets[: int(offsets[-1]) + 1], self.text.keys)
+        return arrow.lists(offsets, values, self.text.present[b.KEYS, : self.rows])
+
+    def properties(self) -> pa.Array:
+        """Return all properties as maps."""
+        offsets = self.text.map_offsets[: self.rows + 1]
+        count = int(offsets[-1])
+        names = self._repeated(self.names.dictionary, self.text.names[:count])
+        values = arrow.strings(self.text.value_offsets[: count + 1], self.text.values)
+        return arrow.maps(offsets, names, values)
+
+    def priority(self) -> pa.Array:
+        """Return the priority property if it is a number, else null."""
+        found = self.text.priorities[:, : self.text.used[b.PRIORITIES]]
+        found = found[:, found[0] < self.rows]
+        if not found.shape[1]:
+            return pa.nulls(self.rows, pa.int32())
+        priorities: list[int | None] = [None] * self.rows
+        for row, position, length in found.T.tolist():
+            priorities[row] = parse_priority(self.window[position : position + length].tobytes().decode())
+        return pa.array(priorities, pa.int32())
+
+    def body_sizes(self) -> pa.Array:
+        """Return the sizes of the stored bodies."""
+        return arrow.fixed(self.parts[h.BODY_LENGTH].astype(np.int32), pa.int32())
+
+    def bodies(self) -> pa.Array:
+        """Return the stored bodies."""
+        return arrow.spans(self.window, self.parts[h.BODY], self.parts[h.BODY_LENGTH], pa.binary())
+
+    def sys_flag_column(self) -> pa.Array:
+        """Return the flag bits."""
+        return arrow.fixed(self.sys_flags, pa.int32())
+
+    def _timestamps(self, name: str) -> pa.Array:
+        return arrow.fixed(self.int64(name) * _MICROSECONDS, _TIMESTAMP)
+
+    def born_timestamps(self) -> pa.Array:
+        """Return the born times, by producers' clocks."""
+        return self._timestamps("born_timestamp")
+
+    def store_timestamps(self) -> pa.Array:
+        """Return the store times, by brokers' clocks."""
+        return self._timestamps("store_timestamp")
+
+
+_NO_CODEC = str(body_codec(0))
+
+_BUILDERS: dict[str, str] = {
+    "broker": "brokers",
+    "topic": "topic_column",
+    "msg_id": "message_ids",
+    "unique_key": "unique_keys",
+    "keys": "keys",
+    "tags": "tag_column",
+    "kind": "kinds",
+    "born_timestamp": "born_timestamps",
+    "store_timestamp": "store_timestamps",
+    "born_host": "born_host_column",
+    "store_host": "store_host_column",
+    "sys_flag": "sys_flag_column",
+    "priority": "priority",
+    "body_size": "body_sizes",
+    "body_codec": "body_codecs",
+    "properties": "properties",
+    "format": "formats",
+    "origin_topic": "origin_topics",
+    "producer_group": "producer_group_column",
+    "body": "bodies",
+}

@@ -1,0 +1,158 @@
+"""The columns of a read that the kernel decodes, and the buffers that it fills.
+
+A `Decoder` serves one split, or several of one store, one after the other. `walk` calls its `hop`, which finds records
+and decodes them in the same pass; `take` then returns them as a `DecodedBatch`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.reading.decoding.columns import DecodedBatch, Distinct, DistinctValues, host_text, utf8_text
+from commitlake.connectors.reading.kernel import buffers as b
+from commitlake.connectors.reading.kernel import decode as kernel
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.buffers import Choice
+from commitlake.connectors.reading.kernel.decode import END_OFFSET, END_STORE_TIME, MIN_OFFSET, MIN_STORE_TIME
+from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.walking import HopArguments
+
+_INT32 = np.iinfo(np.int32)
+_INT64 = np.iinfo(np.int64)
+
+
+def make_choice(filters: Filters) -> Choice:
+    """Return the filters for the kernel, without those that apply to decoded columns; see `batches`."""
+    bounds = np.array([_INT64.min, _INT64.max, _INT64.min, _INT64.max])
+    for place, bound in (
+        (MIN_OFFSET, filters.min_offset),
+        (END_OFFSET, filters.end_offset),
+        (MIN_STORE_TIME, filters.min_store_timestamp),
+        (END_STORE_TIME, filters.end_store_timestamp),
+    ):
+        if bound is not None:
+            bounds[place] = min(max(bound, _INT64.min), _INT64.max)
+    wanted_topics = None if filters.topics_by_text else filters.topics
+    topics = [name.encode() for name in sorted(wanted_topics or ())]
+    queue_ids = [number for number in sorted(filters.queue_ids or ()) if _INT32.min <= number <= _INT32.max]
+    if (wanted_topics is not None and not topics) or (filters.queue_ids is not None and not queue_ids):
+        bounds[END_OFFSET] = _INT64.min  # an empty set selects nothing
+    chooses = bool(topics or queue_ids or (bounds != [_INT64.min, _INT64.max, _INT64.min, _INT64.max]).any())
+    return Choice(
+        chooses=chooses,
+        bounds=bounds,
+        queue_ids=np.array(queue_ids, np.int32),
+        topics=np.frombuffer(b"".join(topics).ljust(sum(map(len, topics)) + PADDING, b"\0"), np.uint8),
+        topic_offsets=np.cumsum([0, *map(len, topics)], dtype=np.int64),
+    )
+
+
+_SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew the hashes could make them collide
+
+
+def _table(places: list[tuple[int, ...]]) -> Array:
+    return np.array(places, np.int64).reshape(len(places), len(places[0]) if places else 2)
+
+
+class Decoder:
+    """Decoder of the records of one split; each format has its own.
+
+    Args:
+        columns: names of the columns that will be requested.
+        broker: the store's name.
+        filters: the filters for records.
+        encoded: return repeated strings as dictionary arrays.
+    """
+
+    # Set by each format.
+    _format_name: ClassVar[str]
+    _layout: ClassVar[Any]
+    _part_count: ClassVar[int]
+    _fields32: ClassVar[Mapping[str, tuple[int, ...]]]
+    _fields64: ClassVar[Mapping[str, tuple[int, ...]]]
+    _bits: ClassVar[Mapping[str, int]]
+    _max_entries: ClassVar[int] = b.MAX_PROPERTIES
+    _batch: ClassVar[type[DecodedBatch]] = DecodedBatch
+
+    def __init__(self, columns: Collection[str], broker: str, filters: Filters, *, encoded: bool = False) -> None:
+        self._broker = broker
+        self._encoded = encoded
+        self._numbers32 = [name for name in self._fields32 if name in columns]
+        self._numbers64 = [name for name in self._fields64 if name in columns]
+        self._wanted = 0
+        for name in columns:
+            self._wanted |= self._bits.get(name, 0)
+        self._plan = b.ColumnSelection(
+            self._wanted,
+            _SEED,
+            _table([self._fields32[name] for name in self._numbers32]),
+            _table([self._fields64[name] for name in self._numbers64]),
+            self._id_suffix(),
+        )
+        self._choice = make_choice(filters)
+        self._scratch = b.make_scratch(self._max_entries)
+        self._distinct = self._make_distinct(_SEED)
+        self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
+
+    def _make_distinct(self, seed: np.uint64) -> DistinctValues:
+        """Return an object that numbers repeating strings."""
+        return DistinctValues(
+            names=Distinct(seed, utf8_text, b.NAMES),
+            topics=Distinct(seed, utf8_text),
+            tags=Distinct(seed, utf8_text),
+            producer_groups=Distinct(seed, utf8_text),
+            born_hosts=Distinct(seed, host_text),
+            store_hosts=Distinct(seed, host_text),
+        )
+
+    def _id_suffix(self) -> Array:
+        """Return an id suffix that matches no record."""
+        return b.NO_SUFFIX
+
+    def _outputs(self) -> tuple[object, ...]:
+        """Return the kernel's outputs, with new columns and text, because the last ones belong to a batch."""
+        message_ids = bool(self._wanted & b.WANT_MESSAGE_ID)
+        self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), message_ids=message_ids)
+        self._text = b.make_text(self._wanted)
+        self._distinct = self._distinct.renewed()
+        return tuple(values.interner for values in self._distinct), self._scratch, self._columns, self._text
+
+    def begin_split(self) -> None:
+        """Prepare for the next split of the same store; call it only after everything of the last one was read."""
+        self._distinct = self._distinct.for_next_split()
+
+    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+        """Continue from `state[POSITION]` and decode; return the positions of the wanted records. See `walking.Hop`."""
+        kernel.read_batch(
+            self._layout, *arguments, state, self._parts, faults, self._choice, self._plan, *self._outputs()
+        )
+        parts: Array = self._parts[:, : state[h.RECORDS]]
+        return parts
+
+    def take(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
+        """Return the records that the last `hop` found."""
+        return self._batch(
+            window=window,
+            origin=origin,
+            parts=parts,
+            broker=self._broker,
+            format_name=self._format_name,
+            columns=self._columns,
+            text=self._text,
+            numbers32=self._numbers32,
+            numbers64=self._numbers64,
+            encoded=self._encoded,
+            **self._distinct._asdict(),
+        )
+
+    def decode(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
+        """Decode the first of these located records, as many as fit in one batch."""
+        chosen = np.ascontiguousarray(parts[:, : b.ROWS])
+        count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._outputs())
+        return self.take(window, origin, chosen[:, :count])

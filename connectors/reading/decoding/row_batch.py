@@ -1,0 +1,152 @@
+"""Batches of one window's records, with the rows whose values do not fit their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.reading.damage import CORRUPT_RECORD, FIRST_BYTES, Refused
+from commitlake.connectors.reading.decoding.arrow import compact
+from commitlake.connectors.reading.decoding.bodies import decompress
+from commitlake.connectors.reading.decoding.columns import DecodedBatch
+from commitlake.connectors.reading.errors import BodyError
+from commitlake.connectors.reading.options import BodyForm, Mode
+from commitlake.connectors.reading.request import Request
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED
+
+MAX_TIMESTAMP_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z, the limit of Python, Spark and SQL
+BATCH_BYTES = 32 << 20
+"""Size of decompressed bodies in one batch; a few KiB of log can become gigabytes."""
+Notes = dict[int, dict[str, object]]
+"""Faults of rows by number: values of `_corrupt_record`."""
+_TIMESTAMPS = ("born_timestamp", "store_timestamp")
+
+
+class RowBatch:
+    """Rows of a batch that is being built: columns, and rows with a value that no column can store."""
+
+    def __init__(self, decoded: DecodedBatch, request: Request, refused: Refused, notes: Notes | None = None) -> None:
+        self._decoded = decoded
+        self._request = request
+        self._refused = refused
+        self._names = set(request.schema.names)
+        self._notes: Notes = notes or {}
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Return the rows without those that the mode drops: one batch, or more if decompressed bodies are large."""
+        if self._names & {"topic", "kind"}:
+            self._note_topics()
+        columns = [None if self._is_decompressed(field) else self._column(field) for field in self._request.schema]
+        place = next((place for place, column in enumerate(columns) if column is None), None)
+        if place is None:
+            yield from self._batch(columns, 0, self._decoded.rows)
+            return
+        for first, bodies in self._decompressed():
+            part = [column.slice(first, len(bodies)) if column is not None else None for column in columns]
+            part[place] = bodies.cast(self._request.schema.field(place).type)
+            yield from self._batch(part, first, len(bodies))
+
+    def _batch(self, columns: list[pa.Array], first: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """Return a batch of the given rows, unless the mode drops all of them."""
+        notes = {row - first: value for row, value in self._notes.items() if first <= row < first + rows}
+        schema = self._request.schema
+        if notes and CORRUPT_RECORD in self._names:
+            place = schema.get_field_index(CORRUPT_RECORD)
+            columns[place] = pa.array([notes.get(row) for row in range(rows)], columns[place].type)
+        if self._request.encoded:
+            schema = pa.schema([field.with_type(column.type) for field, column in zip(schema, columns, strict=True)])
+        batch = compact(pa.RecordBatch.from_arrays(columns, schema=schema))
+        if not notes or self._request.mode is Mode.PERMISSIVE:
+            yield batch
+            return
+        kept = np.ones(rows, bool)
+        kept[list(notes)] = False
+        if kept.any():
+            yield batch.filter(pa.array(kept))
+
+    def _is_decompressed(self, field: pa.Field) -> bool:
+        """Return whether a column contains decompressed bodies, which are larger than the stored ones."""
+        is_wanted = field.name == "body" and self._request.body is BodyForm.DECOMPRESSED
+        return is_wanted and bool((self._decoded.sys_flags & COMPRESSED).any())
+
+    def _column(self, field: pa.Field) -> pa.Array:
+        if field.name == CORRUPT_RECORD or not self._decoded.has_column(field.name):
+            return pa.nulls(self._decoded.rows, field.type)
+        if field.name in _TIMESTAMPS:
+            return self._timestamps(field)
+        column = self._decoded.column(field.name)
+        return column if column.type == field.type or self._request.encoded else column.cast(field.type)
+
+    def _note(self, row: int, fault: Fault, expected: str, found: str, raw: bytes = b"") -> None:
+        note(self._notes, self._decoded, row, self._refused, fault, expected, found, raw)
+
+    def _timestamps(self, field: pa.Field) -> pa.Array:
+        milliseconds = self._decoded.int64(field.name)
+        outside = milliseconds.view(np.uint64) > MAX_TIMESTAMP_MS  # negative times become large numbers
+        if not outside.any():
+            return self._decoded.column(field.name)
+        for row in np.flatnonzero(outside):
+            expected = f"{field.name} of 0 to {MAX_TIMESTAMP_MS} ms"
+            self._note(int(row), Fault.TIMESTAMP, expected, str(milliseconds[row]))
+        return pa.array(np.where(outside, 0, milliseconds) * 1000, pa.int64(), mask=outside).cast(field.type)
+
+    def _note_topics(self) -> None:
+        for code in self._decoded.topics.replaced:
+            value = self._decoded.topics.values[code]
+            for row in np.flatnonzero(self._decoded.topic_codes == code):
+                self._note(int(row), Fault.TOPIC_ENCODING, "a topic in UTF-8", first_not_utf8(value), value)
+
+    def _decompressed(self) -> Iterator[tuple[int, pa.Array]]:
+        """Decompress bodies: the first row, and as many rows as `BATCH_BYTES` allow."""
+        stored, flags = self._decoded.bodies(), self._decoded.sys_flags
+        values: list[bytes | None] = []
+        first = size = 0
+        for row in range(self._decoded.rows):
+            body = self._body(row, stored[row].as_py(), int(flags[row]))
+            more = 0 if body is None else len(body)
+            if values and size + more > BATCH_BYTES:
+                yield first, pa.array(values, pa.binary())
+                first, size, values = row, 0, []
+            values.append(body)
+            size += more
+        yield first, pa.array(values, pa.binary())
+
+    def _body(self, row: int, body: bytes, flags: int) -> bytes | None:
+        if not flags & COMPRESSED:
+            return body
+        try:
+            return decompress(body, flags, self._request.max_body_bytes)
+        except BodyError as error:
+            self._note(row, Fault.BODY_COMPRESSION, "a body that decompresses within its limit", str(error), body)
+            return None
+
+
+def note(
+    notes: Notes,
+    decoded: DecodedBatch,
+    row: int,
+    refused: Refused,
+    fault: Fault,
+    expected: str,
+    found: str,
+    raw: bytes,
+) -> None:
+    """Record the first fault of a row.
+
+    Raises:
+        DamagedLogError: in mode FAILFAST.
+    """
+    if row not in notes:
+        notes[row] = refused.take(*decoded.extent_of(row), fault, expected, found, raw[:FIRST_BYTES])
+
+
+def first_not_utf8(raw: bytes) -> str:
+    """Return the first byte that is not UTF-8, and its position."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        return f"byte {raw[error.start]:#04x} at {error.start} of {len(raw)}: {error.reason}"
+    return "UTF-8"

@@ -1,0 +1,5 @@
+"""Files of stores: bytes of segments, queues and indexes.
+
+segment_files  segments on disks and other filesystems   windows  mapped or read, in order; ahead (read_ahead)
+store_files    queues and indexes by their paths: on a disk (index_files) or in a copy (shipped, shipped_files)
+"""

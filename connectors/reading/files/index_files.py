@@ -1,0 +1,184 @@
+"""Interface to the files of queues and indexes by their paths in a store, and its implementation for a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.segment_files import LocalFile, SegmentFile
+from commitlake.schemas.store_files import files_in, folders_in
+
+MAX_FILE_BYTES = (1 << 31) - 1
+"""Largest size of a file of a queue or an index, because a broker computes it as an int."""
+
+
+class MissingObjectError(StoreError):
+    """A copy has no object for a file that its manifest names as complete."""
+
+
+class IndexedFile(SegmentFile, Protocol):
+    """Open file of a queue or an index, which may have holes."""
+
+    def next_data(self, position: int) -> int | None:
+        """Return the first position at or after `position` that is not in a hole, or None."""
+        ...
+
+    def next_hole(self, position: int) -> int:
+        """Return the first position at or after `position` that is in a hole, or the end of the file."""
+        ...
+
+
+class StoreFiles(Protocol):
+    """Files of a store; each path is relative to the store's folder, such as `consumequeue/orders/3`."""
+
+    def folders_in(self, folder: str) -> list[str]:
+        """Return the sorted names of the folders in a folder; an empty list if it does not exist.
+
+        Raises:
+            UnsafeFileError: for a link among them.
+        """
+        ...
+
+    def files_in(self, folder: str, is_wanted: Callable[[str], bool] = ...) -> list[str]:
+        """Return the sorted names of the files in a folder that match a filter; empty if it does not exist.
+
+        Raises:
+            UnsafeFileError: for a link or a device with such a name.
+        """
+        ...
+
+    def has_folder(self, folder: str) -> bool:
+        """Return whether a folder exists."""
+        ...
+
+    def size_of(self, path: str) -> int:
+        """Return the size of a file, bytes.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        ...
+
+    def data_end(self, path: str) -> int:
+        """Return a position after which a file has only zeros: the end of what was shipped, or the size of the file.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        ...
+
+    def has_data(self, path: str) -> bool:
+        """Return whether a file has anything but zeros; for a copy, the manifest usually shows it.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+        """
+        ...
+
+    def open(self, path: str, end: int | None = None) -> IndexedFile:
+        """Open a file.
+
+        Args:
+            path: the file.
+            end: position before which most reads will end, so that no more is read ahead; None for the file's end.
+
+        Raises:
+            FileNotFoundError: if it does not exist.
+            MissingObjectError: if a copy lacks its object.
+            StoreError: if a copy lacks the bytes that the manifest names; also raised when the file is read.
+            UnsafeFileError: if it is a link or not a regular file.
+        """
+        ...
+
+    def place_of(self, path: str) -> str:
+        """Return the path or URI of a file or folder, for messages."""
+        ...
+
+
+class LocalStoreFiles:
+    """Files of a store on a disk; the top-level folders may be links, and nothing below them; see StoreFiles."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def folders_in(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder; see StoreFiles."""
+        return folders_in(self._root / folder, below=self._top(folder))
+
+    def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
+        """Return the names of the files in a folder; see StoreFiles."""
+        return files_in(self._root / folder, is_wanted, below=self._top(folder))
+
+    def has_folder(self, folder: str) -> bool:
+        """Return whether a folder exists."""
+        return (self._root / folder).is_dir()
+
+    def size_of(self, path: str) -> int:
+        """Return the size of a file, bytes; see StoreFiles."""
+        return (self._root / path).lstat().st_size
+
+    def data_end(self, path: str) -> int:
+        """Return the size of a file, because its holes are only known when it is open; see StoreFiles."""
+        return self.size_of(path)
+
+    def has_data(self, path: str) -> bool:
+        """Return whether a file has anything but zeros; see StoreFiles."""
+        return has_data(self.open(path))
+
+    def open(self, path: str, end: int | None = None) -> LocalFile:  # noqa: ARG002 (nothing is read ahead)
+        """Open a file; see StoreFiles."""
+        return LocalFile(self.place_of(path), self._top(path))
+
+    def place_of(self, path: str) -> str:
+        """Return the path of a file or folder."""
+        return str(self._root / path)
+
+    def _top(self, path: str) -> Path:
+        return self._root / path.partition("/")[0]
+
+
+def read_all(file: SegmentFile, start: int, end: int) -> Array:
+    """Return a range of a file, without what is after its end.
+
+    Args:
+        file: the open file.
+        start: position of the first byte.
+        end: position after the last byte.
+    """
+    window = np.empty(max(0, end - start), np.uint8)
+    return window[: file.read_into(window, start)]
+
+
+def find_data(file: IndexedFile, start: int, end: int) -> int | None:
+    """Return the start of the first window of a file that is not all zeros, or None.
+
+    Args:
+        file: the open file.
+        start: position at which the search begins.
+        end: position at which the search ends.
+    """
+    window = np.empty(1 << 16, np.uint8)
+    while start < end:
+        found = file.next_data(start)
+        if found is None or found >= end:
+            return None
+        count = file.read_into(window[: min(len(window), end - found)], found)
+        if count == 0:
+            return None
+        if window[:count].any():
+            return found
+        start = found + count
+    return None
+
+
+def has_data(file: IndexedFile) -> bool:
+    """Return whether a file has anything but zeros, and close it."""
+    try:
+        return find_data(file, 0, MAX_FILE_BYTES) is not None
+    finally:
+        file.close()

@@ -1,0 +1,449 @@
+"""Queues and indexes of a copy in an object store or HDFS, by their paths in the store.
+
+A copy consists of the files that its manifest names, see `schemas.shipped`. The manifest is read once, when the files
+are opened; files shipped later are not seen. If the agent merges parts meanwhile, the manifest is read again to find
+the same bytes, once for all files whose parts were merged by then. The tasks of a run, to which the files are pickled,
+read a later manifest, once per process; see `ShippedStoreFiles`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from itertools import count
+
+import numpy as np
+import pyarrow.fs as pafs
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.reading.errors import StoreError
+from commitlake.connectors.reading.files.index_files import (
+    MAX_FILE_BYTES,
+    IndexedFile,
+    MissingObjectError,
+    StoreFiles,
+    has_data,
+)
+from commitlake.connectors.reading.files.read_ahead import ReadAhead
+from commitlake.connectors.reading.files.remote_files import RemoteFile
+from commitlake.connectors.reading.files.segment_files import RemoteSegment
+from commitlake.connectors.reading.files.shipped import (
+    PartedFile,
+    read_shipped_manifest,
+    resolve_filesystem,
+)
+from commitlake.schemas.shipped import FILES_MANIFEST, Manifest, ShippedFile
+
+MAX_WHOLE_BYTES = 256 << 10
+"""Largest remote file that is read with one request and kept. A queue's file has 6 MB; most tasks need little of it."""
+BLOCK_BYTES = 64 << 10
+"""Number of bytes of a request for a small part of a larger file."""
+_MAX_KEPT_BYTES = 64 << 20
+_MAX_OPEN_OBJECTS = 64
+_numbers = count()
+_Key = tuple[int, str, int]  # number of the opened store, path of a file, number of its block or -1
+
+
+class NoCopyError(StoreError):
+    """A store in an object store was not copied by `commitlake ship`."""
+
+
+def open_shipped_files(root: str, *, is_read_once: bool = False) -> ShippedStoreFiles:
+    """Return the files of a copy.
+
+    Args:
+        root: the store's folder, as a URI.
+        is_read_once: whether no part of a file is read twice, so that nothing is kept in memory.
+
+    Raises:
+        NoCopyError: if `commitlake ship` did not make it.
+        StoreError: if the manifest is damaged.
+    """
+    filesystem, store = resolve_filesystem(root)
+    manifest = read_shipped_manifest(filesystem, store, FILES_MANIFEST)
+    if manifest is None:
+        raise no_copy(root)
+    return ShippedStoreFiles(filesystem, store, root, manifest, is_read_once=is_read_once)
+
+
+def no_copy(root: str) -> NoCopyError:
+    """Return the error for a store in an object store that `commitlake ship` did not copy."""
+    return NoCopyError(
+        f"{root}: expected a copy that 'commitlake ship' made, with queues and indexes, found no {FILES_MANIFEST}"
+    )
+
+
+class ShippedStoreFiles:
+    """Files of a copy in an object store or HDFS, which several threads can use; see StoreFiles.
+
+    A small file is read with one request. In a larger one, small reads are served from blocks of 64 KiB, and large
+    reads in order are read ahead. The small files and blocks that were used last are kept, at most 64 MiB for all
+    stores of this process.
+
+    A process that receives it by pickle reads the manifest when it first uses one of these pickles. Files that were
+    complete are unchanged in this manifest, and others have at least the same bytes.
+
+    Args:
+        filesystem: the filesystem of the store.
+        store: the store's folder in it.
+        uri: URI of this folder.
+        manifest: the manifest of its queues and indexes.
+        is_read_once: see `open_shipped_files`.
+
+    Raises:
+        StoreError: if the manifest names a file that is larger than any file of a broker.
+    """
+
+    def __init__(
+        self, filesystem: pafs.FileSystem, store: str, uri: str, manifest: Manifest, *, is_read_once: bool = False
+    ) -> None:
+        self.manifest = manifest
+        self._newest, self._reading = manifest, threading.Lock()
+        self._is_read_once = is_read_once
+        self._filesystem = filesystem
+        self._store = store
+        self._uri = uri
+        self._number, self._run = next(_numbers), secrets.token_hex(8)
+        self._objects: OrderedDict[str, RemoteSegment] = OrderedDict()
+        self._lock = threading.Lock()
+        self._folders: dict[str, set[str]] = defaultdict(set)
+        self._files: dict[str, list[str]] = defaultdict(list)
+        for path, entry in manifest.files.items():
+            if entry.size > MAX_FILE_BYTES:
+                raise StoreError(
+                    f"{self.place_of(path)}: expected at most {MAX_FILE_BYTES} bytes, as for every file except "
+                    f"segments, found {entry.size} in {FILES_MANIFEST}"
+                )
+            folder, _, name = path.rpartition("/")
+            self._files[folder].append(name)
+            while folder:
+                parent, _, name = folder.rpartition("/")
+                self._folders[parent].add(name)
+                folder = parent
+
+    def __reduce__(self) -> tuple[Callable[[str, str], StoreFiles], tuple[str, str]]:
+        """Return what takes its place in another process."""
+        return _PickledStoreFiles, (self._uri, self._run)
+
+    def folders_in(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder; see StoreFiles."""
+        return sorted(self._folders.get(folder, ()))
+
+    def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
+        """Return the names of the files in a folder; see StoreFiles."""
+        return sorted(filter(is_wanted, self._files.get(folder, ())))
+
+    def has_folder(self, folder: str) -> bool:
+        """Return whether a folder exists."""
+        return folder in self._files or folder in self._folders
+
+    def size_of(self, path: str) -> int:
+        """Return the size of a file, bytes; see StoreFiles."""
+        return self._entry(path).size
+
+    def data_end(self, path: str) -> int:
+        """Return the end of the shipped bytes of a file; see StoreFiles."""
+        return self._entry(path).shipped
+
+    def has_data(self, path: str) -> bool:
+        """Return whether a file has anything but zeros; see StoreFiles.
+
+        The agent ships a file that a broker is writing up to its last byte that is not zero, and other files as a
+        whole.
+        """
+        entry = self._entry(path)
+        return has_data(self.open(path)) if entry.is_sealed else entry.shipped > 0
+
+    def open(self, path: str, end: int | None = None) -> IndexedFile:
+        """Open a file; see StoreFiles."""
+        entry = self._entry(path)
+        if entry.shipped > MAX_WHOLE_BYTES:
+            self.segment(entry)  # which raises an error if it is missing
+            return _LargeFile(_ShippedObject(self, entry), entry, entry.shipped if end is None else end)
+        key = self._number, path, -1
+        if (kept := _KEPT.get(key)) is None:
+            kept = _FileInMemory(self._read(entry, 0, entry.shipped), entry.size)
+            self._keep(key, kept, entry.shipped)
+        assert isinstance(kept, _FileInMemory)
+        return kept
+
+    def place_of(self, path: str) -> str:
+        """Return the URI of a file or folder."""
+        return f"{self._uri.rstrip('/')}/{path}"
+
+    def block(self, entry: ShippedFile, number: int) -> Array:
+        """Return a block of a large file; the last one ends with the shipped bytes.
+
+        Args:
+            entry: the file's entry in the manifest.
+            number: number of the block.
+        """
+        key = self._number, entry.name, number
+        if (kept := _KEPT.get(key)) is None:
+            start = number * BLOCK_BYTES
+            kept = self._read(entry, start, min(start + BLOCK_BYTES, entry.shipped))
+            self._keep(key, kept, len(kept))
+        assert isinstance(kept, np.ndarray)
+        return kept
+
+    def segment(self, entry: ShippedFile) -> RemoteSegment:
+        """Return the object of a file, or its parts, opened.
+
+        Raises:
+            MissingObjectError: if the manifest names the object, and it is missing.
+            StoreError: if it has another size.
+        """
+        with self._lock:
+            if (found := self._objects.get(entry.name)) is not None:
+                self._objects.move_to_end(entry.name)
+                return found
+        try:
+            if entry.is_sealed:
+                found = RemoteFile(self._filesystem, f"{self._store}/{entry.name}")
+            else:
+                found = PartedFile(self._filesystem, self._store, entry.name, entry, self._newer_entry)
+        except FileNotFoundError:
+            place = self.place_of(entry.name)
+            raise MissingObjectError(
+                f"{place}: expected {entry.shipped} bytes, found no such object: the copy was changed"
+            ) from None
+        if entry.is_sealed and found.size() != entry.size:
+            size = found.size()
+            found.close()
+            raise self.changed(entry, size)
+        with self._lock:
+            self._objects[entry.name] = found
+            if len(self._objects) > _MAX_OPEN_OBJECTS:
+                self._objects.popitem(last=False)  # not closed here: another thread may read it, and drops it then
+        return found
+
+    def _keep(self, key: _Key, item: _FileInMemory | Array, size: int) -> None:
+        if not self._is_read_once:
+            _KEPT.put(key, item, size)
+
+    def _newer_entry(self, entry: ShippedFile) -> ShippedFile:
+        """Return the entry of a file with a missing part, from a newer manifest."""
+        with self._reading:
+            if self._newest.files.get(entry.name) == entry:
+                manifest = read_shipped_manifest(self._filesystem, self._store, FILES_MANIFEST)
+                self._newest = manifest or replace(self._newest, files={})
+            newer = self._newest.files.get(entry.name)
+        if newer is None or newer.shipped < entry.shipped:
+            raise self.changed(entry, 0 if newer is None else newer.shipped)
+        if entry.head_size and entry.head_size == newer.head_size and entry.head_crc != newer.head_crc:
+            raise StoreError(
+                f"{self.place_of(entry.name)}: expected {entry.head_size} first bytes with the CRC-32 "
+                f"{entry.head_crc:08x}, found {newer.head_crc:08x}: the copy was changed"
+            )
+        return newer
+
+    def _read(self, entry: ShippedFile, start: int, end: int) -> Array:
+        return _ShippedObject(self, entry).read_at(end - start, start)
+
+    def changed(self, entry: ShippedFile, found: int) -> StoreError:
+        """Return the error for an object that lacks the bytes that the manifest names."""
+        place = self.place_of(entry.name)
+        return StoreError(f"{place}: expected {entry.shipped} bytes, found {found}: the copy was changed")
+
+    def _entry(self, path: str) -> ShippedFile:
+        entry = self.manifest.files.get(path)
+        if entry is None:
+            raise FileNotFoundError(f"{self.place_of(path)} does not exist")
+        return entry
+
+
+class _PickledStoreFiles:
+    """Files of a copy that another process has opened; this one opens them when they are first used.
+
+    Args:
+        root: the store's folder, as a URI.
+        run: a name for the files that the other process has opened.
+    """
+
+    def __init__(self, root: str, run: str) -> None:
+        self._root = root
+        self._run = run
+
+    @property
+    def _opened(self) -> StoreFiles:
+        return _opened_here(self._root, self._run)
+
+    def folders_in(self, folder: str) -> list[str]:
+        """Return the names of the folders in a folder; see StoreFiles."""
+        return self._opened.folders_in(folder)
+
+    def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
+        """Return the names of the files in a folder; see StoreFiles."""
+        return self._opened.files_in(folder, is_wanted)
+
+    def has_folder(self, folder: str) -> bool:
+        """Return whether a folder exists."""
+        return self._opened.has_folder(folder)
+
+    def size_of(self, path: str) -> int:
+        """Return the size of a file, bytes; see StoreFiles."""
+        return self._opened.size_of(path)
+
+    def data_end(self, path: str) -> int:
+        """Return the end of the shipped bytes of a file; see StoreFiles."""
+        return self._opened.data_end(path)
+
+    def has_data(self, path: str) -> bool:
+        """Return whether a file has anything but zeros; see StoreFiles."""
+        return self._opened.has_data(path)
+
+    def open(self, path: str, end: int | None = None) -> IndexedFile:
+        """Open a file; see StoreFiles."""
+        return self._opened.open(path, end)
+
+    def place_of(self, path: str) -> str:
+        """Return the URI of a file or folder."""
+        return self._opened.place_of(path)
+
+
+@lru_cache(maxsize=8)
+def _opened_here(root: str, run: str) -> StoreFiles:  # noqa: ARG001 (a later run must not have this manifest)
+    return open_shipped_files(root)
+
+
+class _Kept:
+    """The small files and blocks that were used last, by keys."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._items: OrderedDict[_Key, tuple[_FileInMemory | Array, int]] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: _Key) -> _FileInMemory | Array | None:
+        """Return what is kept under a key, or None."""
+        with self._lock:
+            if key not in self._items:
+                return None
+            self._items.move_to_end(key)
+            return self._items[key][0]
+
+    def put(self, key: _Key, item: _FileInMemory | Array, size: int) -> None:
+        """Keep an item of some bytes."""
+        with self._lock:
+            if key in self._items:  # another thread has read it, too
+                return
+            self._items[key] = item, size
+            self._bytes += size
+            while self._bytes > _MAX_KEPT_BYTES:
+                _, (_, freed) = self._items.popitem(last=False)
+                self._bytes -= freed
+
+
+_KEPT = _Kept()
+
+
+class _FileInMemory:
+    """Bytes of a small file; those that were not shipped are a hole."""
+
+    def __init__(self, data: Array, size: int) -> None:
+        self._data = data
+        self._size = size
+
+    def read_into(self, window: Array, position: int) -> int:
+        """Fill `window` from a position of the file; see SegmentFile."""
+        size = max(0, min(len(window), self._size - position))
+        data = self._data[position : position + size]
+        window[: len(data)] = data
+        window[len(data) : size] = 0
+        return size
+
+    def size(self) -> int:
+        """Return the size of the file, bytes."""
+        return self._size
+
+    def next_data(self, position: int) -> int | None:
+        """Return the first position that is not in a hole, or None; see IndexedFile."""
+        return position if position < len(self._data) else None
+
+    def next_hole(self, position: int) -> int:
+        """Return the first position that is in a hole, or the end of the file; see IndexedFile."""
+        return max(position, len(self._data))
+
+    def close(self) -> None:
+        """Do nothing, because the file may be opened again."""
+
+
+class _ShippedObject:
+    """File of a copy as its store has it open at the time of each read; see RemoteSegment."""
+
+    def __init__(self, files: ShippedStoreFiles, entry: ShippedFile) -> None:
+        self._files = files
+        self._entry = entry
+
+    def read_at(self, size: int, position: int) -> Array:
+        """Read from a position of the file; all of the bytes were shipped."""
+        data = self._files.segment(self._entry).read_at(size, position)
+        self._check(position + len(data), position + size)
+        return data
+
+    def read_into(self, window: Array, position: int) -> int:
+        """Fill `window` from a position of the file; all of the bytes were shipped."""
+        found = self._files.segment(self._entry).read_into(window, position)
+        self._check(position + found, position + len(window))
+        return found
+
+    def read_block(self, window: Array, position: int) -> None:
+        """Fill a small window from blocks; all of it was shipped."""
+        done = 0
+        while done < len(window):
+            number, start = divmod(position + done, BLOCK_BYTES)
+            data = self._files.block(self._entry, number)[start:][: len(window) - done]
+            window[done : done + len(data)] = data
+            done += len(data)
+
+    def size(self) -> int:
+        """Return the size of the file, bytes."""
+        return self._entry.size
+
+    def close(self) -> None:
+        """Do nothing: the store keeps the object open for other reads."""
+
+    def _check(self, found: int, expected: int) -> None:
+        if found < expected:
+            raise self._files.changed(self._entry, found)
+
+
+class _LargeFile:
+    """Large file, which is read in blocks or ahead as far as it was shipped; the rest is a hole."""
+
+    def __init__(self, file: _ShippedObject, entry: ShippedFile, end: int) -> None:
+        self._file = file
+        self._ahead = ReadAhead(file)
+        self._shipped, self._size = entry.shipped, entry.size
+        self._end = min(end, entry.shipped)  # most reads end before it
+
+    def read_into(self, window: Array, position: int) -> int:
+        """Fill `window` from a position of the file; see SegmentFile."""
+        size = max(0, min(len(window), self._size - position))
+        shipped = window[: max(0, min(size, self._shipped - position))]
+        if len(shipped) >= BLOCK_BYTES:
+            self._ahead.read_into(shipped, position, self._end)
+        elif len(shipped):
+            self._file.read_block(shipped, position)
+        window[len(shipped) : size] = 0
+        return size
+
+    def size(self) -> int:
+        """Return the size of the file, bytes."""
+        return self._size
+
+    def next_data(self, position: int) -> int | None:
+        """Return the first position that is not in a hole, or None; see IndexedFile."""
+        return position if position < self._shipped else None
+
+    def next_hole(self, position: int) -> int:
+        """Return the first position that is in a hole, or the end of the file; see IndexedFile."""
+        return max(position, self._shipped)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()

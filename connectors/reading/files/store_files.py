@@ -1,0 +1,62 @@
+"""Queues and indexes of a store, by their paths in it: on a disk, or in a copy in an object store or HDFS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS
+from commitlake.connectors.reading.files.index_files import LocalStoreFiles, StoreFiles
+from commitlake.connectors.reading.files.shipped import small_files_folder
+from commitlake.connectors.reading.files.shipped_files import no_copy, open_shipped_files
+from commitlake.connectors.storage.uris import is_uri
+
+
+def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
+    """Return the files of a store.
+
+    Args:
+        root: the store's folder, as a path or URI.
+        is_read_once: whether no part of a file is read twice, so that nothing is kept in memory.
+
+    Raises:
+        NoCopyError: for a store in an object store that `commitlake ship` did not copy.
+        StoreError: if the manifest is damaged.
+    """
+    if not is_uri(root):
+        return LocalStoreFiles(Path(root))
+    return open_shipped_files(root, is_read_once=is_read_once)
+
+
+def threads_for(files: StoreFiles) -> int:
+    """Return how many threads should read several files: several for a copy, whose reads are mostly waiting."""
+    return 1 if isinstance(files, LocalStoreFiles) else REMOTE_THREADS
+
+
+def store_of(log_root: str) -> str:
+    """Return the folder of a store, as a path or URI.
+
+    Args:
+        log_root: the folder of its log.
+
+    >>> store_of("s3://logs/broker-a/commitlog"), store_of("/data/store/commitlog")
+    ('s3://logs/broker-a', '/data/store')
+    """
+    return log_root.rpartition("/")[0] if is_uri(log_root) else str(Path(log_root).parent)
+
+
+@contextmanager
+def open_small_files(log_root: str) -> Iterator[Path]:
+    """Yield a folder with a store's small files; see `small_files_folder`.
+
+    Args:
+        log_root: the folder of the store's log, as a path or URI. It may be a link, the store's folder is its parent.
+
+    Raises:
+        StoreError: for a store in an object store that `commitlake ship` did not copy.
+    """
+    with small_files_folder(log_root, with_topics=True) as folder:
+        if folder is None:
+            raise no_copy(store_of(log_root))
+        yield folder.resolve()

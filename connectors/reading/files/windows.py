@@ -1,0 +1,257 @@
+"""Windows of a segment: mapped if the file is local and large, otherwise read; ahead, if it is not local.
+
+Mapping saves a copy, which costs as much as all other work on a record. Windows are in order. Each has `PADDING`
+readable bytes after the bytes that count, because the kernel reads 64 bytes at a time.
+
+A broker or an operator may truncate a file that is mapped. Without `kernel.guard` this would end the process. With it
+the missing pages read as zeros and a mark is set. If `was_cut` returns True, the caller must not trust what it has read
+from the mapping. A cut within the last remaining page raises no signal, so the file's size is compared, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import signal
+import sys
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.reading.files.read_ahead import ReadAhead
+from commitlake.connectors.reading.files.segment_files import LocalFile, RemoteSegment, SegmentFile, Window
+from commitlake.connectors.reading.kernel.memory import PADDING
+
+Rows = np.ndarray[Any, np.dtype[np.int64]]
+
+IS_SUPPORTED = sys.platform == "linux" and sys.maxsize > 1 << 32
+
+_WITH_INFO, _ON_ITS_STACK = 0x4, 0x08000000  # SA_SIGINFO, SA_ONSTACK
+
+
+class _SignalAction(ctypes.Structure):
+    """struct sigaction of the C library, on 64-bit Linux."""
+
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_byte * 128),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+class _Guard:
+    """Signal handler of this process, with the table of protected regions."""
+
+    def __init__(self) -> None:
+        from commitlake.connectors.reading.kernel import guard  # noqa: PLC0415 (it is compiled when first needed)
+
+        self._lock = threading.Lock()
+        self._guard = guard
+        handler = guard.on_bus_error
+        address = int(handler.ctypes(guard.TELL_TABLE, 0, 0))
+        memory = (ctypes.c_int64 * (guard.ROWS * guard.ROW_SIZE)).from_address(address)
+        self._table: Rows = np.ctypeslib.as_array(memory).reshape(guard.ROWS, guard.ROW_SIZE)
+        action = _SignalAction(handler.address, (ctypes.c_byte * 128)(), _WITH_INFO | _ON_ITS_STACK, None)
+        library = ctypes.CDLL(None, use_errno=True)
+        if library.sigaction(int(signal.SIGBUS), ctypes.byref(action), None) != 0:
+            raise OSError(ctypes.get_errno(), "sigaction(SIGBUS)")
+
+    def enter(self, address: int, size: int) -> Rows | None:
+        """Protect a region; return its row of the table, or None if the table is full."""
+        with self._lock:
+            free = np.flatnonzero(self._table[:, self._guard.END] == 0)
+            if not len(free):
+                return None
+            row: Rows = self._table[free[0]]
+            row[self._guard.BEGIN], row[self._guard.PAGE_SIZE], row[self._guard.HITS] = address, mmap.PAGESIZE, 0
+            row[self._guard.END] = address + size
+            return row
+
+    def leave(self, row: Rows) -> None:
+        """End the protection of a region."""
+        with self._lock:
+            row[self._guard.END] = 0
+
+    def hits(self, row: Rows) -> int:
+        """Return how many pages of the region were missing."""
+        return int(row[self._guard.HITS])
+
+
+_guards: dict[int, _Guard] = {}  # by process id: a forked child inherits the handler, and must detect that
+
+
+def _guard_of_process() -> _Guard:
+    if os.getpid() not in _guards:
+        _guards[os.getpid()] = _Guard()
+    return _guards[os.getpid()]
+
+
+class Mapping:
+    """Part of an open file, mapped for reading.
+
+    Attributes:
+        window: the bytes of the part; zeros where the file was truncated meanwhile.
+    """
+
+    def __init__(self, descriptor: int, position: int, length: int, guard: _Guard) -> None:
+        self._descriptor = descriptor
+        self._start, self._end = position, position + length
+        start = position - position % mmap.ALLOCATIONGRANULARITY
+        # Writable, because numba would compile all functions again for read-only arrays.
+        access = mmap.PROT_READ | mmap.PROT_WRITE
+        size = position + length - start
+        self._memory = mmap.mmap(descriptor, size, flags=mmap.MAP_PRIVATE, prot=access, offset=start)
+        whole = np.frombuffer(self._memory, np.uint8)
+        self._guard = guard
+        self._row = guard.enter(whole.ctypes.data, len(whole))
+        self.window: Window = whole[position - start :]
+
+    @classmethod
+    def of(cls, descriptor: int, position: int, length: int) -> Mapping | None:
+        """Map a part of a file, which is shorter at its end; return None if this machine cannot do that safely."""
+        if not IS_SUPPORTED:
+            return None
+        length = min(length, os.fstat(descriptor).st_size - position)
+        if length <= 0:
+            return None
+        try:
+            mapping = cls(descriptor, position, length, _guard_of_process())
+        except (ValueError, OSError):  # truncated just now, or a file system without memory maps
+            return None
+        return None if mapping._row is None else mapping
+
+    @property
+    def was_cut(self) -> bool:
+        """True if a part of the window was, or may have been, accessed that the file no longer contains."""
+        if self._row is None:
+            return False
+        # Reading the zeros after the end of the file within its last page raises no signal.
+        size = os.fstat(self._descriptor).st_size
+        return self._guard.hits(self._row) > 0 or max(size, self._start) < min(size + -size % mmap.PAGESIZE, self._end)
+
+    def close(self) -> None:
+        """Unmap the memory when nothing uses it any longer."""
+        if self._row is not None:
+            self._guard.leave(self._row)
+            self._row = None
+        self.window = np.empty(0, np.uint8)
+        del self._memory
+
+
+MAP_BYTES = 32 << 20
+"""Number of bytes of a file that are mapped at a time."""
+_MIN_MAP_BYTES = 1 << 20
+_HOLE_BYTES = 64 << 10
+_MIN_READ_BYTES = 8  # size and magic, with which records and fillers of every format begin
+
+
+class OpenWindow:
+    """Window, as a context manager.
+
+    Attributes:
+        window: the bytes, and at least PADDING more.
+        length: number of bytes that count.
+        is_end_of_file: whether the file ends with these bytes although more were expected.
+    """
+
+    def __init__(self, window: Window, length: int, *, is_end_of_file: bool, mapping: Mapping | None = None) -> None:
+        self.window = window
+        self.length = length
+        self.is_end_of_file = is_end_of_file
+        self._mapping = mapping
+
+    @property
+    def was_cut(self) -> bool:
+        """True if the file was truncated under the mapping, so that some of the bytes are zeros now."""
+        return self._mapping is not None and self._mapping.was_cut
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._mapping is not None:
+            self._mapping.close()
+
+
+class Windows:
+    """Factory that opens one window after the other."""
+
+    def __init__(self, file: SegmentFile, base_offset: int, read_bytes: int, expected: int) -> None:
+        """Create a buffer for reading.
+
+        Args:
+            file: the open segment.
+            base_offset: physical offset of its first byte.
+            read_bytes: bytes to read at a time.
+            expected: bytes that will be read in total.
+        """
+        self._file = file
+        self._base_offset = base_offset
+        self._size = max(_MIN_READ_BYTES, min(read_bytes, expected))
+        self._buffer = np.empty(0, np.uint8)
+        self._map_bytes = MAP_BYTES if isinstance(file, LocalFile) else 0
+        self._ahead = ReadAhead(file) if isinstance(file, RemoteSegment) else None
+        self._last = 0
+
+    def open(self, origin: int, reach: int, limit: int | None = None) -> OpenWindow:
+        """Open a window from one physical offset towards another, of the maximum size.
+
+        Args:
+            origin: physical offset of its first byte.
+            reach: physical offset at which it ends at the latest.
+            limit: physical offset up to which the caller will read on; by default `reach`.
+        """
+        wanted = max(0, reach - origin)
+        if min(wanted, self._map_bytes) >= _MIN_MAP_BYTES and isinstance(self._file, LocalFile):
+            size = min(wanted, self._map_bytes, max(_MIN_MAP_BYTES, self._bytes_to_hole(origin)))
+            mapping = Mapping.of(self._file.descriptor, origin - self._base_offset, size + PADDING)
+            if mapping is not None:
+                self._last = length = max(0, min(size, len(mapping.window) - PADDING))
+                return OpenWindow(mapping.window, length, is_end_of_file=False, mapping=mapping)
+        size = min(self._size, wanted)
+        if len(self._buffer) < size + PADDING:
+            self._buffer = np.empty(size + PADDING, np.uint8)
+        self._last = length = self._read(self._buffer[:size], origin, reach if limit is None else limit)
+        return OpenWindow(self._buffer, length, is_end_of_file=length < size)
+
+    def _read(self, window: Window, origin: int, limit: int) -> int:
+        if self._ahead is None:
+            return self._file.read_into(window, origin - self._base_offset)
+        return self._ahead.read_into(window, origin - self._base_offset, limit - self._base_offset)
+
+    def _bytes_to_hole(self, origin: int) -> int:
+        """Return the distance to the next hole of a local file, and a little more, so that its zeros are seen.
+
+        Reading the rest of a hole would fill the memory with zeros; `walk` skips it.
+        """
+        assert isinstance(self._file, LocalFile)
+        position = origin - self._base_offset
+        return self._file.next_hole(position) - position + _HOLE_BYTES
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Maximum size of the next window, as read or mapped."""
+        return self._size, self._map_bytes
+
+    def only_read(self) -> None:
+        """Stop mapping, and only read."""
+        self._map_bytes = 0
+
+    def grow(self) -> None:
+        """Enlarge the windows, because the next record does not fit."""
+        self._size = max(self._size, 2 * self._last)
+        self._map_bytes = 0  # a mapping ends with the file and must include PADDING bytes, so it may never grow
+
+
+def numbers_at(window: Window, positions: Array, code: str) -> Array:
+    """Return fields of a window at the given positions as numbers; `code` is their numpy type, such as ">i8"."""
+    size = np.dtype(code).itemsize
+    found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
+    return found

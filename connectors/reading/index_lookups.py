@@ -1,0 +1,417 @@
+"""Look-ups in a broker's indexes: the records of a segment that may be wanted, and the splits derived from them.
+
+An index is trusted if it says that a record has another topic or another key. The records that it lists as wanted are
+checked in full when they are read (`listed_records`). Ranges that it does not cover are scanned. So if an index is
+behind its log, or has lost a file or a queue, a read takes longer but returns the same rows.
+
+`QueueIndex` is the index of topics and queues, from ConsumeQueues. The queues of all topics together cover every byte
+of the log. So for a segment all queues are read, wanted or not, 20 bytes for each message, unless reading the wanted
+records alone takes as long as a scan. Bytes that no entry claims are scanned. This one test covers all cases of
+incomplete queues: a queue or a queue file that is lost or not yet written, a copy made while the broker was running,
+topics of batches, whose queues have another form, records that brokers never enter (half messages of old brokers),
+damage, and the end of the log that dispatch has not reached. If two entries claim the same bytes, the segment is
+scanned.
+
+The queues `%LMQ%...` are left out, because their entries refer to records of other topics, which have an entry there.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.reading.queue_format import AFTER_ALL, QueueFormat
+from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.single_records import examine_at
+from commitlake.connectors.reading.snapshots import divide
+from commitlake.connectors.reading.splits import ListedSplit, Split, groups
+from commitlake.schemas.layouts.rocketmq.scan import SpanKind
+from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
+from commitlake.schemas.store_files import files_in, folders_in, open_file
+
+MAX_RECORDS = 1 << 16
+"""Records in one split; their lists take one and a half megabytes then."""
+MAX_SHARE = 0.3
+"""Share of the cost of a scan; above it, a scan is as fast or faster, because it reads ahead and in bulk."""
+SEEK_BYTES = 256 << 10
+"""Bytes that a disk reads in the time of a seek: the cost of a look-up besides its bytes."""
+MAX_RANGES = 16
+"""Number of unknown ranges in one segment; each needs its own task."""
+
+
+class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)
+    """Error with the reason why an index cannot answer for a range, for the plan."""
+
+
+@dataclass
+class IndexAnswer:
+    """Answer of an index about one range.
+
+    Attributes:
+        offsets: physical offsets of the wanted records, ascending.
+        sizes: sizes of these records, bytes.
+        unknown: ranges that the index does not cover, in order; each begins where a record should.
+        queues: topics and queue ids that `queue_numbers` count.
+        queue_numbers: index in `queues` of each record's queue, if the index has it.
+        queue_offsets: queue offset of each record, if the index has it.
+    """
+
+    offsets: Array
+    sizes: Array
+    unknown: list[tuple[int, int]]
+    queues: tuple[tuple[str, int], ...] = ()
+    queue_numbers: Array = field(default_factory=lambda: np.empty(0, np.int32))
+    queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def of_topics(self, topics: Collection[str]) -> IndexAnswer:
+        """Return the answer for the given topics; unknown ranges stay unknown."""
+        return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
+
+    def part(self, rows: Array | slice) -> IndexAnswer:
+        """Return the answer restricted to the given records; ranges that the index does not cover are kept."""
+        return replace(
+            self,
+            offsets=self.offsets[rows],
+            sizes=self.sizes[rows],
+            queue_numbers=self.queue_numbers[rows],
+            queue_offsets=self.queue_offsets[rows],
+        )
+
+
+class Index(Protocol):
+    """Index of one store, prepared for one read."""
+
+    name: str
+
+    def answer(self, whole: Split) -> IndexAnswer:
+        """Return the answer for a segment's range.
+
+        Raises:
+            IndexUnusable: if the index is not reliable there.
+        """
+        ...
+
+
+class KeyIndex(Index, Protocol):
+    """Index that was searched for keys of topics.
+
+    Attributes:
+        notes: files that were not trusted, and why.
+    """
+
+    notes: list[str]
+
+
+def check_cheaper_than_scan(offsets: Array, sizes: Array, unknown: Sequence[tuple[int, int]], whole: Split) -> None:
+    """Compare the cost of reading by an index, including seeks, with that of a scan.
+
+    Args:
+        offsets: physical offsets of the listed records, ascending.
+        sizes: their bytes.
+        unknown: ranges that are also scanned.
+        whole: the range that would be scanned.
+
+    Raises:
+        IndexUnusable: if a scan is as fast.
+    """
+    edges = groups(offsets, sizes)
+    spans = (offsets + sizes)[edges[1:] - 1] - offsets[edges[:-1]] if len(offsets) else np.zeros(0, np.int64)
+    cost = int(spans.sum()) + sum(end - start for start, end in unknown) + SEEK_BYTES * (len(spans) + len(unknown))
+    if cost > MAX_SHARE * whole.size:
+        raise IndexUnusable("a scan is faster, because the wanted records are close together")
+
+
+def splits_of(
+    answer: IndexAnswer, whole: Split, filters: Filters, partition_bytes: int, max_record_bytes: int
+) -> list[Split]:
+    """Return splits for the records that an index lists, and for the ranges that it does not cover.
+
+    Args:
+        whole: range of the segment.
+        filters: filters of the read.
+        partition_bytes: largest number of log bytes in a split.
+        max_record_bytes: larger sizes are faults.
+
+    Raises:
+        IndexUnusable: if a scan of the whole range is faster, or the answer does not match the log.
+    """
+    low, high = filters.min_offset, filters.end_offset
+    kept = np.ones(len(answer.offsets), bool)
+    if low is not None:
+        kept &= answer.offsets >= low
+    if high is not None:
+        kept &= answer.offsets < high
+    unknown = [
+        (start, end) for start, end in answer.unknown if (low is None or end > low) and (high is None or start < high)
+    ]
+    try:
+        with OpenSegment(whole.path) as file:
+            unknown = list(_ranges_to_scan(file, whole, unknown, max_record_bytes))
+    except FileNotFoundError:
+        raise IndexUnusable("the segment has been deleted since it was listed") from None
+    check_cheaper_than_scan(answer.offsets[kept], answer.sizes[kept], unknown, whole)
+    if len(unknown) > MAX_RANGES:
+        raise IndexUnusable(f"it leaves more than {MAX_RANGES} ranges open")
+    scanned = [
+        split
+        for start, end in unknown
+        for split in divide(replace(whole, start=start, end=end), partition_bytes, max_record_bytes, high)
+    ]
+    pieces = np.split(np.flatnonzero(kept), np.searchsorted(answer.offsets[kept], [start for start, _ in unknown]))
+    listed = [split for piece in pieces for split in _listed(answer, piece, whole, partition_bytes)]
+    return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as in a scan
+
+
+def _ranges_to_scan(
+    file: SegmentFile, whole: Split, unknown: list[tuple[int, int]], max_record_bytes: int
+) -> Iterator[tuple[int, int]]:
+    """Return the ranges that must be scanned, without those that are only the segment's BLANK."""
+    for start, end in unknown:
+        finding, _ = examine_at(file, whole, start, max_record_bytes)
+        if finding.kind is SpanKind.BLANK and start + finding.size == end:
+            continue
+        if finding.kind is SpanKind.FAULT:
+            # Either the log is damaged here, or an entry before this position is wrong; a scan shows which.
+            raise IndexUnusable("a range that it leaves open does not begin with a record")
+        yield start, end
+
+
+def _listed(answer: IndexAnswer, kept: Array, whole: Split, max_bytes: int) -> Iterator[ListedSplit]:
+    ends = np.cumsum(answer.sizes[kept])
+    first = 0
+    while first < len(kept):
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + max_bytes, "right")))
+        rows = kept[first : min(last, first + MAX_RECORDS)]
+        yield ListedSplit(
+            whole.broker,
+            whole.path,
+            whole.base_offset,
+            int(answer.offsets[rows[0]]),
+            int(answer.offsets[rows[-1]] + answer.sizes[rows[-1]]),
+            whole.segment_end,
+            whole.file_end,
+            format=whole.format,
+            offsets=answer.offsets[rows].astype(np.int64).tobytes(),
+            sizes=answer.sizes[rows].astype(np.int64).tobytes(),
+            queues=answer.queues,
+            queue_numbers=answer.queue_numbers[rows].astype(np.int32).tobytes() if answer.queues else b"",
+            queue_offsets=answer.queue_offsets[rows].astype(np.int64).tobytes() if answer.queues else b"",
+        )
+        first += len(rows)
+
+
+_ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
+
+
+class QueueIndex:
+    """Queues of one store, prepared for the topics and queues of a read.
+
+    Attributes:
+        name: the name of the index in a plan.
+    """
+
+    def __init__(self, store_folder: Path, filters: Filters, max_record_bytes: int, queues: QueueFormat) -> None:
+        """List the queues, without reading entries.
+
+        Args:
+            store_folder: the folder that contains the log and the queues.
+            filters: the filters for records.
+            max_record_bytes: larger sizes are faults.
+
+        Raises:
+            IndexUnusable: if there are no queues, or they cannot be read.
+        """
+        self.name = queues.name
+        self._format = queues
+        self._filters = filters
+        self._max_record_bytes = max_record_bytes
+        # A topic that is not UTF-8 has U+FFFD in its name here, but its folder has another name.
+        irregular = sorted(name for name in filters.topics or () if not queues.topics.fullmatch(str(name)))
+        if irregular:
+            raise IndexUnusable(f"no broker has a topic {irregular[0]!r}")
+        try:
+            self._queues = list(_queues(store_folder / queues.folder, queues))
+        except OSError as error:
+            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+        if not self._queues:
+            raise IndexUnusable(f"{store_folder / queues.folder} holds no queue")
+        self._wanted = np.array([self._is_wanted(queue) for queue in self._queues], bool)
+
+    def _is_wanted(self, queue: _Queue) -> bool:
+        topics, queue_ids = self._filters.topics, self._filters.queue_ids
+        return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
+
+    def _check_cheaper_than_scan(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
+        """Check the cost before other queues are read, because most topics are small compared with those."""
+        offsets, sizes = _columns([entries for _, entries in found.values()])
+        low, high = self._filters.min_offset, self._filters.end_offset
+        order = np.argsort(offsets)
+        order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (whole.end if high is None else high))]
+        check_cheaper_than_scan(offsets[order], sizes[order], (), whole)
+
+    def answer(self, whole: Split) -> IndexAnswer:
+        """Return the wanted records of a segment's range, and the ranges that no entry covers.
+
+        Raises:
+            IndexUnusable: if entries contradict each other or cannot be read, or if a scan is as fast.
+        """
+        return self._answer(whole, must_pay=True)
+
+    def list_entries(self, whole: Split) -> IndexAnswer:
+        """List the wanted records of a range from the queues' entries alone, even if a scan is as fast.
+
+        Raises:
+            IndexUnusable: if entries contradict each other, or cannot be read.
+        """
+        return self._answer(whole, must_pay=False)
+
+    def _answer(self, whole: Split, *, must_pay: bool) -> IndexAnswer:
+        try:
+            found: dict[int, tuple[Array, Array]] = {}
+            self._add_entries(found, np.flatnonzero(self._wanted).tolist(), whole)
+            if must_pay:
+                self._check_cheaper_than_scan(whole, found)
+            self._add_entries(found, np.flatnonzero(~self._wanted).tolist(), whole)
+        except OSError as error:
+            raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
+        offsets, sizes = _columns([entries for _, entries in found.values()])
+        numbers = np.repeat(np.array(list(found), np.int32), [len(entries) for _, entries in found.values()])
+        queue_offsets = np.concatenate([in_queue for in_queue, _ in found.values()])
+        order = np.argsort(offsets, kind="stable")
+        offsets, sizes, numbers = offsets[order], sizes[order], numbers[order]
+        unknown = _unclaimed(offsets, sizes, whole, (self._format.min_record_size, self._max_record_bytes))
+        wanted = self._wanted[numbers]
+        places = np.cumsum(self._wanted, dtype=np.int32) - 1
+        return IndexAnswer(
+            offsets[wanted],
+            sizes[wanted],
+            unknown,
+            tuple((queue.topic, queue.queue_id) for queue in self._queues if self._is_wanted(queue)),
+            places[numbers[wanted]],
+            queue_offsets[order][wanted],
+        )
+
+    def _add_entries(self, found: dict[int, tuple[Array, Array]], numbers: list[int], whole: Split) -> None:
+        """Read the entries of some queues for a range of the log.
+
+        Args:
+            found: queue offsets and entries by the number of the queue; receives those of these queues.
+            numbers: numbers of the queues.
+            whole: the range.
+        """
+        most = whole.size // self._format.min_record_size
+        room = most - sum(len(entries) for _, entries in found.values())
+        for number in numbers:
+            found[number] = self._queues[number].between(whole.start, whole.end, room)
+            room -= len(found[number][1])
+
+
+def _columns(entries: list[Array]) -> tuple[Array, Array]:
+    """Return the physical offsets and sizes of entries."""
+    together = np.concatenate([np.empty(0, _ENTRY), *entries])
+    return together["offset"], together["size"]
+
+
+def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int]) -> list[tuple[int, int]]:
+    """Return the ranges that no entry covers."""
+    least, most = sound
+    if len(sizes) and (sizes.min() < least or sizes.max() > most):
+        raise IndexUnusable(f"an entry has a size that is not {least} to {most} bytes")
+    starts = np.append(offsets, whole.end)
+    ends = np.insert(offsets + sizes, 0, whole.start)
+    if (starts < ends).any():
+        place = int(starts[np.flatnonzero(starts < ends)[0]])
+        raise IndexUnusable(f"two entries claim the bytes before {place}, or one the end of the range")
+    open_ranges = np.flatnonzero(starts > ends)
+    return [(int(ends[place]), int(starts[place])) for place in open_ranges]
+
+
+def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
+    folder.stat()  # a missing folder is not an empty index
+    for topic in folders_in(folder):
+        if not (queues.no_queues and topic.startswith(queues.no_queues)):
+            for queue in folders_in(folder / topic, below=folder):
+                if (number := parse_queue_folder(queue)) is not None:
+                    yield _Queue(topic, number, folder / topic / queue, queues)
+
+
+class _Queue:
+    """Entries of one queue, found by binary search, because they are in the order of the log.
+
+    If they are not in order, too few are found, and the other ranges are scanned.
+    """
+
+    def __init__(self, topic: str, queue_id: int, folder: Path, queues: QueueFormat) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        top = folder.parent.parent
+        names = sorted(files_in(folder, is_segment_name, below=top), key=int)
+        self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
+
+    def between(self, start: int, end: int, most: int) -> tuple[Array, Array]:
+        """Return queue offsets and entries of the records between two physical offsets, the end exclusive."""
+        found: list[tuple[int, Array]] = []
+        for file in self._files:
+            found.append(file.between(start, end, most))
+            most -= len(found[-1][1])
+        numbers = [first + np.arange(len(entries), dtype=np.int64) for first, entries in found]
+        return (
+            np.concatenate([np.empty(0, np.int64), *numbers]),
+            np.concatenate([np.empty(0, _ENTRY), *(entries for _, entries in found)]),
+        )
+
+
+class _QueueFile:
+    """File of a queue."""
+
+    def __init__(self, path: Path, base: int, queues: QueueFormat) -> None:
+        self._path = path
+        self._format = queues
+        self._first_number = base // queues.entry.size
+        self._edges: tuple[int, int] | None = None
+
+    def between(self, start: int, end: int, most: int) -> tuple[int, Array]:
+        """Return the first queue offset, and the entries, of the records in a range of the log."""
+        nothing = (0, np.empty(0, _ENTRY))
+        if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
+            return nothing
+        descriptor = open_file(self._path, below=self._path.parents[2])
+        try:
+            unit = self._format.entry.size
+            count = os.fstat(descriptor).st_size // unit
+
+            def place(number: int) -> int:
+                return self._format.place_of(os.pread(descriptor, unit, number * unit))
+
+            if self._edges is None:
+                written = bisect_left(range(count), AFTER_ALL, key=place)
+                if not written:
+                    return nothing
+                self._edges = place(0), place(written - 1)
+                if self._edges[0] >= end or self._edges[1] < start:
+                    return nothing
+            first = bisect_left(range(count), start, key=place)
+            stop = bisect_left(range(count), end, key=place)
+            if stop - first > most:
+                raise IndexUnusable("the queues have more entries than the range has room for records")
+            data = os.pread(descriptor, max(0, stop - first) * unit, first * unit)
+        finally:
+            os.close(descriptor)
+        entries = self._parsed(data)
+        kept = (entries["offset"] >= start) & (entries["offset"] < end) & (entries["size"] > 0)
+        return (self._first_number + first, entries) if kept.all() else nothing
+
+    def _parsed(self, data: bytes) -> Array:
+        stored = np.frombuffer(data, np.dtype(self._format.entry.numpy_fields), len(data) // self._format.entry.size)
+        entries = np.empty(len(stored), _ENTRY)
+        entries["offset"], entries["size"] = stored[self._format.offset_field], stored["size"]
+        return entries

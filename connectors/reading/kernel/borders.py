@@ -1,0 +1,62 @@
+"""Proof that a record begins at a position, from the bytes before it, without scanning from the start.
+
+A body may contain valid records, even many in a row. But every position inside a record is spanned by that record,
+which begins before it and ends after it. So a valid record that no apparent record spans is a record of the log.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.layouts import agrees, examine, head_of, head_size, next_landmark
+
+NONE_HERE = -1
+"""There is no such record in the window; a larger window may contain it."""
+NONE_AT_ALL = -2
+"""There is evidence that the segment's data ends before the position."""
+
+
+@compiled
+def find_border(layout, window, length, origin, at, segment_end, file_end, max_record, parts):
+    """Return the first record start at or after `at` that no record spans which begins in the window.
+
+    Args:
+        layout: see `layouts`.
+        window: uint8 array; its first `length` bytes are those of the segment from `origin` on.
+        length: bytes of the window that count.
+        origin: physical offset of the window's first byte.
+        at: physical offset at which the search for a record begins.
+        segment_end: physical offset after the segment, which a BLANK must reach.
+        file_end: physical offset after the file's last byte.
+        max_record: larger sizes are faults.
+        parts: int64[PART_COUNT, 1], scratch.
+
+    Returns:
+        The physical offset of the record, NONE_HERE or NONE_AT_ALL.
+    """
+    reach = np.int64(0)
+    position = next_landmark(layout, window, 0, length, origin)
+    while position >= 0:
+        offset = origin + position
+        kind, size = examine(
+            layout, window, length, position, offset, segment_end, file_end, max_record, False, parts, np.int64(0)
+        )
+        if kind == h.BLANK:
+            return NONE_AT_ALL
+        if kind == h.MORE:
+            if length - position < head_size(layout):
+                return NONE_HERE
+            own_offset, own_size = head_of(layout, window, position)
+            if own_offset == offset:
+                if reach <= offset and offset >= at:
+                    return NONE_HERE
+                reach = max(reach, offset + own_size)
+        elif kind == h.RECORD:
+            is_border = reach <= offset and offset >= at
+            if is_border and agrees(layout, window, position, parts[h.BODY, 0], parts[h.BODY_LENGTH, 0]):
+                return offset
+            reach = max(reach, offset + size)
+        position = next_landmark(layout, window, position + 1, length, origin)
+    return NONE_HERE

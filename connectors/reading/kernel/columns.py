@@ -1,0 +1,49 @@
+"""Columns of fixed size from a window: numbers, hosts.
+
+Every function takes the positions of the wanted records, and reads only what was requested.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.memory import load_be_i32, load_be_i64
+from commitlake.connectors.reading.kernel.strings import intern_span
+from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
+
+
+@compiled
+def gather_i32(window, positions, field_offset, mask, out):
+    """Set out[i] to the int32 at positions[i] + field_offset, masked."""
+    for row in range(len(positions)):
+        out[row] = load_be_i32(window, positions[row] + field_offset) & np.int32(mask)
+
+
+@compiled
+def gather_i64(window, positions, field_offset, out):
+    """Set out[i] to the int64 at positions[i] + field_offset."""
+    for row in range(len(positions)):
+        out[row] = load_be_i64(window, positions[row] + field_offset)
+
+
+@compiled
+def intern_hosts(window, positions, field_offset, sys_flags, v6_bit, seed, hosts, out):
+    """Number the hosts at positions[i] + field_offset; a bit of sys_flag determines their size."""
+    counts, table, starts, texts = hosts
+    likely = np.int64(-1)
+    for row in range(len(positions)):
+        size = V6_SIZE if sys_flags[row] & v6_bit else V4_SIZE
+        position = positions[row] + field_offset
+        likely = intern_span(window, position, size, seed, likely, counts, table, starts, texts)
+        out[row] = likely
+
+
+@compiled
+def intern_spans(window, positions, lengths, seed, interner, out):
+    """Number the values at `positions`."""
+    counts, table, starts, texts = interner
+    likely = np.int64(-1)
+    for row in range(len(positions)):
+        likely = intern_span(window, positions[row], lengths[row], seed, likely, counts, table, starts, texts)
+        out[row] = likely

@@ -1,0 +1,150 @@
+"""Loop over records that decodes all columns while the records are in the processor's cache.
+
+`read_batch` locates some records, drops those that are not wanted, and decodes the rest before it continues. No record
+is fetched from memory twice, and a batch is one call. Its outputs are defined in `buffers`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.reading.kernel import buffers as b
+from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.compiled import compiled
+from commitlake.connectors.reading.kernel.layouts import decode, filtered_by, text_size
+from commitlake.connectors.reading.kernel.memory import OVERWRITE, PADDING
+from commitlake.connectors.reading.kernel.strings import DISTINCT, TEXT_END
+
+CHUNK = 256
+"""Number of records that are located before they are decoded: few enough to stay in the cache."""
+
+# Places in `bounds`: the first wanted record, and the first one after all wanted ones.
+MIN_OFFSET, END_OFFSET, MIN_STORE_TIME, END_STORE_TIME = range(4)
+
+_NO_LIMIT = np.iinfo(np.int64).max
+_ENTRY_SIZE = 4  # minimum text size of a property, as counted by `text_size`
+_KEY_SIZE = 2  # size of the shortest key and its space
+
+
+@compiled
+def _is_topic(window, position, length, topics, topic_offsets):
+    for number in range(len(topic_offsets) - 1):
+        begin = topic_offsets[number]
+        if topic_offsets[number + 1] - begin == length:
+            same = True
+            for at in range(length):
+                if window[position + at] != topics[begin + at]:
+                    same = False
+                    break
+            if same:
+                return True
+    return False
+
+
+@compiled
+def _keep_wanted(layout, window, parts, first, count, choice):
+    """Move the wanted records together, and return their number."""
+    kept = first
+    for row in range(first, first + count):
+        offset, time, queue_id = filtered_by(layout, window, parts, row)
+        if offset < choice.bounds[MIN_OFFSET] or offset >= choice.bounds[END_OFFSET]:
+            continue
+        if time < choice.bounds[MIN_STORE_TIME] or time >= choice.bounds[END_STORE_TIME]:
+            continue
+        if len(choice.queue_ids) > 0:
+            found = False
+            for number in range(len(choice.queue_ids)):
+                found |= choice.queue_ids[number] == queue_id
+            if not found:
+                continue
+        if len(choice.topic_offsets) > 1 and not _is_topic(
+            window, parts[h.TOPIC, row], parts[h.TOPIC_LENGTH, row], choice.topics, choice.topic_offsets
+        ):
+            continue
+        if kept != row:
+            for part in range(parts.shape[0]):
+                parts[part, kept] = parts[part, row]
+        kept += 1
+    return kept - first
+
+
+@compiled
+def _text_left(interner):
+    free = len(interner.texts) - PADDING - interner.counts[TEXT_END]
+    return min(free, _ENTRY_SIZE * (len(interner.starts) - 1 - interner.counts[DISTINCT]))
+
+
+@compiled
+def _fitting(layout, parts, first, count, plan, interners, text):
+    """Return how many of these records certainly fit in all outputs."""
+    wanted = plan.wanted
+    room = np.int64(_NO_LIMIT)
+    if wanted & b.WANT_ENTRIES:
+        room = min(room, _ENTRY_SIZE * (len(text.names) - text.used[b.ENTRIES]))
+        room = min(room, len(text.values) - OVERWRITE - text.used[b.VALUE_BYTES])
+    if wanted & b.WANT_UNIQUE_KEY:
+        room = min(room, len(text.unique) - OVERWRITE - text.used[b.UNIQUE_BYTES])
+    if wanted & b.WANT_KEYS:
+        room = min(room, _KEY_SIZE * (len(text.key_offsets) - 1 - text.used[b.KEY_ITEMS]))
+        room = min(room, len(text.keys) - OVERWRITE - text.used[b.KEY_BYTES])
+    room = min(room, _text_left(interners[0]), _text_left(interners[1]), _text_left(interners[2]))
+    room = min(room, _text_left(interners[3]), _text_left(interners[4]), _text_left(interners[5]))
+    for row in range(first, first + count):
+        room -= text_size(layout, parts, row, plan)
+        if room < 0:
+            return row - first
+    return count
+
+
+@compiled
+def decode_records(layout, window, parts, plan, interners, scratch, out, text):
+    """Decode records that are already located, and return how many fit."""
+    count = _fitting(layout, parts, 0, parts.shape[1], plan, interners, text)
+    decode(layout, window, parts, 0, count, plan, interners, scratch, out, text)
+    return count
+
+
+@compiled
+def read_batch(
+    layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults, choice,
+    plan, interners, scratch, out, text,
+):  # fmt: skip
+    """Locate and decode records until `state[STOP]`; for the rest see `hop`.
+
+    Args:
+        layout: see `layouts`.
+        window: see `hop`.
+        length: see `hop`.
+        origin: see `hop`.
+        limit: see `hop`.
+        segment_end: see `hop`.
+        file_end: see `hop`.
+        max_record: see `hop`.
+        verify: see `hop`.
+        state: see `hop`; the caller empties RECORDS and FAULTS.
+        parts: int64[parts, ROWS + 1] out.
+        faults: int64[room, 3] out.
+        choice: the filters for records.
+        plan: the wanted columns.
+        interners: one each for names, topics, tags, producer groups, born hosts and store hosts.
+        scratch: see `buffers.Scratch`.
+        out: see `buffers.Columns`.
+        text: see `buffers.Text`.
+    """
+    rows = np.int64(0)
+    room = parts.shape[1] - 1
+    state[h.STOP] = h.STOP_ROOM
+    while state[h.STOP] == h.STOP_ROOM and rows < room and state[h.FAULTS] < faults.shape[0]:
+        state[h.RECORDS] = 0
+        chunk = parts[:, rows : rows + min(CHUNK, room - rows) + 1]
+        h.hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, chunk, faults)
+        found = state[h.RECORDS]
+        if choice.chooses:
+            found = _keep_wanted(layout, window, parts, rows, found, choice)
+        fitting = _fitting(layout, parts, rows, found, plan, interners, text)
+        decode(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
+        rows += fitting
+        if fitting < found:
+            h.go_back(origin + parts[h.START, rows], state, faults)
+            break
+    state[h.RECORDS] = rows

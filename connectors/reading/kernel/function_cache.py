@@ -1,0 +1,303 @@
+"""Cache folder of this project's compiled functions, which processes share.
+
+numba checks the file of a function to decide whether its compiled code is still valid, but not the files of the
+functions that it calls. The folder is therefore named after a hash of all sources that are compiled together, and of
+the formats. In it, code is found by the name of its module: an installation that was moved, or sent to another machine,
+finds the code that came with it. (For another processor numba compiles again.) For a package in a zip file, numba's own
+folder is used, and numba checks the zip file as a whole.
+The folder is in `NUMBA_CACHE_DIR` if that is set, else beside the source, else (for a read-only installation) in the
+user's cache folder, to which the compiled code of the installation is copied. numba's own settings are not changed:
+functions of other packages are cached where numba puts them.
+
+Several processes may compile at once. A file of code is written under a new name before the index refers to it, and a
+lock lets one process at a time write to the folder. Each file begins with a checksum, because LLVM aborts the process
+for some damaged code and runs other damaged code. If a file is damaged or the folder cannot be written, functions are
+compiled again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import logging
+import os
+import pickle
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    InTreeCacheLocator,
+    ZipCacheLocator,
+)
+from numba.core.registry import cpu_target
+from numba.core.runtime.nrt import rtsys
+
+_HERE = Path(__file__).parent
+_PACKAGE = _HERE.parents[2]
+_FOLDERS = ("connectors", "pipelines", "schemas/layouts")
+_FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
+_CHECKSUM_BYTES = 16
+_OF_RUNTIME = b"NRT_"
+"""Prefix of the functions of numba's runtime, which counts references to arrays."""
+_logger = logging.getLogger(__name__)
+
+
+@functools.cache
+def cache_folder() -> Path | None:
+    """Return the cache folder for these sources, or None if no folder is writable."""
+    for root in _roots():
+        with contextlib.suppress(OSError):
+            root.mkdir(parents=True, exist_ok=True)
+            if os.access(root, os.W_OK | os.X_OK):
+                folder = root / f"kernel-{_digest()}"
+                if not os.environ.get(_FOLDER_VARIABLE):
+                    _copy_installed(folder)
+                return folder
+    return None
+
+
+def stored_count() -> int | None:
+    """Return the number of compiled functions in the cache folder, or None if no folder is writable."""
+    folder = cache_folder()
+    return None if folder is None else sum(1 for _ in folder.glob("*/*.nbc"))
+
+
+def _copy_installed(folder: Path) -> None:
+    """Copy the code that was compiled beside a source that is read-only now, as in a container.
+
+    Args:
+        folder: the folder in the user's cache, or the one beside the source, which needs no copy.
+    """
+    installed = _HERE / "__pycache__" / folder.name
+    if folder.exists() or not installed.is_dir():
+        return
+    copy = folder.with_name(f"{folder.name}-{uuid.uuid4()}")
+    with contextlib.suppress(OSError):  # no space, or another process was first
+        shutil.copytree(installed, copy)
+        copy.rename(folder)
+    shutil.rmtree(copy, ignore_errors=True)
+
+
+def _roots() -> Iterator[Path]:
+    # Not numba's own setting, which a file in the current folder can change: loading compiled code runs it.
+    if chosen := os.environ.get(_FOLDER_VARIABLE):
+        yield Path(chosen) / "commitlake"
+    yield _HERE / "__pycache__"
+    if chosen := os.environ.get("XDG_CACHE_HOME"):
+        yield Path(chosen) / "commitlake"
+    else:
+        with contextlib.suppress(RuntimeError):  # a user without a home folder
+            yield Path.home() / ".cache" / "commitlake"
+
+
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for name, source in sources():
+        digest.update(name.encode() + b"\0" + source)
+    return digest.hexdigest()[:16]
+
+
+def sources() -> Iterator[tuple[str, bytes]]:
+    """Return name and source of every module with compiled functions, and of modules whose constants they contain.
+
+    A module has compiled functions only if it names the decorator, `compiled`, or the module that has it. Constants are
+    in the same module, in or below a folder `kernel`, or in the layouts.
+    """
+    for folder in _FOLDERS:
+        for path in _modules(f"{_PACKAGE}/{folder}"):
+            name, source = path.removeprefix(f"{_PACKAGE}/"), _content(path)
+            if b"compiled" in source or "/kernel/" in name or folder == "schemas/layouts":
+                yield name, source
+
+
+# Every process reads several hundred modules here, so these do without pathlib and file objects, which take four times
+# as long.
+
+
+def _modules(folder: str) -> Iterator[str]:
+    """Yield the paths of the modules in a folder and the folders in it, in a fixed order."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir(follow_symlinks=False):
+                yield from _modules(entry.path)
+            elif entry.name.endswith(".py"):
+                yield entry.path
+
+
+def _content(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(descriptor, os.fstat(descriptor).st_size)
+    finally:
+        os.close(descriptor)
+
+
+def function_cache(function: Callable[..., Any]) -> KernelFunctionCache | None:
+    """Return the cache of one function, or None if it cannot be stored."""
+    try:
+        return KernelFunctionCache(function)
+    except RuntimeError as error:  # numba has found no locator
+        _logger.info("compiled in every process: %s", error)
+        return None
+
+
+@functools.cache
+def _hash_of_file(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+class _KernelCacheLocator(InTreeCacheLocator):
+    """Locator that places functions of a source file in this project's folder."""
+
+    def __init__(self, function: Callable[..., Any], file: str) -> None:
+        super().__init__(function, file)
+        self._cache_path = str(Path(cache_folder() or "") / self.get_suitable_cache_subpath(file))
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """Return the module's name; numba's own method returns a hash of the absolute path."""
+        path = Path(py_file)
+        if path.is_relative_to(_PACKAGE):
+            return ".".join(path.relative_to(_PACKAGE).with_suffix("").parts)
+        return str(super().get_suitable_cache_subpath(py_file))
+
+    def get_source_stamp(self) -> str:
+        """Return a hash of the source; in some versions of numba it is the time of the last change."""
+        return _hash_of_file(self._py_file)
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], file: str) -> InTreeCacheLocator | None:
+        """Return a locator, or None if the function has no source file, or there is no folder."""
+        return None if cache_folder() is None else super().from_function(function, file)
+
+
+class _KernelCacheImpl(CompileResultCacheImpl):
+    _locator_classes = [_KernelCacheLocator, ZipCacheLocator]  # noqa: RUF012 (numba's own form)
+
+
+class _DamagedError(Exception):
+    """Error for a file whose checksum does not match its content."""
+
+
+def _checksum(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=_CHECKSUM_BYTES).digest()
+
+
+class KernelCacheFile(IndexDataCacheFile):
+    """Index of one function's compiled versions, with their files."""
+
+    def load(self, key: object) -> Any:
+        """Return the compiled version for a key, or None if it is missing or damaged."""
+        try:
+            return super().load(key)
+        except Exception as error:  # noqa: BLE001 (unpickling what an older version wrote may raise anything)
+            _logger.warning("%s is damaged and will be compiled again (%s)", self._index_path, type(error).__name__)
+            return None
+
+    def save(self, key: object, data: object) -> None:
+        """Add a compiled version, unless another process has already added it."""
+        with self._only_writer():
+            if self.load(key) is not None:
+                return
+            try:
+                names = dict(self._load_index())
+            except Exception:  # noqa: BLE001 (see above)
+                names = {}
+            replaced = names.get(key)
+            names[key] = self._data_name_pattern.format(number=uuid.uuid4().int >> 64)
+            self._save_data(names[key], data)
+            self._save_index(names)
+            if replaced is not None:
+                with contextlib.suppress(OSError):
+                    Path(self._data_path(replaced)).unlink()
+
+    def _load_index(self) -> dict[object, str]:
+        try:
+            version, stamp, names = self._read(self._index_path)
+        except FileNotFoundError:
+            return {}
+        return names if (version, stamp) == (self._version, self._source_stamp) else {}
+
+    def _save_index(self, overloads: dict[object, str]) -> None:
+        self._write(self._index_path, (self._version, self._source_stamp, overloads))
+
+    def _load_data(self, name: str) -> Any:
+        """Return a compiled version, which may refer to functions of numba's runtime.
+
+        The kernel's functions do not. Compiling these functions takes twenty milliseconds, and LLVM aborts the process
+        if code refers to one that is not there.
+        """
+        content = self._checked(self._data_path(name))
+        if _OF_RUNTIME in content:
+            rtsys.initialize(cpu_target.target_context)
+        return pickle.loads(content)  # noqa: S301 (numba's own form, in a folder that is this user's)
+
+    def _save_data(self, name: str, data: object) -> None:
+        self._write(self._data_path(name), data)
+
+    def _read(self, path: str) -> Any:
+        return pickle.loads(self._checked(path))  # noqa: S301 (likewise)
+
+    def _checked(self, path: str) -> bytes:
+        stored = Path(path).read_bytes()
+        checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
+        if _checksum(content) != checksum:
+            raise _DamagedError(path)
+        return content
+
+    def _write(self, path: str, value: object) -> None:
+        content = self._dump(value)
+        with self._open_for_write(path) as file:
+            file.write(_checksum(content) + content)
+
+    @contextlib.contextmanager
+    def _only_writer(self) -> Iterator[None]:
+        """Lock a folder for writing, if its file system supports locks."""
+        descriptor = os.open(self._cache_path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            with contextlib.suppress(OSError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+class KernelFunctionCache(FunctionCache):
+    """numba's cache of a function, in this project's folder."""
+
+    _impl_class = _KernelCacheImpl
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        stamp = self._impl.locator.get_source_stamp()
+        self._cache_file = KernelCacheFile(self._cache_path, self._impl.filename_base, stamp)
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """Return the compiled version for a signature, or None if it must be compiled.
+
+        numba's own method first loads the modules of everything that it can compile, which takes a quarter of a second.
+        Code that is compiled already needs none of it, and the compiler loads them itself.
+        """
+        with self._guard_against_spurious_io_errors():
+            return self._load_overload(signature, target_context)
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Store a compiled version; if that fails, the next process compiles it again."""
+        try:
+            super().save_overload(signature, data)
+        except OSError as error:
+            _warn_of_folder(self._cache_path, error.strerror)
+
+
+@functools.cache
+def _warn_of_folder(folder: str, reason: str | None) -> None:
+    """Log one warning, because there may be a hundred functions."""
+    _logger.warning("compiled functions cannot be stored in %s, and are compiled in every process: %s", folder, reason)

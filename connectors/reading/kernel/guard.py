@@ -1,0 +1,90 @@
+"""Signal handler for mapped files that are truncated: it supplies zeros and sets a mark instead of a crash.
+
+Access to a mapped page that the file no longer has raises SIGBUS. `on_bus_error` is the handler for it. In a region of
+its table it maps a page of zeros there, counts the fault, and lets the kernel continue. Anywhere else it restores the
+default handler, and the process ends as it would without this handler. It calls only mmap and signal, so it can run at
+any point.
+
+If called with signal number 0, it returns the address of its table. A row of the table is a region: first byte, end,
+page size, and number of faults; a free row has the end 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+from commitlake.connectors.reading.kernel.compiled import compiled_callback, emitted
+
+ROWS = 64
+BEGIN, END, PAGE_SIZE, HITS = range(4)
+"""Columns of the table, int64."""
+ROW_SIZE = 4
+TELL_TABLE = 0
+"""Signal number that does not exist."""
+
+_WORD = ir.IntType(64)
+_ADDRESS_IN_INFO = 16  # siginfo_t.si_addr on 64-bit Linux
+_READ, _PRIVATE_FIXED_ANONYMOUS = 1, 0x02 | 0x10 | 0x20
+_DEFAULT = 0
+
+_mmap: Any = types.ExternalFunction(
+    "mmap", types.intp(types.intp, types.intp, types.int32, types.int32, types.int32, types.int64)
+)
+_signal: Any = types.ExternalFunction("signal", types.intp(types.int32, types.intp))
+
+
+@emitted
+def _table(typing_context):
+    """Return the address of the table, which is part of the compiled module."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = ir.ArrayType(_WORD, ROWS * ROW_SIZE)
+        table = cgutils.add_global_variable(builder.module, kind, "commitlake_mapped_regions")
+        table.linkage = "internal"
+        table.initializer = ir.Constant(kind, None)
+        return builder.ptrtoint(table, _WORD)
+
+    return types.int64(), generate
+
+
+@emitted
+def _load(typing_context, address):
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load(builder.inttoptr(arguments[0], _WORD.as_pointer()))
+
+    return types.int64(types.int64), generate
+
+
+@emitted
+def _store(typing_context, address, value):
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.store(arguments[1], builder.inttoptr(arguments[0], _WORD.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+def _on_bus_error(number, info, context):
+    table = _table()
+    if number == TELL_TABLE:
+        return table
+    address = _load(info + _ADDRESS_IN_INFO)
+    for row in range(ROWS):
+        entry = table + 8 * ROW_SIZE * row
+        if _load(entry + 8 * BEGIN) <= address < _load(entry + 8 * END):
+            size = _load(entry + 8 * PAGE_SIZE)
+            page = address & ~(size - 1)
+            if _mmap(page, size, np.int32(_READ), np.int32(_PRIVATE_FIXED_ANONYMOUS), np.int32(-1), 0) == page:
+                _store(entry + 8 * HITS, _load(entry + 8 * HITS) + 1)
+                return 0
+    _signal(number, _DEFAULT)
+    return 0
+
+
+on_bus_error: Any = compiled_callback(types.int64(types.int32, types.int64, types.int64))(_on_bus_error)
+"""Signal handler, see the module."""

@@ -1,0 +1,97 @@
+"""Functions that each layout implements, under common names.
+
+The loops of the kernel take a layout, a named tuple with a type of its own, and call these functions with it. The
+implementation is chosen by that type when a loop is compiled, once for each layout, so the choice costs nothing at run
+time. A layout's modules register their implementations when they are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from numba.extending import overload
+
+from commitlake.connectors.reading.kernel.compiled import LINKED_OPTIONS
+
+Function = Callable[..., Any]
+
+_IMPLEMENTATIONS: dict[tuple[str, type], Function] = {}
+
+
+def implement(layout: type, *functions: Function, **renamed: Function) -> None:
+    """Register a layout's implementations, under their own or other names."""
+    for function in functions:
+        _IMPLEMENTATIONS[function.__name__, layout] = function
+    for name, function in renamed.items():
+        _IMPLEMENTATIONS[name, layout] = function
+
+
+def _by_layout(function: Function) -> Function:
+    """Dispatch by the type of the first argument; pass the others to the implementation."""
+
+    @overload(function, jit_options=cast("Any", LINKED_OPTIONS), strict=False)
+    def choose(layout: Any, *arguments: Any) -> Function:
+        implementation = _IMPLEMENTATIONS[function.__name__, layout.instance_class]
+
+        def call(layout, *arguments):
+            return implementation(*arguments)
+
+        return call
+
+    return function
+
+
+@_by_layout
+def examine(layout, window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
+    """Return the state of a position and its size, as in `schemas.layouts`, and the parts of a record."""
+
+
+@_by_layout
+def take_records(layout, window, length, origin, limit, max_record, verify, position, parts, row, room):
+    """Read records up to the first one that is not intact; return its position and the number of records read."""
+
+
+@_by_layout
+def next_landmark(layout, window, begin, length, origin):
+    """Return the next position that may be one of a record or a filler, or -1."""
+
+
+@_by_layout
+def landmark_reach(layout):
+    """Return how many bytes `next_landmark` examines from a position on."""
+
+
+@_by_layout
+def ends_bad_range(layout, kind):
+    """Return whether `examine` found a record whose position and size are certain."""
+
+
+@_by_layout
+def agrees(layout, window, position, body, body_length):
+    """Return whether a record's body matches its CRC."""
+
+
+@_by_layout
+def head_of(layout, window, position):
+    """Return a record's own offset and size from its head, which has `head_size` bytes."""
+
+
+@_by_layout
+def head_size(layout):
+    """Return the size of a record's head in bytes."""
+
+
+@_by_layout
+def filtered_by(layout, window, parts, row):
+    """Return a record's own offset, store time and queue id."""
+
+
+@_by_layout
+def text_size(layout, parts, row, plan):
+    """Return how many bytes a record may add to any of the outputs."""
+
+
+@_by_layout
+def decode(layout, window, parts, first, count, plan, interners, scratch, out, text):
+    """Decode these records into the rows with the same numbers."""

@@ -1,0 +1,140 @@
+"""Unaligned loads and stores, and tests of many bytes at once, as a few machine instructions each.
+
+numba alone would assemble a word from single bytes, with a bounds check for each. The caller must ensure that positions
+are valid: reads may extend up to `PADDING` bytes beyond a value, and writes up to `OVERWRITE` bytes beyond a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+
+from commitlake.connectors.reading.kernel.compiled import emitted
+
+PADDING = 64
+"""Number of readable bytes needed after the last byte of a window."""
+OVERWRITE = 32
+"""Number of writable bytes needed after the last byte of a copy."""
+
+_BYTE, _WORD = ir.IntType(8), ir.IntType(64)
+
+
+def _address(context: Any, builder: Any, array_type: Any, array: Any, position: Any, target: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [position]), target.as_pointer())
+
+
+def _loader(result: Any, swap: bool) -> Callable[..., Any]:
+    def implementation(typing_context: Any, window: Any, position: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            word = ir.IntType(result.bitwidth)
+            address = _address(context, builder, signature.args[0], arguments[0], arguments[1], word)
+            loaded = builder.load(address, align=1)
+            return builder.bswap(loaded) if swap else loaded
+
+        return result(window, types.int64), generate
+
+    return implementation
+
+
+load_u8 = emitted(_loader(types.uint8, swap=False))
+load_be_i16 = emitted(_loader(types.int16, swap=True))
+load_be_i32 = emitted(_loader(types.int32, swap=True))
+load_be_i64 = emitted(_loader(types.int64, swap=True))
+load_le_u64 = emitted(_loader(types.uint64, swap=False))
+
+
+@emitted
+def store_be_u64(typing_context, out, position, value):
+    """Write eight bytes, most significant first."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array, at, word = arguments
+        address = _address(context, builder, signature.args[0], array, at, _WORD)
+        builder.store(builder.bswap(word), address, align=1)
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, types.uint64), generate
+
+
+@emitted
+def copy_block(typing_context, window, source, out, target):
+    """Copy 32 bytes, of which only some may be needed."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(_BYTE, OVERWRITE)
+        from_address = _address(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+        to_address = _address(context, builder, signature.args[2], arguments[2], arguments[3], vector)
+        builder.store(builder.load(from_address, align=1), to_address, align=1)
+        return context.get_dummy_value()
+
+    return types.void(window, types.int64, out, types.int64), generate
+
+
+def _all_of(builder: Any, vector: Any, value: Any) -> Any:
+    """Return a vector with the same value everywhere."""
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, one, mask)
+
+
+def _mask_of(builder: Any, flags: Any) -> Any:
+    return builder.bitcast(flags, _WORD)
+
+
+@emitted
+def find_marks(typing_context, window, position, first, second, third):
+    """Return bits for the next 64 bytes: those equal to one of three values, and those that are not ASCII."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(_BYTE, 64)
+        address = _address(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+        loaded = builder.load(address, align=1)
+        equal = [builder.icmp_signed("==", loaded, _all_of(builder, vector, value)) for value in arguments[2:]]
+        marks = builder.or_(builder.or_(equal[0], equal[1]), equal[2])
+        others = builder.icmp_signed("<", loaded, ir.Constant(vector, [0] * 64))
+        pair = context.get_value_type(signature.return_type)
+        found = builder.insert_value(ir.Constant(pair, ir.Undefined), _mask_of(builder, marks), 0)
+        return builder.insert_value(found, _mask_of(builder, others), 1)
+
+    result = types.UniTuple(types.uint64, 2)
+    return result(window, types.int64, types.uint8, types.uint8, types.uint8), generate
+
+
+@emitted
+def find_bytes(typing_context, window, position, first, second):
+    """Return bits for the next 64 bytes: those equal to one of two values."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        vector = ir.VectorType(_BYTE, 64)
+        address = _address(context, builder, signature.args[0], arguments[0], arguments[1], vector)
+        loaded = builder.load(address, align=1)
+        found = [builder.icmp_signed("==", loaded, _all_of(builder, vector, value)) for value in arguments[2:]]
+        return _mask_of(builder, builder.or_(*found))
+
+    return types.uint64(window, types.int64, types.uint8, types.uint8), generate
+
+
+@emitted
+def any_set(typing_context, window, position):
+    """Return whether one of the next 64 bytes is not zero."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word = ir.IntType(512)
+        address = _address(context, builder, signature.args[0], arguments[0], arguments[1], word)
+        return builder.icmp_unsigned("!=", builder.load(address, align=1), ir.Constant(word, 0))
+
+    return types.boolean(window, types.int64), generate
+
+
+@emitted
+def lowest_bit(typing_context, mask):
+    """Return the number of the lowest bit that is set; there must be one."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.uint64), generate

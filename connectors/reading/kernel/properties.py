@@ -1,0 +1,229 @@
+"""Parser of a record's properties, 64 bytes at a time: the loop of every format with properties.
+
+Properties are a sequence of entries. An entry is a name, a separator, a value, and an end mark, which the last entry
+may lack. Marks are ASCII, so entries are found in bytes, before anything is decoded. A format's `Grammar` defines the
+marks. It is a compile-time constant for these functions, so a feature that a format lacks costs nothing.
+
+    cursor = first_entry(position)
+    while True:
+        entry, cursor = next_entry(GRAMMAR, window, end, cursor)
+        if not entry.is_there:
+            break
+        ...
+
+Each format decides which entries to skip, and which have a column of their own.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from commitlake.connectors.reading.kernel.compiled import inlined
+from commitlake.connectors.reading.kernel.memory import find_marks, lowest_bit
+from commitlake.connectors.reading.kernel.strings import DISTINCT, copy_span, intern_span
+
+MAX_ENTRIES = (1 << 15) - 1
+"""Maximum number of properties in one record."""
+_NONE = np.int64(-1)
+_LOOK_BYTES = 64
+_ENTRY_BITS = 15  # bits for the number of an entry in `seen`
+_ENTRY_MASK = (1 << _ENTRY_BITS) - 1
+assert MAX_ENTRIES <= _ENTRY_MASK
+
+
+class Grammar(NamedTuple):
+    """Separators of a format's properties.
+
+    Attributes:
+        entry_end: byte after each entry.
+        separator: byte between a name and its value; further ones are part of the value.
+        escape: byte before a byte that is not to be taken for a mark; the separator in a format without escapes.
+    """
+
+    entry_end: int
+    separator: int
+    escape: int
+
+
+class Cursor(NamedTuple):
+    """Position in a record's properties.
+
+    Attributes:
+        block: the 64 bytes that were examined last.
+        marks: bits of the marks in the block that are not processed yet.
+        others: not 0 if any byte so far was not ASCII.
+        begin: start of the next entry.
+        escaped: the byte after the last escape.
+    """
+
+    block: np.int64
+    marks: np.uint64
+    others: np.uint64
+    begin: np.int64
+    escaped: np.int64
+
+
+class PropertyEntry(NamedTuple):
+    """Entry of a property.
+
+    Attributes:
+        is_there: false after the last one.
+        begin: start of its name.
+        separator: position of its separator, -1 if there is none.
+        end: position after its value.
+        has_escapes: whether its value has escapes.
+        has_irregular_name: whether its name has an escape before a byte that is not a mark, so that the name is not in
+            its usual form.
+    """
+
+    is_there: bool
+    begin: np.int64
+    separator: np.int64
+    end: np.int64
+    has_escapes: bool
+    has_irregular_name: bool
+
+
+@inlined
+def first_entry(position):
+    """Return a cursor before the first entry of properties that begin at a position."""
+    return Cursor(position - _LOOK_BYTES, np.uint64(0), np.uint64(0), position, _NONE)
+
+
+@inlined
+def _is_mark(grammar, window, at, end):
+    if at >= end:
+        return False
+    byte = window[at]
+    return byte == grammar.entry_end or byte == grammar.separator or byte == grammar.escape
+
+
+@inlined
+def next_entry(grammar, window, end, cursor):
+    """Return the next entry of properties that end at `end`, and the cursor after it."""
+    block, marks, others, begin, escaped = cursor
+    separator = _NONE
+    has_escapes, has_irregular_name = False, False
+    while True:
+        if marks == 0:
+            block += _LOOK_BYTES
+            if block >= end:
+                # The last entry may lack its mark.
+                entry = PropertyEntry(begin < end, begin, separator, end, has_escapes, has_irregular_name)
+                return entry, Cursor(block - _LOOK_BYTES, marks, others, end, escaped)
+            marks, not_ascii = find_marks(window, block, grammar.entry_end, grammar.separator, grammar.escape)
+            if end - block < _LOOK_BYTES:
+                inside = (np.uint64(1) << np.uint64(end - block)) - np.uint64(1)
+                marks &= inside
+                not_ascii &= inside
+            others |= not_ascii
+            continue
+        at = block + lowest_bit(marks)
+        marks &= marks - np.uint64(1)
+        if grammar.escape != grammar.separator and at == escaped:
+            continue
+        mark = window[at]
+        if mark == grammar.separator:
+            if separator < 0:
+                separator = at
+        elif mark == grammar.escape:
+            escaped = at + 1
+            if separator >= 0:
+                has_escapes = True
+            elif not _is_mark(grammar, window, escaped, end):
+                has_irregular_name = True
+        else:
+            entry = PropertyEntry(True, begin, separator, at, has_escapes, has_irregular_name)
+            return entry, Cursor(block, marks, others, at + 1, escaped)
+
+
+@inlined
+def intern_name(window, begin, length, seed, number, likely_names, counts, table, starts, texts):
+    """Return the number of a property's name, which is mostly that of the same entry in the previous record.
+
+    Args:
+        window: bytes that contain the name.
+        begin: position of the name.
+        length: size of the name, bytes.
+        seed: seed of the hash.
+        number: index of the entry in its record.
+        likely_names: the previous record's names.
+        counts: see `intern_span`.
+        table: the interner's hash table.
+        starts: the start of each text in `texts`.
+        texts: the interner's texts, joined.
+    """
+    likely = likely_names[number]
+    if likely >= counts[DISTINCT]:
+        likely = _NONE
+    return intern_span(window, begin, length, seed, likely, counts, table, starts, texts)
+
+
+@inlined
+def place_of(name, count, first, serial, seen, likely_names, entry_names):
+    """Return the place of a name among the record's entries, and their number; a repeated name keeps its place.
+
+    Args:
+        name: the number of the name.
+        count: number of entries of the record so far.
+        first: index of the record's first entry in `entry_names`.
+        serial: serial number of the record.
+        seen: see `buffers.Scratch`.
+        likely_names: see `intern_name`.
+        entry_names: the name of each entry, out.
+    """
+    mark = seen[name]
+    if mark >> _ENTRY_BITS == serial:
+        return mark & _ENTRY_MASK, count
+    seen[name] = (serial << _ENTRY_BITS) | count
+    likely_names[count] = name
+    entry_names[first + count] = name
+    return count, count + 1
+
+
+@inlined
+def note_value(entry, place, spans):
+    """Record the position of an entry's value; `copy_values` reads it."""
+    length = entry.end - entry.separator - 1
+    spans[0, place] = entry.separator + 1
+    spans[1, place] = ~length if entry.has_escapes else length
+
+
+@inlined
+def _copy_unescaped(escape, window, position, length, out, target):
+    """Copy a value without its escapes, and return its length."""
+    end, begin = position + length, target
+    while position < end:
+        if window[position] == escape and position + 1 < end:
+            position += 1
+        out[target] = window[position]
+        target += 1
+        position += 1
+    return target - begin
+
+
+@inlined
+def copy_values(grammar, window, spans, count, first, values, offsets, target):
+    """Copy the values of a record's entries one after another, and return the end of the last.
+
+    Args:
+        grammar: the grammar of the format.
+        window: bytes that contain the values.
+        spans: see `note_value`.
+        count: number of values.
+        first: index of the first value in `offsets`.
+        values: output for the bytes of the values.
+        offsets: output for the end of each value.
+        target: position of the first value in `values`.
+    """
+    for entry in range(count):
+        length = spans[1, entry]
+        if grammar.escape != grammar.separator and length < 0:
+            target += _copy_unescaped(grammar.escape, window, spans[0, entry], ~length, values, target)
+        else:
+            copy_span(window, spans[0, entry], length, values, target)
+            target += length
+        offsets[first + entry + 1] = target
+    return target

@@ -1,0 +1,145 @@
+"""Strings in a window: copied, compared, numbered.
+
+Windows and outputs have the padding that `memory` requires.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from commitlake.connectors.reading.kernel.compiled import compiled, inlined
+from commitlake.connectors.reading.kernel.memory import OVERWRITE, copy_block, load_le_u64
+
+# Rows of `counts`, of an interner.
+DISTINCT = 0  # number of values
+TEXT_END = 1  # used bytes of `texts`
+
+
+@inlined
+def copy_span(window, position, length, out, target):
+    """Copy one value; up to OVERWRITE bytes after it are overwritten."""
+    done = 0
+    while done < length:
+        copy_block(window, position + done, out, target + done)
+        done += OVERWRITE
+
+
+@compiled
+def spans_to_offsets(lengths, offsets):
+    """Compute Arrow's n + 1 offsets of values with these lengths; a negative length, null, takes no room."""
+    total = 0
+    offsets[0] = 0
+    for row in range(len(lengths)):
+        if lengths[row] > 0:
+            total += lengths[row]
+        offsets[row + 1] = total
+    return total
+
+
+@compiled
+def copy_spans(window, positions, lengths, out):
+    """Copy values one after another; `out` has room for their sum, and OVERWRITE bytes more."""
+    target = 0
+    for row in range(len(positions)):
+        length = lengths[row]
+        if length > 0:
+            copy_span(window, positions[row], length, out, target)
+            target += length
+
+
+@inlined
+def _tail(window, position, length):
+    """Return the last bytes of a value, at most 8, as a word; bytes after them are cleared."""
+    return load_le_u64(window, position) & (~np.uint64(0) >> np.uint64(8 * (8 - length)))
+
+
+@inlined
+def hash_span(window, position, length, seed):
+    """Return a 64-bit hash that cannot be predicted without the seed."""
+    value = (np.uint64(length) * np.uint64(0x9E3779B97F4A7C15)) ^ seed
+    while length > 8:
+        value = (value ^ load_le_u64(window, position)) * np.uint64(0xFF51AFD7ED558CCD)
+        value ^= value >> np.uint64(32)
+        position += 8
+        length -= 8
+    if length > 0:
+        value = (value ^ _tail(window, position, length)) * np.uint64(0xFF51AFD7ED558CCD)
+    return value ^ (value >> np.uint64(29))
+
+
+@inlined
+def equal_spans(window, position, texts, start, length):
+    """Return whether a value in the window and one in `texts`, of the same length, are equal."""
+    while length > 8:
+        if load_le_u64(window, position) != load_le_u64(texts, start):
+            return False
+        position += 8
+        start += 8
+        length -= 8
+    return length == 0 or _tail(window, position, length) == _tail(texts, start, length)
+
+
+@inlined
+def intern_span(window, position, length, seed, likely, counts, table, starts, texts):
+    """Return the number of a value among those seen so far; a new one gets the next number.
+
+    Args:
+        window: bytes that contain the value.
+        position: position of the value.
+        length: size of the value, bytes.
+        seed: seed of the hash.
+        likely: an existing number that is tried first, or -1.
+        counts: int64[2], see DISTINCT and TEXT_END.
+        table: int32, a power of two long and never more than half full; 1 + the number, 0 where free.
+        starts: int64, start of each value in `texts`, and the end of the last; there is room for one more.
+        texts: the values; there is room for this one.
+    """
+    if likely >= 0 and starts[likely + 1] - starts[likely] == length:  # noqa: SIM102
+        if equal_spans(window, position, texts, starts[likely], length):
+            return likely
+    mask = np.uint64(len(table) - 1)
+    slot = hash_span(window, position, length, seed) & mask
+    while True:
+        code = np.int64(table[slot]) - 1
+        if code < 0:
+            break
+        if starts[code + 1] - starts[code] == length and equal_spans(window, position, texts, starts[code], length):
+            return code
+        slot = (slot + np.uint64(1)) & mask
+    code = counts[DISTINCT]
+    table[slot] = code + 1
+    end = counts[TEXT_END]
+    copy_span(window, position, length, texts, end)
+    starts[code + 1] = end + length
+    counts[DISTINCT] = code + 1
+    counts[TEXT_END] = end + length
+    return code
+
+
+@compiled
+def expanded_size(codes, value_offsets):
+    """Return the total size of the values with these numbers; -1 is null."""
+    total = 0
+    for row in range(len(codes)):
+        code = codes[row]
+        if code >= 0:
+            total += value_offsets[code + 1] - value_offsets[code]
+    return total
+
+
+@compiled
+def expand(codes, value_offsets, values, offsets, out):
+    """Write the values with these numbers one after another, with Arrow's offsets; -1 is null.
+
+    `values` has PADDING bytes, `out` OVERWRITE bytes more than count.
+    """
+    target = 0
+    offsets[0] = 0
+    for row in range(len(codes)):
+        code = codes[row]
+        if code >= 0:
+            begin = value_offsets[code]
+            length = value_offsets[code + 1] - begin
+            copy_span(values, begin, length, out, target)
+            target += length
+        offsets[row + 1] = target

@@ -1,0 +1,243 @@
+"""Reader of the records of a `ListedSplit`, window by window, like `walking.walk` for a range.
+
+Neighbouring records are read together with the bytes between them if these are few, because one larger read costs less
+than two. All reads of one step go into one window, so a batch has many records even if they are far apart. Every record
+is examined as in a scan, and must match the index. A body with a wrong CRC and a truncated file are damage of the log,
+which is handled by the mode. Anything else is an error in any mode: if the index is wrong about one record, it cannot
+be trusted for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.reading.errors import IndexMismatchError
+from commitlake.connectors.reading.files.segment_files import SegmentFile, Window
+from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.connectors.reading.request import Filters
+from commitlake.connectors.reading.splits import ListedSplit, groups
+from commitlake.connectors.reading.walking import BadRange, WalkStep
+from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
+
+_WINDOW_SPAN = 64 << 20
+_STEP_RECORDS = 8192
+
+
+def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[WalkStep]:
+    """Yield the listed records, in order, with the damaged ones among them.
+
+    Args:
+        file: the open segment.
+        split: the records to read.
+        window_bytes: bytes to read at a time; a larger record is read as a whole.
+        max_record_bytes: larger sizes are faults.
+
+    Raises:
+        IndexMismatchError: if there is not the listed record at an offset.
+    """
+    reader = _Reader(split, max_record_bytes)
+    for first, last in _steps(reader.offsets, reader.ends, reader.read_together, window_bytes):
+        origin = int(reader.offsets[first])
+        # Records keep their distances in the window, because untouched pages take no memory.
+        buffer = np.empty(int(reader.ends[last - 1]) - origin + PADDING, np.uint8)
+        reader.fill(buffer, file, first, last)
+        parts, bad = reader.examine(buffer, first, last)
+        yield WalkStep(buffer, origin, parts, bad)
+
+
+def wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
+    """Return the parts of those records of a step that pass the filters by topic, queue, offset and time."""
+    parts, kernel = step.parts, log_format.kernel
+    starts = parts[hop.START]
+    kept = np.ones(parts.shape[1], bool)
+    if filters.topics is not None:
+        topics = [name.encode() for name in filters.topics if isinstance(name, str)]
+        kept &= np.logical_or.reduce(
+            [np.zeros_like(kept), *(_has_topic(step.window, parts, topic) for topic in topics)]
+        )
+    if filters.queue_ids is not None:
+        kept &= np.isin(kernel.queue_ids(step.window, parts), list(filters.queue_ids))
+    _keep_between(kept, step.origin + starts, filters.min_offset, filters.end_offset)
+    if filters.min_store_timestamp is not None or filters.end_store_timestamp is not None:
+        times = kernel.store_times(step.window, parts)
+        _keep_between(kept, times, filters.min_store_timestamp, filters.end_store_timestamp)
+    return np.ascontiguousarray(parts[:, kept])
+
+
+def _keep_between(kept: Array, values: Array, low: int | None, high: int | None) -> None:
+    if low is not None:
+        kept &= values >= low
+    if high is not None:
+        kept &= values < high
+
+
+def _steps(offsets: Array, ends: Array, read_together: Array, window_bytes: int) -> Iterator[tuple[int, int]]:
+    """Yield the records of each step: the number of the first, and the number after the last.
+
+    With the bytes read between them they fit in a window, and they are not too far apart; a larger record is alone.
+    """
+    taken = np.where(np.isin(np.arange(len(offsets)), read_together), ends - offsets, np.diff(ends, prepend=offsets[0]))
+    read_sizes = np.cumsum(taken)
+    first = 0
+    while first < len(offsets):
+        before = int(read_sizes[first - 1]) if first else 0
+        by_bytes = int(np.searchsorted(read_sizes, before + window_bytes, "right"))
+        by_distance = int(np.searchsorted(ends, offsets[first] + max(window_bytes, _WINDOW_SPAN), "right"))
+        last = max(first + 1, min(by_bytes, by_distance, first + _STEP_RECORDS))
+        yield first, last
+        first = last
+
+
+class _Reader:
+    """Reader that examines the records of one split, a group at a time."""
+
+    def __init__(self, split: ListedSplit, max_record_bytes: int) -> None:
+        self._split = split
+        self._max_record_bytes = max_record_bytes
+        self.offsets = split.array("offsets")
+        self.sizes = split.array("sizes")
+        self.ends = self.offsets + self.sizes
+        self.read_together = groups(self.offsets, self.sizes)[:-1]
+        self._read_to = np.zeros(len(self.offsets), np.int64)
+        self._state = np.zeros(hop.STATE_SIZE, np.int64)
+        self._faults = np.empty((2, 3), np.int64)
+        self._kernel = split.format.kernel
+        self._parts = np.empty((self._kernel.part_count, 0), np.int64)
+
+    def fill(self, window: Window, file: SegmentFile, first: int, last: int) -> None:
+        """Read the records of a step into its window."""
+        origin = int(self.offsets[first])
+        edges = [first, *self.read_together[(self.read_together > first) & (self.read_together < last)].tolist(), last]
+        for begin, end in pairwise(edges):
+            start, stop = int(self.offsets[begin]), int(self.ends[end - 1])
+            length = file.read_into(window[start - origin : stop - origin], start - self._split.base_offset)
+            self._read_to[begin:end] = start + length
+
+    def examine(self, window: Window, first: int, last: int) -> tuple[Array, list[BadRange]]:
+        """Locate the parts of a step's records in its window, and return the damaged ones."""
+        if self._parts.shape[1] < last - first + 2:
+            self._parts = np.empty((self._kernel.part_count, last - first + 2), np.int64)
+        origin = int(self.offsets[first])
+        self._state[hop.RECORDS] = 0
+        bad: list[BadRange] = []
+        good: list[Array] = []
+        for begin, end in _runs(self.offsets, self.ends, first, last):
+            before = int(self._state[hop.RECORDS])
+            if self._hop(window, origin, begin, end) and self._is_listed(before, origin, begin, end):
+                good.append(np.arange(begin, end))
+                continue
+            self._state[hop.RECORDS] = before
+            for row in range(begin, end):
+                fault = self._examine_one(window, origin, row)
+                if fault is None:
+                    good.append(np.arange(row, row + 1))
+                else:
+                    bad.append(fault)
+        rows = np.concatenate([np.empty(0, np.int64), *good])
+        parts = self._parts[:, : len(rows)]
+        if self._split.queues:
+            self._check_queues(window, parts, rows)
+        return parts, bad
+
+    def _hop(self, window: Window, origin: int, begin: int, end: int) -> bool:
+        """Return whether a run contains the listed records without a fault, and append their parts."""
+        state, split = self._state, self._split
+        before, stop = int(state[hop.RECORDS]), int(self.ends[end - 1])
+        if stop > self._read_to[begin]:
+            return False
+        state[hop.POSITION], state[hop.BAD_START], state[hop.FAULTS] = self.offsets[begin], -1, 0
+        self._kernel.hop(
+            window, stop - origin, origin, stop, split.segment_end, split.file_end,
+            self._max_record_bytes, True, state, self._parts, self._faults,
+        )  # fmt: skip
+        return bool(
+            state[hop.STOP] == hop.STOP_LIMIT
+            and state[hop.FAULTS] == 0
+            and state[hop.RECORDS] - before == end - begin
+            and state[hop.POSITION] == stop
+        )
+
+    def _is_listed(self, before: int, origin: int, begin: int, end: int) -> bool:
+        """Return whether the records of a run begin at the listed offsets and the last one ends as listed."""
+        starts = origin + self._parts[hop.START, before : before + end - begin]
+        return bool((starts == self.offsets[begin:end]).all())
+
+    def _examine_one(self, window: Window, origin: int, row: int) -> BadRange | None:
+        """Return a damaged record, or None if it is as listed; then append its parts."""
+        before = int(self._state[hop.RECORDS])
+        if self._hop(window, origin, row, row + 1) and self._is_listed(before, origin, row, row + 1):
+            return None
+        self._state[hop.RECORDS] = before
+        start, size = int(self.offsets[row]), int(self.sizes[row])
+        if start + size > self._read_to[row]:
+            return BadRange(start, start + size, Fault.CUT)
+        bounds = self._split.bounds(self._max_record_bytes)
+        view = window.data[: start + size - origin]
+        finding = self._split.format.rules.examine(view, start - origin, start, bounds)
+        if finding.fault is Fault.BODY_CRC and finding.size == size:
+            return BadRange(start, start + size, Fault.BODY_CRC)
+        if finding.kind is SpanKind.RECORD:
+            raise self._mismatch(row, f"a record of {size} bytes", f"one of {finding.size}")
+        if finding.kind is SpanKind.MORE:
+            raise self._mismatch(row, f"a record of {size} bytes", "a larger one")
+        found = f"{finding.fault} {finding.found}" if finding.fault else f"{finding.kind}"
+        raise self._mismatch(row, f"a record of {size} bytes", found)
+
+    def _check_queues(self, window: Window, parts: Array, rows: Array) -> None:
+        """Check that records have the topic, queue and offset that the index says."""
+        split = self._split
+        numbers = split.array("queue_numbers")[rows]
+        queue_ids = np.array([queue_id for _, queue_id in split.queues], np.int64)[numbers]
+        self._compare("queue id", rows, queue_ids, self._kernel.queue_ids(window, parts))
+        queue_offsets = split.array("queue_offsets")[rows]
+        found = self._kernel.queue_offsets(window, parts)
+        self._compare("queue offset", rows, queue_offsets, found)
+        topics = [topic for topic, _ in split.queues]
+        for topic in dict.fromkeys(topics):
+            of_topic = np.flatnonzero(np.array([name == topic for name in topics], bool)[numbers])
+            wrong = of_topic[~_has_topic(window, parts[:, of_topic], topic.encode())]
+            if len(wrong):
+                place = int(wrong[0])
+                start, size = int(parts[hop.TOPIC, place]), int(parts[hop.TOPIC_LENGTH, place])
+                name = window[start : start + size].tobytes().decode("utf-8", "replace")
+                raise self._mismatch(int(rows[place]), f"topic {topic!r}", f"{name!r}")
+
+    def _compare(self, field: str, rows: Array, expected: Array, found: Array) -> None:
+        wrong = np.flatnonzero(expected != found)
+        if len(wrong):
+            place = wrong[0]
+            raise self._mismatch(int(rows[place]), f"{field} {expected[place]}", f"{found[place]}")
+
+    def _mismatch(self, row: int, expected: str, found: str) -> IndexMismatchError:
+        split, start = self._split, int(self.offsets[row])
+        index = "an IndexFile"
+        if split.queues:
+            topic, queue_id = split.queues[split.array("queue_numbers")[row]]
+            index = f"entry {split.array('queue_offsets')[row]} of the {self._kernel.queues.name} {topic}/{queue_id}"
+        return IndexMismatchError(
+            f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, according "
+            f"to {index}, found {found}. The broker's index contradicts its log: "
+            "make a new one with 'commitlake rebuild', or read with the Spark option useIndexes=false"
+        )
+
+
+def _runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Yield runs of adjacent records in a group: the number of the first, and the number after the last."""
+    breaks = np.flatnonzero(offsets[first + 1 : last] != ends[first : last - 1]) + first + 1
+    edges = [first, *breaks.tolist(), last]
+    yield from pairwise(edges)
+
+
+def _has_topic(window: Window, parts: Array, topic: bytes) -> Array:
+    """Return which records have a topic."""
+    same: Array = parts[hop.TOPIC_LENGTH] == len(topic)
+    rows = np.flatnonzero(same)
+    found = window[parts[hop.TOPIC, rows][:, None] + np.arange(len(topic))]
+    same[rows] = (found == np.frombuffer(topic, np.uint8)).all(axis=1)
+    return same

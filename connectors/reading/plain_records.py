@@ -1,0 +1,131 @@
+"""Single records of a store, in plain Python, for tools that must start quickly and show everything.
+
+It shares only the formats and the scanner's rules with the compiled reader, so the two can be used to check each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.reading.errors import no_progress
+from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, SegmentFile
+from commitlake.connectors.reading.stores import Segment, Store, own_size
+from commitlake.schemas.layouts.rocketmq.scan import Fault, SegmentSpan, SizeLimits, SpanKind
+from commitlake.schemas.layouts.segments import segment_name
+
+_WINDOW_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRecord:
+    """Span of a store with its content: a message of its format, or the description in the span."""
+
+    segment: str
+    span: SegmentSpan
+    message: Any = None
+
+
+def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
+    """Yield everything in a store, in physical order; the spans are contiguous up to the last.
+
+    Zeros before a later segment are the fault HOLE, and a missing segment is the fault MISSING_SEGMENT. The last span
+    has the position and the reason of the log's end.
+
+    Args:
+        store: from `find_stores`.
+        segment_bytes: the usual size of the store's segments; see `stores.own_size`.
+    """
+    zeros: FoundRecord | None = None
+    torn = False
+    reached = expected = store.segments[0].base_offset
+    later_bases = [segment.base_offset for segment in store.segments[1:]]
+    for segment, following in zip(store.segments, [*later_bases, None], strict=True):
+        base = segment.base_offset
+        name = segment_name(base)
+        size = own_size(segment, following, segment_bytes)
+        for found in _walk_segment(store.format, segment, name, size):
+            if found.span.kind is SpanKind.UNWRITTEN:
+                if not (torn and found.span.start == base):  # a preallocated segment may follow a torn end
+                    zeros = zeros or found
+                continue
+            torn = found.span.kind is SpanKind.FAULT
+            if found.span.start == base or zeros is not None:
+                yield from _between(zeros, reached, expected, base)
+            zeros = None
+            reached = found.span.end
+            expected = base + size
+            yield found
+    if zeros is not None:
+        yield zeros
+
+
+def _between(zeros: FoundRecord | None, reached: int, expected: int, base: int) -> Iterator[FoundRecord]:
+    """Describe what is wrong between the last data and a segment that begins at `base`."""
+    if zeros is not None:
+        start = zeros.span.start
+        end = min(base, max(expected, zeros.span.end))
+        yield _fault(
+            zeros.segment,
+            start,
+            end,
+            Fault.HOLE,
+            "a record or a BLANK",
+            f"{end - start} bytes without one, zeros first",
+        )
+        reached = end
+    elif reached < expected:
+        yield _fault(
+            segment_name(reached), reached, expected, Fault.CUT, f"{expected - reached} bytes", "the end of the file"
+        )
+        reached = expected
+    if reached < base:
+        name = segment_name(reached)
+        yield _fault(name, reached, base, Fault.MISSING_SEGMENT, f"the segment {name}", "no such file")
+
+
+def _fault(segment: str, start: int, end: int, fault: Fault, expected: str, found: str) -> FoundRecord:
+    return FoundRecord(segment, SegmentSpan(SpanKind.FAULT, start, end, fault, expected, found))
+
+
+def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes: int) -> Iterator[FoundRecord]:
+    with OpenSegment(segment.path) as file:
+        base = segment.base_offset
+        file_end = base + segment.file_size
+        if isinstance(file, LocalFile) and file.next_data(0) is None:
+            yield FoundRecord(name, SegmentSpan(SpanKind.UNWRITTEN, base, file_end))
+            return
+        rules = log_format.rules
+        scanner = rules.scanner(base, SizeLimits(base + segment_bytes, file_end))
+        size = _WINDOW_BYTES
+        while not scanner.done:
+            origin = scanner.position
+            window = _read(file, origin - base, min(size, file_end - origin))
+            for span in scanner.feed(window):
+                is_record = span.kind is SpanKind.RECORD
+                parsed = rules.parse(window[span.start - origin :]) if is_record else None
+                yield FoundRecord(name, span, parsed[0] if parsed else None)
+            if scanner.position == origin:
+                if len(window) < min(size, file_end - origin):
+                    yield _fault(
+                        name,
+                        origin,
+                        file_end,
+                        Fault.CUT,
+                        f"{file_end - base} bytes",
+                        "a file that was truncated during the read",
+                    )
+                    return
+                if size >= file_end - origin:
+                    expected = "bytes of a record, or other bytes, in the rest of the file"
+                    raise no_progress(segment.path, base, origin, expected, "neither")
+                size *= 2
+
+
+def _read(file: SegmentFile, position: int, size: int) -> memoryview:
+    window = np.empty(size, np.uint8)
+    return window.data[: file.read_into(window, position)]

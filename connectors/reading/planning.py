@@ -1,0 +1,428 @@
+"""Plan of one read: the ranges that are read, the ranges that are skipped, and the reasons.
+
+A plan is made on the driver, from the options and the filters, in this order:
+
+1. the stores and their snapshot;
+2. segments outside the wanted offsets are skipped, and not opened;
+3. if times are filtered, the bounds of the other segments' store times are found (`time_bounds`). Before a segment
+   outside the wanted times is skipped, a few more of its records are read, because a clock may have been wrong;
+4. in the remaining segments, keys are looked up in the IndexFiles (`rocketmq.key_index`), else topics and queues in the
+   queues (`index_lookups`), segment by segment. If the index is unusable or slower, the segment is scanned.
+
+A missing segment is skipped only if it could not contain wanted records. Damage in a skipped range does not fail the
+read, because the range is not read.
+
+For some questions the entries of a topic's queues are sufficient (`plan_entries`). They are a fiftieth of the log or
+less: 20 bytes for each message. If a segment's queues account for all of its bytes, the entries of these topics are
+returned as they are. Only the records of other wanted topics are read, and the bytes that no entry claims. A segment is
+scanned if it can hold records stored after `until_ms`, because entries have no store times, or if its queues are
+unusable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.reading.errors import UnreadMessagesError
+from commitlake.connectors.reading.files.segment_files import OpenSegment
+from commitlake.connectors.reading.index_lookups import Index, IndexAnswer, IndexUnusable, QueueIndex, splits_of
+from commitlake.connectors.reading.options import Mode, ReadOptions
+from commitlake.connectors.reading.request import Filters, Narrowing, narrow
+from commitlake.connectors.reading.single_records import message_at
+from commitlake.connectors.reading.snapshots import (
+    Snapshot,
+    StoreRange,
+    check_ranges,
+    divide,
+    segment_ranges,
+    take_snapshot,
+)
+from commitlake.connectors.reading.splits import ListedSplit, Split
+from commitlake.connectors.reading.stores import Store, find_stores
+from commitlake.connectors.reading.time_bounds import time_bounds
+from commitlake.schemas.counts import count_text
+
+_KEY_INDEX = "IndexFile"
+
+
+@dataclass(frozen=True)
+class Indexes:
+    """Usable indexes, best first, and the reasons against others."""
+
+    usable: tuple[Index, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, filters: Filters) -> Indexes:
+    """Open the indexes beside a store's log that can answer a read; none for a read of all topics."""
+    by_queue = filters.topics is not None or filters.queue_ids is not None
+    kernel = store.format.kernel
+    by_key = filters.keys is not None and filters.topics is not None
+    if not (by_queue or by_key):
+        return Indexes()
+    if not options.use_indexes:
+        return Indexes(reasons=("the option useIndexes is false",))
+    if store.is_remote:
+        # The queues of a copy may be older than its log: if a broker has rewritten the end of its log after a power
+        # failure, entries of other topics may cover wanted records until the queues are shipped. And the queues of all
+        # topics are read for each segment, which can take more requests than a scan.
+        return Indexes(reasons=("indexes are only read from local disks",))
+    folder = Path(store.root).parent
+    usable: list[Index] = []
+    reasons: list[str] = []
+    if by_key and (reason := store.format.why_no_key_index(store)):
+        reasons.append(f"{_KEY_INDEX}: {reason}")
+    elif by_key:
+        try:
+            log = _Log(store, store_range, options.max_record_bytes)
+            index = store.format.open_key_index(folder, filters, log.message_at)
+        except IndexUnusable as unusable:
+            reasons.append(f"{_KEY_INDEX}: {unusable}")
+        else:
+            usable.append(index)
+            reasons += [f"{_KEY_INDEX}: {note}" for note in index.notes]
+    if by_queue:
+        try:
+            usable.append(QueueIndex(folder, filters, options.max_record_bytes, kernel.queues))
+        except IndexUnusable as unusable:
+            reasons.append(f"{kernel.queues.name}: {unusable}")
+    return Indexes(tuple(usable), tuple(reasons))
+
+
+class _Log:
+    """Single records of a snapshot."""
+
+    def __init__(self, store: Store, store_range: StoreRange, max_record_bytes: int) -> None:
+        self._wholes = segment_ranges(store, store_range)
+        self._max_record_bytes = max_record_bytes
+
+    def message_at(self, offset: int) -> Any:
+        """Return the record at a physical offset, or None if the snapshot has no valid one there."""
+        for whole in self._wholes:
+            if whole.start <= offset < whole.end and not whole.missing:
+                try:
+                    with OpenSegment(whole.path) as file:
+                        return message_at(file, whole, offset, self._max_record_bytes)
+                except FileNotFoundError:
+                    return None  # deleted since it was listed
+        return None
+
+
+logger = logging.getLogger(__name__)
+
+
+class Way(StrEnum):
+    """Way in which a segment's range is read."""
+
+    SCAN = "scan"
+    CONSUME_QUEUE = "ConsumeQueue"
+    QUEUE_FILE = "queue file"
+    INDEX_FILE = "IndexFile"
+    SKIPPED_BY_OFFSET = "skipped by offset"
+    SKIPPED_BY_TIME = "skipped by time"
+
+
+_SKIPPED = (Way.SKIPPED_BY_OFFSET, Way.SKIPPED_BY_TIME)
+
+
+@dataclass(frozen=True)
+class SegmentPlan:
+    """Plan for one segment's range.
+
+    Attributes:
+        whole: the range.
+        way: how its records are found.
+        splits: the splits that are read.
+        reasons: why no index is used, if one was tried.
+    """
+
+    whole: Split
+    way: Way
+    splits: tuple[Split, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def bytes_planned(self) -> int:
+        """Size of its splits in bytes."""
+        return sum(split.size for split in self.splits)
+
+
+@dataclass(frozen=True)
+class StorePlan:
+    """Plan for one store.
+
+    Attributes:
+        broker: the store's name.
+        root: the store's `commitlog` folder.
+        store_range: the store's range in the snapshot.
+        segments: a plan for the range of each segment, including missing ones, in order.
+    """
+
+    broker: str
+    root: str
+    store_range: StoreRange
+    segments: tuple[SegmentPlan, ...] = ()
+
+    def count(self, way: Way) -> int:
+        """Return how many segments are read in a way."""
+        return sum(segment.way is way for segment in self.segments)
+
+    @property
+    def planned(self) -> list[SegmentPlan]:
+        """Segments that are not skipped."""
+        return [segment for segment in self.segments if segment.way not in _SKIPPED]
+
+    @property
+    def splits(self) -> list[Split]:
+        """All splits of the store."""
+        return [split for segment in self.segments for split in segment.splits]
+
+    @property
+    def bytes_planned(self) -> int:
+        """Size of the splits in bytes."""
+        return sum(segment.bytes_planned for segment in self.segments)
+
+    @property
+    def records(self) -> int | None:
+        """Number of records to be examined, if it is known without a scan."""
+        listed = [split.records for split in self.splits if isinstance(split, ListedSplit)]
+        return sum(listed) if len(listed) == len(self.splits) else None
+
+    @property
+    def ways(self) -> list[Way]:
+        """Ways in which the segments are read."""
+        return [way for way in Way if way not in _SKIPPED and self.count(way)]
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Reasons why no index was used, with their numbers of segments."""
+        return dict(Counter(reason for segment in self.segments for reason in segment.reasons))
+
+    def to_row(self) -> dict[str, object]:
+        """Return the plan as plain values."""
+        return {
+            "broker": self.broker,
+            "path": self.root,
+            "answered_by": [str(way) for way in self.ways],
+            "segments": len(self.segments),
+            "segments_planned": len(self.planned),
+            "segments_skipped_by_offset": self.count(Way.SKIPPED_BY_OFFSET),
+            "segments_skipped_by_time": self.count(Way.SKIPPED_BY_TIME),
+            "segments_missing": sum(segment.whole.missing for segment in self.planned),
+            "bytes": self.store_range.size,
+            "bytes_planned": self.bytes_planned,
+            "bytes_skipped": max(0, self.store_range.size - self.bytes_planned),
+            "splits": len(self.splits),
+            "records": self.records,
+            "reasons": self.reasons,
+        }
+
+    def __str__(self) -> str:
+        parts = [
+            f"{len(self.planned)} of {count_text(len(self.segments), 'segment')}",
+            f"{self.bytes_planned} of {self.store_range.size} bytes in {len(self.splits)} splits",
+            f"by {' and '.join(self.ways) or 'nothing'}",
+            f"skipped {self.count(Way.SKIPPED_BY_OFFSET)} by offset, {self.count(Way.SKIPPED_BY_TIME)} by time",
+        ]
+        if self.records is not None:
+            parts.append(count_text(self.records, "record"))
+        if self.reasons:
+            parts.append("no index: " + ", ".join(f"{reason} ({count})" for reason, count in self.reasons.items()))
+        return f"{self.broker}: {'; '.join(parts)}"
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """Plan of one read."""
+
+    snapshot: Snapshot
+    stores: tuple[StorePlan, ...] = field(default_factory=tuple)
+
+    @property
+    def splits(self) -> list[Split]:
+        """All splits, in order."""
+        return [split for store in self.stores for split in store.splits]
+
+
+def plan_read(options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
+    """Return the plan for a read.
+
+    Args:
+        narrowing: the filters from the options and from Spark.
+
+    Raises:
+        StoreError: if the path has no store, or a store of the snapshot is missing.
+    """
+    stores = find_stores(options.path, options.broker, options.layout.formats)
+    if options.snapshot is None:
+        wanted = [store for store in stores if narrowing.brokers is None or store.broker in narrowing.brokers]
+        until = narrowing.filters.end_offset
+        snapshot = take_snapshot(wanted, max_record_bytes=options.max_record_bytes, until=until)
+    else:
+        snapshot = Snapshot.from_json(options.snapshot)
+        check_ranges(stores, snapshot)
+    return plan_snapshot(stores, snapshot, options, narrowing)
+
+
+def check_complete(store_range: StoreRange, mode: Mode) -> None:
+    """Check that a source reads all messages of a store.
+
+    Raises:
+        UnreadMessagesError: if the store has others elsewhere, in mode FAILFAST.
+    """
+    if store_range.newer and mode is Mode.FAILFAST:
+        raise UnreadMessagesError(
+            f"{'; '.join(store_range.newer)}. Mode PERMISSIVE or DROPMALFORMED reads without them"
+        )
+
+
+def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
+    """Return the plan for a read of a snapshot of these stores, or of some of them."""
+    planner = _Planner(options, narrowing, options.partition_bytes(snapshot.size))
+    plans = [
+        planner.plan_store(store, snapshot.ranges[store.broker]) for store in stores if store.broker in snapshot.ranges
+    ]
+    for plan in plans:
+        logger.info("%s", plan)
+    return ReadPlan(snapshot, tuple(plans))
+
+
+class _Planner:
+    """Planner that decides store by store, segment by segment."""
+
+    def __init__(self, options: ReadOptions, narrowing: Narrowing, partition_bytes: int) -> None:
+        self._options = options
+        self._partition_bytes = partition_bytes
+        self._narrowing = narrowing
+        self._filters = narrowing.filters
+
+    def plan_store(self, store: Store, store_range: StoreRange) -> StorePlan:
+        """Return the plan for one store."""
+        wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
+        kept = [whole for whole in wholes if self._narrowing.may_hold(whole)]
+        ways = dict.fromkeys(wholes, Way.SKIPPED_BY_OFFSET)
+        ways.update(dict.fromkeys(kept, Way.SKIPPED_BY_TIME))
+        timely = set(self._within_time(kept, store_range))
+        indexes = open_indexes(store, store_range, self._options, self._filters) if timely else Indexes()
+        plans = (
+            self._plan_segment(whole, indexes) if whole in timely else SegmentPlan(whole, ways[whole])
+            for whole in wholes
+        )
+        return StorePlan(store.broker, store.root, store_range, tuple(plans))
+
+    def _within_time(self, wholes: Sequence[Split], store_range: StoreRange) -> Iterator[Split]:
+        begin, end = self._filters.min_store_timestamp, self._filters.end_store_timestamp
+        if begin is None and end is None:
+            yield from wholes
+            return
+        options = self._options
+        found = time_bounds(
+            wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, (begin, end)
+        )
+        for whole, bounds in zip(wholes, found, strict=True):
+            if bounds.meet(begin, end):
+                yield whole
+
+    def _plan_segment(self, whole: Split, indexes: Indexes) -> SegmentPlan:
+        reasons = list(indexes.reasons)
+        max_record_bytes = self._options.max_record_bytes
+        if not whole.missing:
+            for index in indexes.usable:
+                try:
+                    splits = splits_of(
+                        index.answer(whole), whole, self._filters, self._partition_bytes, max_record_bytes
+                    )
+                except IndexUnusable as unusable:
+                    reasons.append(f"{index.name}: {unusable}")
+                else:
+                    return SegmentPlan(whole, Way(index.name), tuple(splits), tuple(reasons))
+        scanned = divide(whole, self._partition_bytes, max_record_bytes, self._filters.end_offset)
+        wanted = tuple(split for split in scanned if self._narrowing.may_hold(split))
+        return SegmentPlan(whole, Way.SCAN, wanted, tuple(reasons))
+
+
+@dataclass(frozen=True)
+class EntryPlan:
+    """Plan for one segment.
+
+    Attributes:
+        entries: Entries of the topics that need only entries; None if their records are in `splits`.
+        splits: Ranges and records that are read.
+    """
+
+    entries: IndexAnswer | None
+    splits: tuple[Split, ...]
+
+
+def plan_entries(
+    store: Store, store_range: StoreRange, options: ReadOptions, by_entry: Collection[str], until_ms: int | None
+) -> Iterator[EntryPlan]:
+    """Plan a read of one store, segment by segment.
+
+    Args:
+        store_range: The part of its log that is wanted.
+        options: Options of the read; `topics` has all wanted topics.
+        by_entry: The wanted topics whose entries are sufficient.
+        until_ms: Entries are only returned for segments without records stored after this time; None for no limit.
+    """
+    filters = narrow(options).filters
+    wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
+    indexes = open_indexes(store, store_range, options, filters)
+    queues = next((index for index in indexes.usable if isinstance(index, QueueIndex)), None)
+    if queues is None:
+        yield from (EntryPlan(None, (whole,)) for whole in wholes)
+        return
+    later = (None if until_ms is None else until_ms + 1, None)
+    bounds = time_bounds(
+        wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, later
+    )  # fmt: skip
+    partition_bytes = options.partition_bytes(store_range.size)
+    by_record = (options.topics or frozenset()) - frozenset(by_entry)
+    for whole, times in zip(wholes, bounds, strict=True):
+        is_late = until_ms is not None and times.meet(*later)
+        plan = (
+            None
+            if whole.missing or is_late
+            else _by_entries(whole, queues, options, partition_bytes, by_entry, by_record)
+        )
+        yield plan or EntryPlan(None, (whole,))
+
+
+def _by_entries(
+    whole: Split,
+    queues: QueueIndex,
+    options: ReadOptions,
+    partition_bytes: int,
+    by_entry: Collection[str],
+    by_record: Collection[str],
+) -> EntryPlan | None:
+    """Return the plan for a segment from its queues; None if it must be scanned."""
+    try:
+        answer = queues.list_entries(whole)
+        filters = narrow(options).filters
+        wanted = answer.of_topics(by_record)
+        splits = splits_of(wanted, whole, filters, partition_bytes, options.max_record_bytes)
+    except IndexUnusable:
+        return None
+    return EntryPlan(answer.of_topics(by_entry), tuple(splits))
+
+
+def in_log_order(plan: EntryPlan) -> Iterator[IndexAnswer | Split]:
+    """Yield the parts of a segment's plan so that entries and ranges are in the order of the log."""
+    entries = plan.entries
+    for split in plan.splits:
+        if entries is not None and not isinstance(split, ListedSplit):
+            place = int(np.searchsorted(entries.offsets, split.start))
+            yield entries.part(slice(None, place))
+            entries = entries.part(slice(place, None))
+        yield split
+    if entries is not None:
+        yield entries

@@ -1,0 +1,127 @@
+"""Requested rows and columns of a read, after its options are checked.
+
+Filters are applied by the reader itself: topic, queue, key, store time, physical offset. They come from two sources,
+the options of the read and, if wanted, Spark's predicates: see `connectors.sources.predicates`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions
+from commitlake.connectors.reading.splits import Split
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Filters for records; None is no limit. Ends are exclusive. A key is a business key or the unique key."""
+
+    topics: frozenset[str] | None = None
+    queue_ids: frozenset[int] | None = None
+    keys: frozenset[str] | None = None
+    min_store_timestamp: int | None = None
+    end_store_timestamp: int | None = None
+    min_offset: int | None = None
+    end_offset: int | None = None
+
+    @property
+    def topics_by_text(self) -> bool:
+        """True if topics are compared in displayed form, in which U+FFFD stands for bytes that are not UTF-8."""
+        return any("\ufffd" in str(topic) for topic in self.topics or ())
+
+    @property
+    def by_content(self) -> bool:
+        """True if a filter uses data that a bad range does not have."""
+        return not (
+            self.topics is None
+            and self.queue_ids is None
+            and self.keys is None
+            and self.min_store_timestamp is None
+            and self.end_store_timestamp is None
+        )
+
+
+@dataclass(frozen=True)
+class Narrowing:
+    """Filters of a read, with its brokers."""
+
+    filters: Filters
+    brokers: frozenset[str] | None = None
+
+    def may_hold(self, split: Split) -> bool:
+        """Return whether a split can contain a matching record."""
+        low, high = self.filters.min_offset, self.filters.end_offset
+        return (
+            (self.brokers is None or split.broker in self.brokers)
+            and (low is None or split.end > low)
+            and (high is None or split.start < high)
+        )
+
+
+def narrow(options: ReadOptions) -> Narrowing:
+    """Return the filters in the options of a batch."""
+    return Narrowing(
+        Filters(
+            topics=options.topics,
+            queue_ids=options.queue_ids,
+            keys=options.keys,
+            min_store_timestamp=options.starting_timestamp,
+            end_store_timestamp=options.ending_timestamp,
+            min_offset=options.starting_offset,
+            end_offset=options.ending_offset,
+        )
+    )
+
+
+def narrow_stream(options: ReadOptions) -> Narrowing:
+    """Return the filters in the options of a stream; its start is not one of them."""
+    return narrow(replace(options, starting_timestamp=None, start=None))
+
+
+@dataclass(frozen=True)
+class Request:
+    """Requested rows and columns of a read.
+
+    Attributes:
+        schema: the columns, in order, as Spark's Arrow types.
+        mode: the handling of bad ranges.
+        filters: the filters for records.
+        body: the content of the column `body`, if it is requested.
+        max_body_bytes: limit of a decompressed body.
+        max_batch_bytes: log bytes that are read at a time if a segment cannot be mapped.
+        max_record_bytes: larger sizes are faults.
+        encoded: return repeated strings as dictionary arrays, whatever the schema says. Spark does not accept them.
+        keeps_bad_ranges: return bad ranges as rows in mode PERMISSIVE even if the filters use data that these lack,
+            because any of them may have contained wanted records.
+    """
+
+    schema: pa.Schema
+    mode: Mode = Mode.FAILFAST
+    filters: Filters = field(default_factory=Filters)
+    body: BodyForm = BodyForm.STORED
+    max_body_bytes: int = 64 << 20
+    max_batch_bytes: int = 4 << 20
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES
+    encoded: bool = False
+    keeps_bad_ranges: bool = False
+
+    @property
+    def gives_bad_ranges(self) -> bool:
+        """True if bad ranges become rows."""
+        return self.mode is Mode.PERMISSIVE and (self.keeps_bad_ranges or not self.filters.by_content)
+
+    @classmethod
+    def of(cls, options: ReadOptions, filters: Filters, schema: pa.Schema) -> Request:
+        """Return the request for options and the columns of a schema."""
+        return cls(
+            schema=schema,
+            mode=options.mode,
+            filters=filters,
+            body=BodyForm.DECOMPRESSED if options.body is BodyForm.NONE else options.body,
+            max_body_bytes=options.max_body_bytes,
+            max_batch_bytes=options.max_batch_bytes,
+            max_record_bytes=options.max_record_bytes,
+        )

@@ -1,0 +1,546 @@
+"""Conversion of stores to splits: the data to read, its end, and its division.
+
+A snapshot fixes, for each store, the range to read. The range ends after the last valid record of the newest segment.
+The bytes after it are the tail: zeros that are not written yet, or the torn end of a write, which the next read
+examines again. So within a snapshot everything that is neither a record nor a BLANK is damage, and two reads of one
+snapshot return the same rows.
+
+Splits begin and end at boundaries of records, see `walking`. A valid record inside a message's body is not taken for a
+boundary.
+
+The last records of a log may be incomplete although head and body are intact, because no CRC covers topic and
+properties, which follow the body:
+
+    the record is being written   its last bytes are zeros; possible only for the log's last record
+    pages were lost               whole blocks of it are zeros: on network storage, or after a power failure
+
+Any other zeros in the texts were sent by an application. The broker's checkpoint can prove that a record was on the
+disk, whatever its bytes are. Without such a proof, the record counts as not written until the next record follows it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.format import Format, RecordRules
+from commitlake.connectors.formats.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
+from commitlake.connectors.formats.unread import UNREAD
+from commitlake.connectors.reading.errors import OptionError, StoreError
+from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, SegmentFile
+from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.single_records import LogRecords, examine_at
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.stores import Segment, Store, list_again, segment_size, segment_sizes
+from commitlake.connectors.reading.walking import End, find_cuts, find_last_cut, walk
+from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
+from commitlake.schemas.layouts.segments import segment_name
+
+BLOCK_BYTES = 512
+"""Size that a disk writes atomically; pages are multiples of it."""
+_CHECKPOINT, _ABORT = "checkpoint", "abort"
+_SMALL_FILE_BYTES = 4096
+
+
+def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
+    """Return whether a whole block of a record is zeros, at or after the first byte of its texts.
+
+    Args:
+        window: the record.
+        begin: start of its texts in the window.
+        end: end of its texts in the window.
+        offset: position of the record in its file.
+    """
+    first = max(-(-offset // BLOCK_BYTES), (offset + begin) // BLOCK_BYTES)
+    stop = (offset + end) // BLOCK_BYTES
+    if stop <= first:
+        return False
+    blocks = window[first * BLOCK_BYTES - offset : stop * BLOCK_BYTES - offset].reshape(-1, BLOCK_BYTES)
+    return not blocks.any(axis=1).all()
+
+
+def vouched_for(segment_path: str, message: Any, rules: RecordRules) -> bool:
+    """Return whether the files beside a log confirm that a message's record was on disk."""
+    root = segment_path.rsplit("/", 2)[0]
+    was_closed = _read(f"{root}/{_ABORT}") is None
+    return rules.vouches(_read(f"{root}/{_CHECKPOINT}") or b"", message, was_closed)
+
+
+def _read(path: str) -> bytes | None:
+    """Return the first bytes of a small file; None if it does not exist or is not readable."""
+    data = np.empty(_SMALL_FILE_BYTES, np.uint8)
+    with suppress(OSError, StoreError), OpenSegment(path) as file:
+        return data[: file.read_into(data, 0)].tobytes()
+    return None
+
+
+logger = logging.getLogger(__name__)
+
+END_STEP_BYTES = 32 << 20
+"""Alignment of the position from which the end of a segment's data is searched."""
+_WINDOW_BYTES = 4 << 20
+
+
+class TailKind(StrEnum):
+    """State of the bytes after the last record of a store."""
+
+    UNWRITTEN = "unwritten"
+    TORN = "torn"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRange:
+    """Range of a store's log that one read covers.
+
+    Attributes:
+        start: physical offset of the first byte.
+        end: physical offset after the last valid record.
+        tail: the kind of the bytes after `end`.
+        tail_bytes: number of bytes of a torn tail, which are not read.
+        last_record: physical offset of the newest segment's last valid record, if it is in the range.
+        newer: sentences on messages of the store that the read does not reach, see `newer_data`.
+    """
+
+    start: int
+    end: int
+    tail: TailKind = TailKind.UNWRITTEN
+    tail_bytes: int = 0
+    last_record: int | None = None
+    newer: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Size of the range in bytes."""
+        return max(0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Ranges that one read covers in each store; two reads of one snapshot have the same rows."""
+
+    ranges: Mapping[str, StoreRange]
+
+    @property
+    def size(self) -> int:
+        """Size of all ranges in bytes."""
+        return sum(store_range.size for store_range in self.ranges.values())
+
+    def to_json(self) -> str:
+        """Return the text for the source's option `snapshot`."""
+        return json.dumps({broker: asdict(store_range) for broker, store_range in self.ranges.items()}, sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Snapshot:
+        """Parse a snapshot from the text of `to_json`.
+
+        Raises:
+            OptionError: if the text is not a snapshot.
+        """
+        try:
+            ranges = {
+                broker: StoreRange(**{**value, "tail": TailKind(value["tail"]), "newer": tuple(value.get("newer", ()))})
+                for broker, value in json.loads(text).items()
+            }
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise OptionError(
+                f"option snapshot: expected the JSON that Snapshot.to_json gives, found {error!r}"
+            ) from None
+        return cls(ranges)
+
+
+def take_snapshot(
+    stores: Iterable[Store],
+    starts: Mapping[str, int] | None = None,
+    *,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+    until: int | None = None,
+    is_stopped: bool = False,
+) -> Snapshot:
+    """Return the range of each store, from a start or its oldest segment to its last complete record.
+
+    Without `until`, messages that the store has elsewhere are logged as a warning, see `newer_data`.
+
+    Args:
+        stores: from `find_stores`.
+        starts: physical offsets to begin at, by broker; each must be the start of a record.
+        max_record_bytes: larger sizes are faults.
+        until: physical offset at which the wanted part ends. If a later segment has a first record, everything before
+            it is complete, and the end of the log is not searched.
+        is_stopped: whether no broker is writing these stores. Zeros in a record's topic or properties are then
+            content, not pages that are not written yet.
+    """
+    starts = starts or {}
+    ranges = {}
+    for store in stores:
+        start = starts.get(store.broker)
+        found = _range_of(store, start, max_record_bytes, until, is_stopped=is_stopped)
+        if until is None:
+            found = replace(found, newer=_newer_data(store, start, found, is_stopped=is_stopped))
+            for sentence in found.newer:
+                UNREAD.warning("%s", sentence)
+        ranges[store.broker] = found
+    return Snapshot(ranges)
+
+
+def read_log(store: Store) -> ReadLog | None:
+    """Return a store's log, to be compared with its other files; None in an object store, where only copies are."""
+    if store.is_remote:
+        return None
+    segments = [(segment.base_offset, segment.file_size) for segment in store.segments]
+    return ReadLog(store.broker, Path(store.root).parent, store.format, segments)
+
+
+def _newer_data(store: Store, start: int | None, found: StoreRange, *, is_stopped: bool) -> tuple[str, ...]:
+    """Return sentences on messages of a store that a read does not reach, see `newer_data`."""
+    log = read_log(store)
+    if log is None:  # `ship` compares the store that it copies
+        return ()
+    if others := find_other_logs(log, start, found.end):
+        return tuple(other_log_text(log, other) for other in others)
+    known = KnownEnd.read(log)
+    time = _time_of_end(store, found) if known.claims else None
+    if known.after(log, LogEnd(found.end, _segment_end(store, found.end), time)) is None:
+        return ()
+    # A running broker has written meanwhile, also to new segments.
+    store = list_again(store)
+    end = _range_of(store, None, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=is_stopped).end
+    sentence = known.after(log, LogEnd(end, _segment_end(store, end), _newest_time(store, end)))
+    return () if sentence is None else (sentence,)
+
+
+def _segment_end(store: Store, end: int) -> int:
+    """Return the physical offset at which the segment ends that has the last byte before an offset."""
+    for segment, size in zip(store.segments, segment_sizes(store), strict=True):
+        if segment.base_offset < end <= segment.base_offset + size:
+            return segment.base_offset + size
+    return end
+
+
+def _time_of_end(store: Store, found: StoreRange) -> int | None:
+    """Return the store time of the last record of a log, ms; None without one."""
+    last = found if found.last_record is not None else with_last_record(store, StoreRange(0, found.end))
+    message = None if last.last_record is None else LogRecords(store.segments, store.format).at(last.last_record)
+    return None if message is None else int(str(store.format.rules.row_of(message, "")["store_timestamp"]))
+
+
+def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
+    """Return a range that has its last valid record, which may be in an earlier segment than its end."""
+    found, segments = store_range, store.segments
+    while found.last_record is None and found.size:
+        earlier = tuple(segment for segment in segments if segment.base_offset < found.end)
+        segments = earlier if len(earlier) < len(segments) else earlier[:-1]
+        if not segments:
+            break
+        shorter = replace(store, segments=segments)
+        found = _range_of(shorter, found.start, DEFAULT_MAX_RECORD_BYTES, None, is_stopped=False)
+    return found
+
+
+def _newest_time(store: Store, end: int) -> int | None:
+    """Return the latest store time of the records near the end of a log, because a clock may have been set back."""
+    from commitlake.connectors.formats.facts.reading import read_facts  # noqa: PLC0415 (of few reads)
+
+    times = []
+    for whole in segment_ranges(store, StoreRange(max(0, end - 2 * END_STEP_BYTES), end)):
+        *_, last = divide(whole, END_STEP_BYTES, DEFAULT_MAX_RECORD_BYTES)
+        times += [int(facts.store_timestamp.max()) for facts in read_facts(last) if facts.rows]
+    return max(times, default=None)
+
+
+def log_range(store: Store, *, is_live: bool) -> StoreRange:
+    """Return the range of a whole log, as seen by the broker that has it open, or that will open it next."""
+    is_stopped = not is_live and store.format.accepts_zero_texts
+    return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
+
+
+def _range_of(
+    store: Store, start: int | None, max_record_bytes: int, until: int | None, *, is_stopped: bool
+) -> StoreRange:
+    first = store.segments[0].base_offset if start is None else start
+    for segment, size in zip(reversed(store.segments), reversed(segment_sizes(store)), strict=True):
+        begin = max(segment.base_offset, first)
+        if first >= segment.base_offset + size:
+            break
+        if begin >= segment.base_offset + segment.file_size:
+            continue  # created or copied without any data
+        with OpenSegment(segment.path) as file:
+            if (
+                until is not None
+                and until <= segment.base_offset
+                and _has_begun(file, store.format, segment, size, max_record_bytes)
+            ):
+                return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
+            near_end = _place_near_end(file, store.format, segment, begin, size, max_record_bytes)
+            found = end_of_segment(file, segment, near_end, size, max_record_bytes, store.format, is_stopped=is_stopped)
+        if found is not None:
+            return replace(found, start=first)
+    return StoreRange(first, first)
+
+
+def _place_near_end(
+    file: SegmentFile, log_format: Format, segment: Segment, begin: int, size: int, max_record_bytes: int
+) -> int:
+    """Return a record start from which the end of a segment's data can be searched; `begin` if none is known.
+
+    A cut may lie in the body of a record that is larger than the look-back of `find_cut`. So the returned position is a
+    cut with another cut at least `max_record_bytes` after it. No record contains both, so the walk also covers the
+    bytes after the larger record.
+
+    Args:
+        file: the open segment.
+        begin: a physical offset at which a record begins, or will begin.
+        size: bytes of this segment, see `stores.segment_sizes`.
+        max_record_bytes: larger sizes are faults.
+    """
+    base = segment.base_offset
+    file_end = base + min(segment.file_size, size)
+    whole = Split("", segment.path, base, begin, file_end, base + size, file_end, format=log_format)
+    last = find_last_cut(file, whole, END_STEP_BYTES, max_record_bytes)
+    if last is None or last - max_record_bytes <= begin:
+        return begin
+    earlier = replace(whole, end=last - max_record_bytes)
+    near_end = find_last_cut(file, earlier, END_STEP_BYTES, max_record_bytes)
+    return begin if near_end is None else near_end
+
+
+def _has_begun(file: SegmentFile, log_format: Format, segment: Segment, size: int, max_record_bytes: int) -> bool:
+    """Return whether a segment's first record is valid."""
+    base, file_end = segment.base_offset, segment.base_offset + segment.file_size
+    split = Split("", segment.path, base, base, file_end, base + size, file_end, format=log_format)
+    return examine_at(file, split, base, max_record_bytes)[0].kind is SpanKind.RECORD
+
+
+def end_of_segment(
+    file: SegmentFile,
+    segment: Segment,
+    begin: int,
+    size: int,
+    max_record_bytes: int,
+    log_format: Format,
+    reach: int | None = None,
+    *,
+    is_stopped: bool = False,
+) -> StoreRange | None:
+    """Return the end of a segment's data, or None if it has none at or after `begin`.
+
+    A BLANK closes the segment only at a position where a record should begin. After a bad range it may be in the body
+    of a record that is being written. These bytes are then a torn tail until the broker starts the next segment.
+
+    Args:
+        file: the open segment.
+        begin: a physical offset at which a record begins, or will begin.
+        size: bytes of this segment, see `stores.segment_sizes`.
+        max_record_bytes: larger sizes are faults.
+        reach: physical offset at which the search ends; a record that begins before it is read completely.
+        is_stopped: see `take_snapshot`.
+    """
+    file_end = segment.base_offset + segment.file_size
+    reach = file_end if reach is None else reach
+    if isinstance(file, LocalFile) and file.next_data(begin - segment.base_offset) is None:
+        return None
+    base, segment_end = segment.base_offset, segment.base_offset + size
+    split = Split("", segment.path, base, begin, reach, segment_end, file_end, format=log_format)
+    end, records, bad_end = End(), _LastRecords(log_format, needs_texts=not is_stopped), begin
+    for step in walk(file, split, _WINDOW_BYTES, max_record_bytes, end, verify=False):
+        if step.parts.shape[1]:
+            records.add(step.origin, step.parts)
+        if step.bad:
+            bad_end = step.bad[-1].end
+    if end.stop == hop.STOP_BLANK and bad_end <= records.last_end(default=begin):
+        return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_start)
+    last_record, last_good = records.last_proven(file, split, max_record_bytes, default=begin)
+    if end.stop == hop.STOP_UNWRITTEN:
+        if last_good == begin and end.position == begin:
+            return None
+        torn = end.position - last_good
+    else:
+        torn = max(0, reach - last_good)
+    return StoreRange(begin, last_good, TailKind.TORN if torn else TailKind.UNWRITTEN, torn, last_record)
+
+
+class _LastRecords:
+    """Most recent records: enough to step back over those that were not written completely."""
+
+    def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
+        self._origin = 0
+        self._needs_texts = needs_texts
+        self._rules = log_format.rules
+        self._texts = log_format.kernel.texts
+        self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
+
+    def add(self, origin: int, parts: Array) -> None:
+        """Replace the remembered records by those of one step.
+
+        Args:
+            origin: physical offset of the step's window.
+            parts: positions of the parts of the step's records in the window.
+        """
+        self._origin, self._parts = origin, parts.copy()
+
+    @property
+    def _starts(self) -> Array:
+        starts: Array = self._origin + self._parts[hop.START]
+        return starts
+
+    @property
+    def _ends(self) -> Array:
+        ends: Array = self._origin + self._parts[hop.PROPERTIES] + self._parts[hop.PROPERTIES_LENGTH]
+        return ends
+
+    def last_end(self, default: int) -> int:
+        """Return the end of the last record, proven or not."""
+        return int(self._ends[-1]) if len(self._ends) else default
+
+    @property
+    def last_start(self) -> int | None:
+        """Start of the last record, proven or not."""
+        return int(self._starts[-1]) if len(self._starts) else None
+
+    def last_proven(
+        self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
+    ) -> tuple[int | None, int]:
+        """Return start and end of the last record that is completely written; see the module."""
+        bounds = split.bounds(max_record_bytes)
+        begins, ends = self._starts.tolist(), self._ends.tolist()
+        is_last = True
+        for row in reversed(range(len(begins))):
+            start, stop = begins[row], ends[row]
+            window = np.empty(stop - start, np.uint8)
+            length = file.read_into(window, start - split.base_offset)
+            finding = self._rules.examine(window.data[:length], 0, start, bounds)
+            if finding.kind is not SpanKind.RECORD:
+                continue
+            if self._is_whole(window, row, start - split.base_offset, is_last=is_last) or self._is_vouched(
+                split, window
+            ):
+                return start, stop
+            is_last = False
+        return None, begins[0] if begins else default
+
+    def _texts_of(self, row: int) -> tuple[int, int]:
+        """Yield start and end of a record's non-empty texts, relative to its first byte."""
+        parts = self._parts[:, row]
+        spans = [(int(parts[place]), int(parts[length])) for place, length in self._texts if parts[length]]
+        if not spans:
+            return 0, 0
+        start = int(parts[hop.START])
+        return spans[0][0] - start, sum(spans[-1]) - start
+
+    def _is_whole(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:
+        """Return whether a record's texts contain no zeros that indicate missing bytes."""
+        if not self._needs_texts:
+            return True
+        begin, end = self._texts_of(row)
+        return (not is_last or end == begin or bool(window[end - 1])) and not lacks_blocks(window, begin, end, position)
+
+    def _is_vouched(self, split: Split, window: Array) -> bool:
+        parsed = self._rules.parse(window.data)
+        return parsed is not None and vouched_for(split.path, parsed[0], self._rules)
+
+
+def plan_splits(
+    store: Store,
+    store_range: StoreRange,
+    max_partition_bytes: int,
+    max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
+) -> list[Split]:
+    """Return the splits of one store's range, in order, including missing segments.
+
+    Splits are cut at multiples of `max_partition_bytes` in physical offsets, so that the same log gives the same splits
+    whenever it is read.
+    """
+    return [
+        split
+        for whole in segment_ranges(store, store_range)
+        for split in divide(whole, max_partition_bytes, max_record_bytes)
+    ]
+
+
+def segment_ranges(store: Store, store_range: StoreRange) -> list[Split]:
+    """Return one split for each segment of one store's range, in order, and for each missing segment."""
+    return list(_segment_ranges(store, store_range))
+
+
+def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
+    common = segment_size(store)
+    expected = store_range.start
+    for segment, size in zip(store.segments, segment_sizes(store), strict=True):
+        if segment.base_offset >= store_range.end:
+            break
+        segment_end = segment.base_offset + size
+        if segment_end <= store_range.start:
+            continue
+        if segment.base_offset > expected:
+            yield _missing(store, expected, segment.base_offset, common)
+        start = max(segment.base_offset, expected)
+        end = min(segment_end, store_range.end)
+        file_end = segment.base_offset + min(segment.file_size, size)
+        if segment.file_size > size:
+            logger.warning("%s has %d bytes, %d more than fit before the next segment: they are not read",
+                           segment.path, segment.file_size, segment.file_size - size)  # fmt: skip
+        base, path = segment.base_offset, segment.path
+        yield Split(store.broker, path, base, start, end, segment_end, file_end, format=store.format)
+        expected = end
+    if expected < store_range.end:
+        yield _missing(store, expected, store_range.end, common)
+
+
+def _missing(store: Store, start: int, end: int, size: int) -> Split:
+    base_offset = start - start % size
+    path = f"{store.root}/{segment_name(base_offset)}"
+    return Split(store.broker, path, base_offset, start, end, end, end, missing=True, format=store.format)
+
+
+def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> Iterator[Split]:
+    """Divide a segment's range, or a missing one, into splits. A cut is searched when the split before it is wanted.
+
+    Args:
+        whole: from `segment_ranges`.
+        max_partition_bytes: splits are cut at multiples of this.
+        max_record_bytes: larger sizes are faults.
+        until: physical offset at which the wanted part ends. Nothing after the first cut at or after it is examined,
+            and the last split ends at that cut.
+    """
+    if (
+        whole.missing
+        or whole.size <= max_partition_bytes
+        or whole.start // max_partition_bytes == (whole.end - 1) // max_partition_bytes
+    ):
+        yield whole
+        return
+    until = whole.end if until is None else until
+    start = whole.start
+    try:
+        with OpenSegment(whole.path) as file:
+            for cut in find_cuts(file, whole, max_partition_bytes, max_record_bytes, until):
+                if start < cut:
+                    yield replace(whole, start=start, end=cut)
+                start = cut
+    except FileNotFoundError:
+        pass  # the task that reads the rest will find the same problem, and report it
+    if start < min(until, whole.end):
+        yield replace(whole, start=start)
+
+
+def check_ranges(stores: Iterable[Store], snapshot: Snapshot) -> None:
+    """Check that all stores of a snapshot exist.
+
+    Raises:
+        StoreError: for the first store that is missing.
+    """
+    known = {store.broker for store in stores}
+    for broker in snapshot.ranges:
+        if broker not in known:
+            raise StoreError(
+                f"the snapshot has a store {broker!r}, but the path has {', '.join(sorted(known)) or 'none'}"
+            )

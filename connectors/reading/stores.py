@@ -1,0 +1,450 @@
+"""Stores that a path names, and their segments.
+
+A store is a folder with a `commitlog` or a `journal` folder in it, which determines its format. A path may name either
+folder. The broker's name is, in this order: the option `broker`, the path component that `{broker}` stands for, the
+name in the manifest of a shipped store, the name of the store folder, or of its parent if that is just `store`. No data
+from a store's files becomes part of a path, except names in a manifest, which are checked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import translate
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow.fs as pafs
+
+from commitlake.connectors.formats.format import Format, check_supported, folder_names, unsupported_logs
+from commitlake.connectors.formats.registry import DEFAULT_FORMAT, all_formats
+from commitlake.connectors.formats.unread import UNREAD
+from commitlake.connectors.reading.errors import EmptyStoreError, OptionError, StoreError, UnsupportedStoreError
+from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, REMOTE_THREADS, read_each
+from commitlake.connectors.reading.files.shipped import (
+    check_no_versions,
+    read_shipped_manifest,
+    resolve_filesystem,
+    shipped_sizes,
+)
+from commitlake.connectors.storage.uris import is_uri
+from commitlake.schemas import shipped
+from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
+from commitlake.schemas.store_files import UnsafeFileError, files_in
+
+logger = logging.getLogger(__name__)
+
+_R = TypeVar("_R")
+_GENERIC_STORE_NAME = "store"
+_MAX_PARTS = 1000  # largest number of segments in a distance from which their size is derived
+_PLACEHOLDER = "{broker}"
+_PERMISSION_HINT = "run as the broker's user, or give read permission"
+_WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """File of a log.
+
+    Attributes:
+        path: path or URI that opens it.
+        base_offset: physical offset of its first byte, from its name.
+        file_size: size of the file when it was listed, bytes.
+    """
+
+    path: str
+    base_offset: int
+    file_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Log of a broker.
+
+    Attributes:
+        broker: the store's name.
+        root: its `commitlog` or `journal` folder, as a path or URI.
+        segments: its files, in order of their offsets.
+        format: the format of its records and indexes.
+    """
+
+    broker: str
+    root: str
+    segments: tuple[Segment, ...]
+    format: Format
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is in an object store or HDFS, at a URI."""
+        return is_uri(self.root)
+
+
+def for_each_store(function: Callable[[Store], _R], stores: Sequence[Store]) -> list[_R]:
+    """Call a function for every store, several at a time, and return the results in order; see `read_each`."""
+    is_remote = any(store.is_remote for store in stores)
+    return read_each(function, stores, REMOTE_THREADS if is_remote else LOCAL_THREADS)
+
+
+def segment_size(store: Store) -> int:
+    """Return the size of a store's segments: brokers create them in one size, and at full length.
+
+    If files are missing, the distances between names are multiples of the size. A file that was truncated during a copy
+    is shorter. So the size divides the distances, and is not less than the longest file.
+    """
+    longest = max(segment.file_size for segment in store.segments)
+    bases = [segment.base_offset for segment in store.segments]
+    distances = [after - before for before, after in pairwise(bases)]
+    common = math.gcd(*distances)
+    if not 0 < longest <= common:
+        return min([*distances, longest])
+    if common % longest == 0:
+        return longest
+    return common // next(parts for parts in range(min(common // longest, _MAX_PARTS), 0, -1) if common % parts == 0)
+
+
+def segment_sizes(store: Store) -> list[int]:
+    """Return the size of each segment: nearly always `segment_size`, but a broker may have been set up again.
+
+    A file that reaches the offset of the next file is a whole segment. A file that is longer than the usual size and
+    ends before the next one has a larger segment size, too. The newest segment's size is at least that of its file,
+    because brokers create files at full length.
+    """
+    common = segment_size(store)
+    later_bases = [segment.base_offset for segment in store.segments[1:]]
+    return [
+        own_size(segment, following, common)
+        for segment, following in zip(store.segments, [*later_bases, None], strict=True)
+    ]
+
+
+def own_size(segment: Segment, following: int | None, common: int) -> int:
+    """Return the size of one segment.
+
+    Args:
+        following: the base offset of the next existing segment.
+        common: the usual size, from `segment_size`.
+    """
+    if following is None:
+        return max(segment.file_size, common)
+    distance = following - segment.base_offset
+    if segment.file_size <= common:
+        return min(common, distance)
+    return min(-(-segment.file_size // common) * common, distance)
+
+
+def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] = (DEFAULT_FORMAT,)) -> list[Store]:
+    """Return the stores that a path, a glob or a comma-separated list of them names, ordered by name.
+
+    If there is a folder of exactly that name, it is used, even if the name has wildcard characters. A store without a
+    segment is an error if it is named, and is skipped if a glob found it.
+
+    Args:
+        path: a path, a glob, or several separated by commas.
+        broker: the store's name, if the path has one store; or the names of several, from `names_text`.
+        formats: formats that the caller can read; stores of other formats are not searched.
+
+    Raises:
+        StoreError: if there is nothing, or no store, or it cannot be read.
+        OptionError: if two stores would have the same name.
+    """
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise StoreError(f"{path!r} cannot be read: expected a path in UTF-8") from None
+    names = _parse_names(broker)
+    found: dict[str, Store] = {}
+    refused: list[UnsupportedStoreError] = []
+    parts = [path] if _is_folder(path) else [part.strip() for part in path.split(",") if part.strip()]
+    for pattern in parts:
+        for listed in _find_by_pattern(pattern, None if names else broker, formats):
+            if isinstance(listed, UnsupportedStoreError):
+                refused.append(listed)
+                continue
+            store = replace(listed, broker=names.get(listed.root, listed.broker))
+            if store.broker in found:
+                raise OptionError(
+                    f"two stores are named {store.broker!r}: {found[store.broker].root} and {store.root}; "
+                    f"use {_PLACEHOLDER} in the path where the names differ"
+                )
+            found[store.broker] = store
+    if not found:
+        expected = folder_names(formats)
+        raise next(
+            iter(refused), StoreError(f"no store matches {path!r}: expected folders with a {expected} folder in them")
+        )
+    for error in refused:
+        UNREAD.warning("%s: skipped", error)
+    return [found[name] for name in sorted(found)]
+
+
+def names_text(names: Mapping[str, str]) -> str:
+    """Return the option `broker` for several stores.
+
+    Args:
+        names: the name of each store, by the folder of its log. Others have their usual name.
+    """
+    return json.dumps(names, sort_keys=True)
+
+
+def _parse_names(broker: str | None) -> dict[str, str]:
+    """Return the names of several stores; empty for the name of one."""
+    try:
+        names = json.loads(broker) if broker and broker.startswith("{") else None
+    except ValueError:
+        return {}
+    return {str(root): str(name) for root, name in names.items()} if isinstance(names, dict) else {}
+
+
+def _find_by_pattern(
+    pattern: str, broker: str | None, formats: Sequence[Format]
+) -> Iterator[Store | UnsupportedStoreError]:
+    """Yield the stores of a path or a glob. One new broker does not prevent the read of a cluster."""
+    filesystem, inner_path = resolve_filesystem(pattern)
+
+    def list_store(place: tuple[str, str | None]) -> Store | StoreError:
+        root, name = place
+        try:
+            return _list_store(pattern, root, broker or name or _default_name(filesystem, root), formats)
+        except (EmptyStoreError, UnsupportedStoreError) as error:
+            return error
+
+    places = list(_expand(filesystem, pattern, inner_path, formats))
+    for store in read_each(list_store, places, _threads(filesystem)):
+        if isinstance(store, Store):
+            yield store
+        elif not is_glob(pattern):
+            raise store
+        elif isinstance(store, UnsupportedStoreError):
+            yield store
+        else:
+            logger.warning("%s: skipped", store)
+
+
+def _threads(filesystem: pafs.FileSystem) -> int:
+    return 1 if isinstance(filesystem, pafs.LocalFileSystem) else REMOTE_THREADS
+
+
+def list_again(store: Store) -> Store:
+    """Return a store with the segments that it has now.
+
+    Raises:
+        StoreError: if it cannot be read, or has no segment any more.
+    """
+    _, root = resolve_filesystem(store.root)
+    return _list_store(store.root, root, store.broker, (store.format,))
+
+
+def is_glob(pattern: str) -> bool:
+    """Return whether a path can name several stores."""
+    return bool(_WILDCARDS.search(pattern)) and not _is_folder(pattern)
+
+
+def _is_folder(path: str) -> bool:
+    """Return whether a local folder has exactly this name."""
+    return os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for names that are too long)
+
+
+def _expand(
+    filesystem: pafs.FileSystem, pattern: str, inner_path: str, formats: Sequence[Format]
+) -> Iterator[tuple[str, str | None]]:
+    """Yield the folders of logs (inner path) that match a pattern, each with its broker's name, if that is in it."""
+    if not is_glob(inner_path):
+        yield _log_folder(filesystem, pattern, inner_path, formats), None
+        return
+    parts = inner_path.rstrip("/").split("/")
+    wanted = [log_format.folder for log_format in formats]
+    if parts[-1] in wanted:
+        wanted = [parts.pop()]
+    fixed = next(number for number, part in enumerate(parts) if _WILDCARDS.search(part))
+    matchers = [_matcher([*parts, folder]) for folder in wanted]
+    depth = None if "**" in parts else len(parts) - fixed
+    for folders in _walk(filesystem, "/".join(parts[:fixed]) or "/", wanted, depth):
+        found = [match for folder in folders for matcher in matchers if (match := matcher.fullmatch(folder))]
+        if found:
+            _check_one(found[0].string.rsplit("/", 1)[0], [match.string for match in found])
+            folder = found[0].string
+            yield folder, found[0].groupdict().get("broker")
+
+
+def _check_one(folder: str, found: Sequence[str]) -> None:
+    """Raise an error if a folder has logs of two formats, because the user must choose one."""
+    if len(found) > 1:
+        names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in found)
+        choices = ", ".join(f"--layout {log_format.folder}" for log_format in all_formats())
+        raise StoreError(
+            f"{folder} holds {names}: expected one of them. Choose one ({choices}; the source's option "
+            "layout), or name the folder itself"
+        )
+
+
+def _matcher(parts: list[str]) -> re.Pattern[str]:
+    pieces = []
+    for part in parts:
+        if part == "**":
+            pieces.append("(?:[^/]+/)*")
+        elif part == _PLACEHOLDER:
+            pieces.append("(?P<broker>[^/]+)/")
+        else:
+            # fnmatch's pattern for one component, restricted so that it does not match a slash
+            pieces.append(translate(part).removeprefix("(?s:").removesuffix(")\\Z").replace(".*", "[^/]*") + "/")
+    return re.compile("".join(pieces).removesuffix("/"))
+
+
+def _walk(filesystem: pafs.FileSystem, top: str, names: Sequence[str], depth: int | None) -> Iterator[list[str]]:
+    """Yield the folders of logs in each folder below one; folders that cannot contain one are not entered.
+
+    Args:
+        filesystem: the filesystem of the folders.
+        top: the folder to begin with.
+        names: names of the folders of logs.
+        depth: number of levels below the first folder; None for all.
+    """
+    level, done = [top], 0
+    while level:
+        found = read_each(partial(_look_into, filesystem, names), level, _threads(filesystem))
+        yield from (logs for logs, _ in found)
+        level = [] if done == depth else [path for _, inner in found for path in inner]
+        done += 1
+
+
+def _look_into(filesystem: pafs.FileSystem, names: Sequence[str], folder: str) -> tuple[list[str], list[str]]:
+    """Return the folders of logs in a folder, and those that may contain others."""
+    try:
+        entries = filesystem.get_file_info(pafs.FileSelector(folder))
+    except FileNotFoundError:
+        return [], []
+    except PermissionError as error:
+        raise StoreError(f"{folder} cannot be read by this user: {error.strerror or error}") from None
+    inner = sorted(
+        (entry.path, entry.base_name) for entry in _nameable(folder, entries) if entry.type == pafs.FileType.Directory
+    )
+    logs = [path for path, name in inner if name in names]
+    if not logs:  # a store without the folder of its log is refused when it is listed
+        beside = [log_format for log_format in all_formats() if log_format.folder in names]
+        of_others = [each for each in beside if unsupported_logs((name for _, name in inner), [each])]
+        logs = [f"{folder.rstrip('/')}/{log_format.folder}" for log_format in of_others]
+    if not logs and any(name == shipped.FOLDER for _, name in inner):
+        manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
+        logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in names else []
+    never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.store_folders for log_format in all_formats()))
+    return logs, [path for path, name in inner if name not in never_hold_a_store]
+
+
+def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
+    """Return the entries with a name in UTF-8, because options and tables cannot contain other names."""
+    for entry in entries:
+        try:
+            entry.path  # noqa: B018 (it is decoded when it is asked for)
+        except UnicodeDecodeError as error:
+            if entry.type == pafs.FileType.Directory:
+                logger.warning("%s: the name of a folder is not UTF-8: skipped %r", folder, error.object)
+            continue
+        yield entry
+
+
+def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Sequence[Format]) -> str:
+    path = path.rstrip("/")
+    wanted, known = ([log_format.folder for log_format in some] for some in (formats, all_formats()))
+    try:
+        info, *inside = filesystem.get_file_info([path, *(f"{path}/{folder}" for folder in known)])
+    except PermissionError:
+        raise StoreError(f"{given} cannot be read by this user: {_PERMISSION_HINT}") from None
+    there = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
+    found = [folder for folder in there if folder.rsplit("/", 1)[1] in wanted]
+    if found:
+        _check_one(given, found)
+        return found[0]
+    if not there and (shipped_log := _shipped_log(filesystem, path, wanted)) is not None:
+        return shipped_log
+    names = folder_names(formats)
+    if info.type == pafs.FileType.NotFound:
+        raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds {names}")
+    if info.type == pafs.FileType.File:
+        raise StoreError(f"{given} is a file: expected the store folder, the one that holds {names}")
+    if info.base_name in wanted:
+        return path
+    for other in [*there, path]:
+        if (layout := other.rsplit("/", 1)[-1]) in known:
+            raise StoreError(
+                f"{given} holds {layout!r}, but {names} was asked for: use --layout {layout}, or leave out --layout "
+                f"(in Spark: format({layout!r}), or the option layout)"
+            )
+    if info.type == pafs.FileType.Directory:
+        _check_supported(filesystem, given.split("://", maxsplit=1)[0] + "://" if is_uri(given) else "", path, formats)
+    raise StoreError(f"{given} is not a store: there is no {names} folder in it")
+
+
+def _check_supported(filesystem: pafs.FileSystem, prefix: str, folder: str, formats: Sequence[Format]) -> None:
+    """Refuse a store whose messages are all in a log of another kind."""
+    entries = _nameable(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
+    names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
+    check_supported(f"{prefix}{folder}", names, formats)
+
+
+def _shipped_log(filesystem: pafs.FileSystem, path: str, wanted: Sequence[str]) -> str | None:
+    """Return the folder of a shipped log, also if it has no object because no segment is complete yet."""
+    parent, _, name = path.rpartition("/")
+    for store in (path, parent) if name in wanted else (path,):
+        manifest = read_shipped_manifest(filesystem, store)
+        if manifest is not None and manifest.folder in wanted:
+            return f"{store}/{manifest.folder}"
+    return None
+
+
+def _default_name(filesystem: pafs.FileSystem, root: str) -> str:
+    manifest = read_shipped_manifest(filesystem, root.rsplit("/", 1)[0])
+    if manifest is not None and manifest.broker:
+        return manifest.broker
+    parts = root.split("/")[:-1]
+    if len(parts) > 1 and parts[-1] == _GENERIC_STORE_NAME and parts[-2]:
+        return parts[-2]
+    return parts[-1] or _GENERIC_STORE_NAME
+
+
+def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -> Store:
+    filesystem, _ = resolve_filesystem(given)
+    prefix = given.split("://", maxsplit=1)[0] + "://" if is_uri(given) else ""
+    try:
+        entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
+    except PermissionError:
+        raise StoreError(f"{root} cannot be read by this user: {_PERMISSION_HINT}") from None
+    if not prefix:
+        _check_files(root)
+        check_no_versions(filesystem, f"{root.rsplit('/', 1)[0]}/{shipped.LOG_MANIFEST}")
+    sizes = {entry.base_name: entry.size for entry in _nameable(root, entries) if entry.type == pafs.FileType.File}
+    if not isinstance(filesystem, pafs.LocalFileSystem):  # in a folder, also an unfinished segment is a file
+        manifest = read_shipped_manifest(filesystem, root.rsplit("/", 1)[0])
+        sizes = sizes if manifest is None else shipped_sizes(manifest, manifest.folder, sizes)
+    segments = []
+    for name, size in sizes.items():
+        base_offset = parse_segment_name(name)
+        if base_offset is not None:
+            segments.append(Segment(f"{prefix}{root}/{name}", base_offset, size))
+    if not segments:
+        _check_supported(filesystem, prefix, root.rsplit("/", 1)[0], formats)
+        raise EmptyStoreError(f"{prefix}{root} has no segment: the broker has not stored a message yet")
+    in_order = tuple(sorted(segments, key=lambda segment: segment.base_offset))
+    for segment, following in pairwise(in_order):
+        if segment.base_offset == following.base_offset:
+            raise StoreError(
+                f"{segment.path} and {following.path} have the same number in digits of two scripts: expected one file "
+                f"that begins at {segment.base_offset}; move the one away that the broker does not write"
+            )
+    log_format = next(each for each in formats if each.folder == root.rsplit("/", 1)[1])
+    return Store(broker, prefix + root, in_order, log_format)
+
+
+def _check_files(root: str) -> None:
+    """Raise an error for a link or a device with a segment's name, because ignoring it could lose data."""
+    try:
+        files_in(Path(root), is_segment_name)
+    except UnsafeFileError as error:
+        hint = "only the store and its log's folder may be links; copy the file to its place"
+        raise StoreError(f"{error}; {hint}") from None

@@ -1,0 +1,162 @@
+"""Bounds of a segment's store times, from a few of its records and one of the next segment.
+
+A broker stamps records in the order of its log. So if the broker's clock is correct, no record of a segment is older
+than its first record, and none is newer than the first record of the next segment (in the newest segment: than the last
+record of the snapshot). A clock can be set back, or run ahead for a while and then be corrected. So the bounds are
+widened by a tolerance on both sides (the option `clockTolerance`). If two neighbouring bounds show a step back that is
+larger than the tolerance, the segment between them has no bounds.
+
+Before a segment is skipped because of its bounds, its records are read at `PROBES` positions and at its end
+(`time_bounds`, argument `wanted`), and their store times widen the bounds. This detects a clock that was wrong while a
+sixteenth of the segment's bytes was written, or at its end. One case is not detected: a clock that was wrong by more
+than the tolerance for less than that (64 MiB of a segment of 1 GiB), and correct before and after it in the same
+segment. A filter by time then misses the records of that period, because their times are outside the segment's bounds.
+With a tolerance larger than any step, such as a year (31536000000), no such segment is skipped.
+
+An invalid record is not used as a bound, and a segment without bounds is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import NamedTuple
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.reading.single_records import message_at
+from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.reading.walking import End, WalkStep, walk
+
+_READERS = 16  # on remote filesystems each read is a request, so several run in parallel
+PROBES = 16
+"""Number of positions in a segment that are examined before it is skipped."""
+_PROBE_BYTES = 64 << 10
+_MAX_END_BYTES = 4 << 20  # the last record may be followed by a BLANK of the size of the largest message
+
+
+class TimeBounds(NamedTuple):
+    """Oldest and newest possible store time of a segment's records, in ms; None if unknown."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def meet(self, begin: int | None, end: int | None) -> bool:
+        """Return whether a time from `begin` to before `end` can be within the bounds."""
+        too_old = begin is not None and self.high is not None and self.high < begin
+        too_new = end is not None and self.low is not None and self.low >= end
+        return not (too_old or too_new)
+
+    def widened(self, low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
+        """Return bounds that also include the times from `low` to `high`; if one is None, they are unknown."""
+        return TimeBounds(
+            self.low if self.low is None or low is None else min(self.low, low - tolerance_ms),
+            self.high if self.high is None or high is None else max(self.high, high + tolerance_ms),
+        )
+
+
+def time_bounds(
+    wholes: Sequence[Split],
+    last_record: int | None,
+    tolerance_ms: int,
+    max_record_bytes: int,
+    wanted: tuple[int | None, int | None] = (None, None),
+) -> list[TimeBounds]:
+    """Return the bounds of ranges of one store, each at most a segment, in order.
+
+    The bounds of a missing segment come from the first records of its neighbours. It is skipped only if it could not
+    contain wanted records.
+
+    Args:
+        wholes: from `snapshots.segment_ranges`, or some of them; no other segment is opened.
+        last_record: physical offset of the newest record, if it is known.
+        tolerance_ms: the largest step of a clock that is tolerated.
+        max_record_bytes: larger sizes are faults.
+        wanted: the wanted times, first inclusive and last exclusive; ranges whose bounds exclude these times are
+            probed.
+    """
+    with ThreadPoolExecutor(max_workers=_READERS) as readers:
+        firsts = list(
+            readers.map(
+                lambda whole: None if whole.missing else _time_at(whole, whole.base_offset, max_record_bytes), wholes
+            )
+        )
+        found = []
+        for number, whole in enumerate(wholes):
+            low = firsts[number]
+            if whole.missing:
+                low = next((time for time in reversed(firsts[:number]) if time is not None), None)
+            if last_record is not None and whole.start <= last_record < whole.end:
+                high = _time_at(whole, last_record, max_record_bytes)
+            else:
+                high = next((time for time in firsts[number + 1 :] if time is not None), None)
+            found.append(_bounds(low, high, tolerance_ms))
+        doubtful = [
+            number for number, whole in enumerate(wholes) if not whole.missing and not found[number].meet(*wanted)
+        ]
+        probed = readers.map(lambda number: _probe(wholes[number], max_record_bytes), doubtful)
+        for number, (low, high) in zip(doubtful, probed, strict=True):
+            found[number] = found[number].widened(low, high, tolerance_ms)
+    return found
+
+
+def _probe(whole: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
+    """Return the oldest and newest store time at some positions of a range; None if no record was found."""
+    times: list[int] = []
+    try:
+        with OpenSegment(whole.path) as file:
+            if whole.size <= PROBES * _PROBE_BYTES:
+                times = _extremes(file, whole, max_record_bytes)
+            else:
+                for start in range(whole.start, whole.end, -(-whole.size // PROBES)):
+                    end = min(start + _PROBE_BYTES, whole.end)
+                    times += _extremes(file, replace(whole, start=start, end=end), max_record_bytes)
+                times += _last(file, whole, max_record_bytes)
+    except FileNotFoundError:
+        pass  # deleted since it was listed; the read will report it
+    return min(times, default=None), max(times, default=None)
+
+
+def _last(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
+    """Return the oldest and newest store time of a range's last records, before its BLANK, unless they are far away."""
+    size = _PROBE_BYTES
+    while size <= _MAX_END_BYTES:
+        found = _extremes(file, replace(whole, start=max(whole.start, whole.end - size)), max_record_bytes)
+        if found:
+            return found
+        size *= 4
+    return []
+
+
+def _extremes(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int]:
+    """Return the oldest and newest store time of the records that begin in a part, which may start inside one."""
+    found: list[int] = []
+    for step in walk(file, part, _PROBE_BYTES, max_record_bytes, End(), verify=False):
+        if step.parts.shape[1]:
+            times = store_times(step, part.format)
+            found += [int(times.min()), int(times.max())]
+    return found
+
+
+def store_times(step: WalkStep, log_format: Format) -> Array:
+    """Return the store times of a step's records, in ms."""
+    return log_format.kernel.store_times(step.window, step.parts)
+
+
+def _time_at(whole: Split, offset: int, max_record_bytes: int) -> int | None:
+    try:
+        with OpenSegment(whole.path) as file:
+            message = message_at(file, whole, offset, max_record_bytes)
+    except FileNotFoundError:
+        return None  # deleted since it was listed; the read will report it
+    return None if message is None else message.store_timestamp
+
+
+def _bounds(low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
+    if low is not None and high is not None and high < low:
+        if low - high > tolerance_ms:
+            return TimeBounds()
+        low, high = high, low
+    return TimeBounds(None if low is None else low - tolerance_ms, None if high is None else high + tolerance_ms)

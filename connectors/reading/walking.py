@@ -1,0 +1,346 @@
+"""Iteration over a range of a segment with the compiled kernel, and positions at which the range may be divided.
+
+`walk` opens a window, lets the kernel find the records in it, and continues where the kernel stopped. If a record is
+larger than the window, the window grows, up to the largest record allowed. This limit bounds the memory, whatever sizes
+the log claims.
+
+A range may be divided only where a record begins. Such a cut is found from the bytes around it, so that planning reads
+some MiB for each split instead of the whole log. The search begins at a multiple of the partition size. The cut is the
+first valid record that no apparent record spans; all apparent records that begin in the `LOOK_BACK_BYTES` before it are
+examined (`kernel.borders`). `LOOK_BACK_BYTES` is twice the largest body that RocketMQ accepts by default. A larger
+record could have valid records in its body, and a cut could then be placed inside it. The task that reads the range
+before such a cut finds that its last record extends beyond the cut, and fails (`batches.read_split`). If no cut is
+near, because of damage or of such bodies, and for small partitions, the range is scanned record by record from the last
+cut on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.format import Format
+from commitlake.connectors.reading.errors import SegmentCutError, no_progress
+from commitlake.connectors.reading.files.segment_files import LocalFile, SegmentFile, Window
+from commitlake.connectors.reading.files.windows import OpenWindow, Windows
+from commitlake.connectors.reading.kernel import hop as kernel
+from commitlake.connectors.reading.kernel.borders import NONE_AT_ALL
+from commitlake.connectors.reading.splits import Split
+from commitlake.schemas.layouts.rocketmq.scan import Fault
+
+
+class HopArguments(NamedTuple):
+    """Position at which the kernel reads: arguments of `kernel.hop` after the first, in its order."""
+
+    window: Window
+    length: int
+    origin: int
+    limit: int
+    segment_end: int
+    file_end: int
+    max_record_bytes: int
+    verify: bool
+
+
+_FAULT_ROOM = 1024
+_PLACES = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class BadRange:
+    """Range without an intact record, in physical offsets."""
+
+    start: int
+    end: int
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class WalkStep:
+    """Findings of the kernel in one step.
+
+    Attributes:
+        window: the bytes; valid until the next step.
+        origin: physical offset of the window's first byte.
+        parts: int64[parts, records], see `kernel.hop`; valid until the next step.
+        bad: bad ranges that end in this window.
+    """
+
+    window: Window
+    origin: int
+    parts: Array
+    bad: list[BadRange]
+
+
+@dataclass(slots=True)
+class End:
+    """End of a walk, once it has ended; `STOP_LIMIT` by default.
+
+    Attributes:
+        stop: `STOP_LIMIT`, `STOP_BLANK` or `STOP_UNWRITTEN`.
+        position: physical offset after the last byte that was read; with STOP_UNWRITTEN, of the first zero.
+    """
+
+    stop: int = kernel.STOP_LIMIT
+    position: int = 0
+
+
+Hop = Callable[[HopArguments, Array, Array], Array]
+"""Function that continues from `state[POSITION]`; it returns the positions of the records it found."""
+
+
+def make_hop(log_format: Format) -> Hop:
+    """Make the hop that locates records without decoding them."""
+    compiled = log_format.kernel
+    parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
+
+    def hop(arguments: HopArguments, state: Array, faults: Array) -> Array:
+        compiled.hop(*arguments, state, parts, faults)
+        found: Array = parts[:, : state[kernel.RECORDS]]
+        return found
+
+    return hop
+
+
+def walk(
+    file: SegmentFile,
+    split: Split,
+    window_bytes: int,
+    max_record_bytes: int,
+    end: End,
+    *,
+    verify: bool = True,
+    hop: Hop | None = None,
+) -> Iterator[WalkStep]:
+    """Yield the records and bad ranges of a range of a segment, in order.
+
+    If the file was truncated since the plan, the walk ends with a bad range up to the range's end.
+
+    Args:
+        file: the open segment.
+        split: the range to walk.
+        window_bytes: bytes to read at a time if the file cannot be mapped.
+        max_record_bytes: larger sizes are faults.
+        end: receives the position at which the walk ended.
+        verify: compare bodies with their CRC; if false, only records after a bad range are checked so.
+        hop: finds the records; by default, that of `make_hop`.
+
+    Raises:
+        SegmentCutError: if the file was truncated while the caller processed a step, or deleted in an object store.
+        NoProgressError: if the hop does not progress, or requests the same window again.
+    """
+    hop = hop or make_hop(split.format)
+    state = np.zeros(kernel.STATE_SIZE, np.int64)
+    state[kernel.POSITION] = split.start
+    state[kernel.BAD_START] = -1
+    faults = np.empty((_FAULT_ROOM, 3), np.int64)
+    windows = Windows(file, split.base_offset, window_bytes, split.size)
+    file_end = split.file_end
+    limit = reach = min(split.end, file_end)
+    state[kernel.STOP] = kernel.STOP_WINDOW
+    progress = WalkProgress(split.path, split.base_offset)
+    while state[kernel.STOP] == kernel.STOP_WINDOW:
+        if state[kernel.BAD_START] >= 0:
+            _skip_hole(file, split, limit, state)
+        origin = int(state[kernel.POSITION])
+        progress.check_window(origin, reach, *windows.sizes)
+        with _open_window(windows, split, origin, reach, limit) as opened:
+            length = opened.length
+            if opened.is_end_of_file:
+                file_end = reach = origin + length
+                limit = min(limit, file_end)
+            arguments = HopArguments(
+                opened.window, length, origin, limit, split.segment_end, file_end, max_record_bytes, verify
+            )
+            state[kernel.STOP] = kernel.STOP_ROOM
+            while state[kernel.STOP] == kernel.STOP_ROOM:
+                before = state.copy()
+                state[kernel.RECORDS] = state[kernel.FAULTS] = 0
+                parts = hop(arguments, state, faults)
+                progress.check_hop(before, state)
+                if opened.was_cut:  # the kernel saw zeros, so read the window again without a mapping
+                    state[:] = before
+                    state[kernel.STOP] = kernel.STOP_WINDOW
+                    windows.only_read()
+                    break
+                if parts.shape[1] or state[kernel.FAULTS]:
+                    yield WalkStep(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
+                    if opened.was_cut:
+                        raise SegmentCutError(f"{split.path} was truncated while it was read: read it again")
+            else:
+                if state[kernel.STOP] == kernel.STOP_WINDOW and int(state[kernel.POSITION]) == origin:
+                    if origin + length == reach:
+                        reach = file_end  # a record that extends beyond the range
+                    else:
+                        windows.grow()
+    end.stop = int(state[kernel.STOP])
+    end.position = int(state[kernel.UNWRITTEN_START if end.stop == kernel.STOP_UNWRITTEN else kernel.POSITION])
+    if end.stop == kernel.STOP_LIMIT and limit < split.end:
+        start = max(limit, split.start)
+        yield WalkStep(
+            np.empty(0, np.uint8),
+            start,
+            np.empty((split.format.kernel.part_count, 0), np.int64),
+            [BadRange(start, split.end, Fault.CUT)],
+        )
+
+
+def _open_window(windows: Windows, split: Split, origin: int, reach: int, limit: int) -> OpenWindow:
+    """Open a window; a segment that is deleted after a part of it was read is not a missing segment."""
+    try:
+        return windows.open(origin, reach, limit)
+    except FileNotFoundError:
+        if origin == split.start:
+            raise
+        raise SegmentCutError(f"{split.path} was deleted while it was read: read it again") from None
+
+
+def _skip_hole(file: SegmentFile, split: Split, limit: int, state: Array) -> None:
+    """Skip holes of a sparse file, because reading them would fill the memory with zeros."""
+    if isinstance(file, LocalFile):
+        position = int(state[kernel.POSITION])
+        data = file.next_data(position - split.base_offset)
+        following = limit if data is None else min(limit, split.base_offset + data)
+        # A landmark may begin in the zeros before the data.
+        state[kernel.POSITION] = max(position, following - split.format.rules.head_bytes)
+
+
+def _bad_ranges(faults: Array) -> list[BadRange]:
+    return [BadRange(int(start), int(stop), kernel.FAULT_BY_CODE[int(code)]) for start, stop, code in faults]
+
+
+class WalkProgress:
+    """Monitor of one walk over a range of a segment."""
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self._path = path
+        self._base_offset = base_offset
+        self._window: tuple[int, ...] = ()
+
+    def check_window(self, *window: int) -> None:
+        """Check that a window differs from the previous one.
+
+        Args:
+            window: physical offset of its first byte, and the values that determine its length.
+
+        Raises:
+            NoProgressError: if it is the same.
+        """
+        if window == self._window:
+            raise no_progress(self._path, self._base_offset, window[0], "a larger window", "the same window again")
+        self._window = window
+
+    def check_hop(self, before: Array, state: Array) -> None:
+        """Check that a hop that needs more room has made progress.
+
+        Args:
+            before: the hop's state before the call.
+            state: the hop's state after the call.
+
+        Raises:
+            NoProgressError: if it found nothing and is at the same position.
+        """
+        if (
+            state[kernel.STOP] == kernel.STOP_ROOM
+            and state[kernel.RECORDS] + state[kernel.FAULTS] == 0
+            and state[kernel.POSITION] <= before[kernel.POSITION]
+        ):
+            at = int(state[kernel.POSITION])
+            raise no_progress(self._path, self._base_offset, at, "room for one record", "none in an empty batch")
+
+
+LOOK_BACK_BYTES = 8 << 20
+_WORTH_A_LOOK = 2  # in look-backs; for shorter distances, hopping reads less
+_WINDOW_BYTES = 1 << 20
+
+
+def find_cuts(
+    file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int
+) -> Iterator[int]:
+    """Yield the first record start at or after each multiple of the partition size, up to one at or past `until`."""
+    cut: int | None = whole.start
+    while cut is not None and cut < until:
+        following = _next_multiple(cut, max_partition_bytes)
+        if following >= whole.end:
+            return
+        cut = find_cut(file, replace(whole, start=cut), following, max_record_bytes)
+        if cut is not None:
+            yield cut
+
+
+def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
+    """Return the last cut that the surrounding bytes prove; None if there is none and the range must be scanned.
+
+    The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
+    being written is zeros from some position on. If damage hides cuts, an earlier one may be found.
+    """
+    first = max(_next_multiple(whole.start, max_partition_bytes), whole.start + _WORTH_A_LOOK * LOOK_BACK_BYTES)
+    last = (whole.end - 1) // max_partition_bytes * max_partition_bytes
+    places = range(-(-first // max_partition_bytes) * max_partition_bytes, last + 1, max_partition_bytes)
+    low, high = 0, len(places)
+    middle = high - 1
+    found = None
+    while low < high:
+        cut = _looked_up(file, whole, places[middle], max_record_bytes)
+        if cut is None:
+            high = middle
+        else:
+            found, low = cut, middle + 1
+        middle = (low + high) // 2
+    return found
+
+
+def find_cut(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
+    """Return the first record start at or after a physical offset in a range, or None."""
+    cut = None
+    if at - whole.start >= _WORTH_A_LOOK * LOOK_BACK_BYTES:
+        cut = _looked_up(file, whole, at, max_record_bytes)
+    return _hopped(file, whole, at, max_record_bytes) if cut is None else cut
+
+
+def _next_multiple(offset: int, size: int) -> int:
+    return (offset // size + 1) * size
+
+
+def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
+    """Return the first record start at or after `at` that no other record spans, if one is near."""
+    begin = at - LOOK_BACK_BYTES
+    end = min(whole.end, at + LOOK_BACK_BYTES)
+    if isinstance(file, LocalFile) and _is_hole(file, begin - whole.base_offset, end - whole.base_offset):
+        return None
+    windows = Windows(file, whole.base_offset, LOOK_BACK_BYTES + _WINDOW_BYTES, end - begin)
+    kernel = whole.format.kernel
+    parts = np.empty((kernel.part_count, 1), np.int64)
+    while True:
+        with windows.open(begin, end) as opened:
+            found = kernel.find_border(
+                opened.window, opened.length, begin, at, whole.segment_end, whole.file_end,
+                max_record_bytes, parts,
+            )  # fmt: skip
+            is_all = opened.is_end_of_file or opened.length >= end - begin
+            if opened.was_cut:
+                windows.only_read()
+                continue
+        if found >= 0:
+            return int(found)
+        if is_all or found == NONE_AT_ALL:
+            return None
+        windows.grow()
+
+
+def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
+    data = file.next_data(begin)
+    return data is None or data >= end
+
+
+def _hopped(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:
+    """Return the first record start at or after `following`, by following records from a known start."""
+    for step in walk(file, rest, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
+        starts = step.origin + step.parts[kernel.START]
+        if len(starts) and starts[-1] >= following:
+            return int(starts[np.searchsorted(starts, following)])
+    return None
