@@ -82,7 +82,7 @@ class Store:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the store is in an object store or HDFS, at a URI."""
+        """True if the store is in an object store or HDFS, at a URI."""
         return is_uri(self.root)
 
 

@@ -1,4 +1,4 @@
-"""What Azure's object store and Google's have in common: folders of keys, and objects that are read by ranges."""
+"""Common parts of the adapters for Azure and Google: folders of keys, and objects that are read by ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every place for files does, tried with obstore's store in memory; other adapters have tests of their own."""
+"""Tests of the interface of places for files, with obstore's store in memory; other adapters have their own tests."""
 
 from __future__ import annotations
 
