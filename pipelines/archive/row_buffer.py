@@ -27,7 +27,8 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
 from commitlake.pipelines.edges.finding import rows_may_have_roles
-from commitlake.pipelines.masking.erased_rows import ErasureWriter, erase_rows, erasure_rows
+from commitlake.pipelines.masking.erased_rows import erase_rows
+from commitlake.pipelines.masking.erasure_rows import ErasureWriter, erasure_rows
 from commitlake.pipelines.masking.later_copies import LaterCopies
 from commitlake.pipelines.message_keys.files import KeyWriter
 from commitlake.pipelines.quality.merging import merge_profiles

@@ -23,7 +23,7 @@ from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows, wind
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.sides import Stretch
 from commitlake.pipelines.audit.span import AuditSpan
-from commitlake.pipelines.masking.erased_rows import CHANGED_FIGURES, CHECKSUMS, changes_of, newest_of_messages
+from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, CHECKSUMS, changes_of, newest_of_messages
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 

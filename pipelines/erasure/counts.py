@@ -42,7 +42,7 @@ from commitlake.pipelines.maintenance.table_files import (
     folder_of,
     read_table_files,
 )
-from commitlake.pipelines.masking.erased_rows import CHANGED_FIGURES, changes_of
+from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, changes_of
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, count_minutes, write_minutes_file
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS
 from commitlake.schemas.tables.profile import WINDOW_SECONDS

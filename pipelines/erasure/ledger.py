@@ -31,13 +31,8 @@ from commitlake.connectors.lake.erasures import APPLICATION_ID, erased_places, e
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.plain_arrays import times_of
-from commitlake.pipelines.masking.erased_rows import (
-    ErasureWriter,
-    conform,
-    erase_rows,
-    erasure_rows,
-    newest_of_messages,
-)
+from commitlake.pipelines.masking.erased_rows import erase_rows
+from commitlake.pipelines.masking.erasure_rows import ErasureWriter, conform, erasure_rows, newest_of_messages
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, read_later_copies, with_key
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode

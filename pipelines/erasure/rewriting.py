@@ -30,7 +30,8 @@ from commitlake.pipelines.erasure.ledger import writer as ledger_writer
 from commitlake.pipelines.erasure.selection import ROWS, FileHits, find_hits, names_erased, not_erased, read_hits
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
-from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows, erasure_rows
+from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows
+from commitlake.pipelines.masking.erasure_rows import erasure_rows
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 
 _MAX_TRIES = 50

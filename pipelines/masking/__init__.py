@@ -2,6 +2,7 @@
 
 masks          rules for one field of one message, such as hash or text
 archiving      masks for rows and bodies before they are archived, and the rules stored in a lake
-erased_rows    removal of data from the rows of erased messages, and rows of `erasures` with hashes before and after it
+erased_rows    removal of data from the rows of erased messages
+erasure_rows   rows of `erasures`: hashes of each row before and after its erasure
 later_copies   recognition of messages that are copies of erased ones
 """

@@ -1,4 +1,4 @@
-"""Removal of data from the rows of erased messages, and rows of `erasures` about it. No function has side effects.
+"""Removal of data from the rows of erased messages. Each function works on columns and has no side effects.
 
     removed      body_ref, body_size, body_crc, unique_key, keys, tags, born_host; all properties except those in
                  `KEPT_PROPERTIES`
@@ -11,29 +11,16 @@ freely are removed, whatever their names. Earlier versions kept tags, born_host,
 
 The result depends only on the row and the id of the erasure, not on the time, so the checksums after an erasure can be
 computed in advance, and records of a store can be compared with erased rows.
-
-Rows of `erasures` have the places of erased messages, and the hashes of their rows. The checksums of a profile are sums
-of such hashes. A hash of a row before its erasure, and so a sum that has it, would confirm a guess of the erased
-contents. It is therefore kept only until the profiles are corrected: `row_before`, `lake_before` and, in `detail`, what
-else changes in the profile of the message's window. Until then, an audit corrects the profiles itself.
 """
 
 from __future__ import annotations
-
-import json
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces
-from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
-from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
-from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
-from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
 
 CHANGED_COLUMNS = ("unique_key", "keys", "properties", "body_ref", "tags", "born_host", "body_size", "body_crc")
 _ALWAYS_CHANGED = ("unique_key", "keys", "body_ref")
@@ -51,12 +38,6 @@ KEPT_PROPERTIES = frozenset({
 })  # fmt: skip
 """Names of the kept properties. Brokers and clients write all of them, and none contains personal data."""
 _ONCE_KEPT = frozenset({"TAGS", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"})
-ERASURES_SCHEMA: pa.Schema = arrow_schema(ERASURES)
-CHECKSUMS = {"row_checksum": "row", "lake_checksum": "lake"}
-"""Prefix of the hash columns in `erasures`, by checksum of the profile."""
-CHANGED_FIGURES = ("checksum", "body_bytes", *CHECKSUMS)
-"""Figures of a profile that an erasure changes."""
-_PLACE = ("broker", "physical_offset", "topic", "queue_id", "store_timestamp", "body_ref")
 
 
 def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
@@ -133,110 +114,3 @@ def _kept_properties(pairs: list[tuple[str, str]], erasure_id: str) -> list[tupl
 def _array(rows: pa.Table, name: str) -> pa.Array:
     column = rows.column(name)
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
-
-
-@dataclass(frozen=True, slots=True)
-class ErasureWriter:
-    """The process that writes rows, and the time.
-
-    Attributes:
-        at: µs since 1970, UTC.
-        owner: host and process id.
-        parser_version: version of CommitLake.
-    """
-
-    at: int
-    owner: str
-    parser_version: str
-
-
-def erasure_rows(
-    before: pa.Table,
-    after: pa.Table,
-    erasure_ids: list[str],
-    numbers: list[int],
-    event: ErasureEvent,
-    writer: ErasureWriter,
-    *,
-    is_counted: bool = False,
-) -> pa.Table:
-    """Return rows of `erasures` for messages.
-
-    Args:
-        before: rows of `messages` before the erasure, each column in one chunk, without `store_date`.
-        after: the same rows after the erasure.
-        erasure_ids: id of the erasure of each row.
-        numbers: number of the erasure of each row.
-        event: `message` or `again`.
-        writer: the process that writes them.
-        is_counted: True if the profiles count the rows after the erasure; then nothing is kept of those before.
-    """
-    count = before.num_rows
-    columns = {name: before.column(name) for name in _PLACE}
-    for checksum in COLUMN_CHECKSUMS:
-        if checksum.name in CHECKSUMS:
-            for when, rows in (("before", before), ("after", after)):
-                hashed = after if is_counted else rows
-                columns[f"{CHECKSUMS[checksum.name]}_{when}"] = pa.array(column_hashes(hashed, checksum.columns))
-    if not is_counted:
-        columns["detail"] = pa.array(_changes(before, after), pa.string())
-    columns["number"], columns["erasure_id"] = pa.array(numbers, pa.int64()), pa.array(erasure_ids, pa.string())
-    columns["event"] = pa.array([str(event)] * count)
-    columns["at"] = pa.array([writer.at] * count, pa.int64())
-    columns["owner"] = pa.array([writer.owner] * count)
-    columns["parser_version"] = pa.array([writer.parser_version] * count)
-    return conform(pa.table(columns))
-
-
-def _changes(before: pa.Table, after: pa.Table) -> list[str]:
-    """Return what an erasure changes in the profile of each message's window, beside `CHECKSUMS`."""
-    hashes = (message_hashes(after).view(np.uint64) - message_hashes(before).view(np.uint64)).view(np.int64)
-    sizes = [pc.fill_null(rows.column("body_size"), 0).to_numpy().astype(np.int64) for rows in (before, after)]
-    changed = zip(hashes.tolist(), (sizes[1] - sizes[0]).tolist(), strict=True)
-    return [json.dumps({"checksum": checksum, "body_bytes": size}) for checksum, size in changed]
-
-
-def changes_of(rows: pa.Table) -> dict[str, Array]:
-    """Return what erasures change in each figure of `CHANGED_FIGURES`, and `unknown`: rows without their hashes."""
-    names = ("checksum", "body_bytes")
-    try:
-        details = [json.loads(text) if text else {} for text in rows.column("detail").to_pylist()]
-        found: dict[str, Array] = {name: np.array([one.get(name, 0) for one in details], np.int64) for name in names}
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise LogDamagedError(
-            f"the table 'erasures': expected what an erasure changes as 'erase' writes it, found {error!r}. {WAY_OUT}"
-        ) from None
-    unknown = np.zeros(rows.num_rows, bool)
-    for checksum, name in CHECKSUMS.items():
-        both = [rows.column(f"{name}_{when}") for when in ("before", "after")]
-        before, after = (hashes.fill_null(0).to_numpy().view(np.uint64) for hashes in both)
-        found[checksum] = (after - before).view(np.int64)
-        unknown |= np.asarray(pc.or_(*map(pc.is_null, both)).to_numpy(), bool)
-    return {**found, "unknown": unknown}
-
-
-def newest_of_messages(rows: pa.Table) -> pa.Table:
-    """Return the newest row of each message."""
-    rows = rows.sort_by([("at", "descending")]).combine_chunks()
-    numbered = rows.select(["broker", "physical_offset"]).append_column(
-        "row", pa.array(np.arange(rows.num_rows, dtype=np.int64))
-    )
-    first = numbered.group_by(["broker", "physical_offset"], use_threads=False).aggregate([("row", "min")])
-    return rows.take(first.column("row_min")).combine_chunks()
-
-
-def conform(rows: pa.Table) -> pa.Table:
-    """Return rows with all columns and types of `erasures`; missing columns are null."""
-    columns = []
-    for field in ERASURES_SCHEMA:
-        if field.name not in rows.column_names:
-            columns.append(pa.nulls(rows.num_rows, field.type))
-            continue
-        column = rows.column(field.name)
-        columns.append(_plain(column) if pa.types.is_struct(column.type) else column.cast(field.type))
-    return pa.table(columns, schema=ERASURES_SCHEMA)
-
-
-def _plain(places: pa.ChunkedArray) -> pa.Array:
-    """Return `body_ref` without dictionaries; the rows are few."""
-    return pa.array(places.to_pylist(), ERASURES_SCHEMA.field("body_ref").type)

@@ -48,14 +48,8 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES, snapshot_application
 from commitlake.connectors.lake.versions import table_files
-from commitlake.pipelines.masking.erased_rows import (
-    CHANGED_COLUMNS,
-    ERASURES_SCHEMA,
-    ErasureWriter,
-    are_erased,
-    conform,
-    erasure_rows,
-)
+from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
+from commitlake.pipelines.masking.erasure_rows import ERASURES_SCHEMA, ErasureWriter, conform, erasure_rows
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
 from commitlake.schemas.counts import count_text

@@ -45,7 +45,7 @@ from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import ArchiveWork, check_is_archived
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.pipelines.maintenance.table_files import exchange_files
-from commitlake.pipelines.masking.erased_rows import newest_of_messages
+from commitlake.pipelines.masking.erasure_rows import newest_of_messages
 from commitlake.pipelines.quality.report import Losses
 from commitlake.pipelines.repair.commits import count_lost_rows, repair_note
 from commitlake.pipelines.repair.following_tables import is_of_runs, replace_rows

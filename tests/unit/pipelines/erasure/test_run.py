@@ -587,7 +587,7 @@ def test_an_erasure_of_an_earlier_version_is_completed(growing: GrowingLake, mon
         erased_rows = importlib.import_module("commitlake.pipelines.masking.erased_rows")
         patched.setattr(erased_rows, "CHANGED_COLUMNS", ("unique_key", "keys", "properties", "body_ref"))
         patched.setattr(erased_rows, "KEPT_PROPERTIES", erased_rows.KEPT_PROPERTIES | {"TAGS"})
-        patched.setattr("commitlake.pipelines.masking.erased_rows._changes", lambda before, _: [None] * len(before))
+        patched.setattr("commitlake.pipelines.masking.erasure_rows._changes", lambda before, _: [None] * len(before))
         patched.setattr("commitlake.pipelines.erasure.rewriting.FORM", 0)
         for step in ("correct_profiles", "recount_minutes", "forget_contents"):
             patched.setattr(f"commitlake.pipelines.erasure.run.{step}", lambda *_: None)

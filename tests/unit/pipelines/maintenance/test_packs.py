@@ -20,6 +20,7 @@ from commitlake.connectors.lake.packs.stores import LocalPackStore, PackOutput, 
 from commitlake.pipelines.erasure.bodies import erase_bodies
 from commitlake.pipelines.erasure.run import Place, plan_erasure, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
+from commitlake.pipelines.maintenance import packs as packs_module
 from commitlake.pipelines.maintenance.packs import (
     PackMerges,
     candidates,
@@ -207,7 +208,7 @@ def test_packs_that_no_row_names_and_large_ones_are_not_merged(
     packs = files_of(growing)
     other = packs[0].name.replace(packs[0].name[-20:-4], "0123456789abcdef")
     Path(growing.lake.bodies, other).write_bytes(b"left by a killed run")
-    monkeypatch.setattr(packs, "SMALL_BYTES", packs[-1].size)
+    monkeypatch.setattr(packs_module, "SMALL_BYTES", packs[-1].size)
     assert merge(growing) == 3
     assert {other, packs[-1].name} < {file.name for file in files_of(growing)}
 

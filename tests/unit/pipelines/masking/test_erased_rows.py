@@ -10,7 +10,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places
 from commitlake.pipelines.erasure.selection import ROWS
-from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, CHECKSUMS, ErasureWriter, erase_rows, erasure_rows
+from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, erase_rows
+from commitlake.pipelines.masking.erasure_rows import CHECKSUMS, ErasureWriter, erasure_rows
 from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, COLUMN_CHECKSUMS
 from tests.support.erased_lakes import write_lake
