@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from commitlake.broker_lite.stores.engine.pulling import PullLimits, PullResult
+from commitlake.broker_lite.stores.engine.reading import PullLimits, PullResult
 from commitlake.broker_lite.stores.rocketmq import PutResult
 from commitlake.broker_lite.stores.rocketmq.config_files import DelayOffsets, Groups, Topics
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage

@@ -15,11 +15,10 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from commitlake.broker_lite.delivery import rewrites
-from commitlake.broker_lite.delivery.errors import SendBackError
 from commitlake.broker_lite.delivery.schedule import Schedule
 from commitlake.broker_lite.delivery.timers import Timers, asks_for_timer
 from commitlake.broker_lite.delivery.transactions import Transactions
-from commitlake.broker_lite.stores.engine.errors import DiskFullError, MessageRefusedError
+from commitlake.broker_lite.errors import DiskFullError, MessageRefusedError, SendBackError
 from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore, PutResult
 from commitlake.broker_lite.stores.rocketmq.dispatch import parse_delay_level
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage

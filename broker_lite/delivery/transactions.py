@@ -15,10 +15,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from commitlake.broker_lite.delivery import rewrites
-from commitlake.broker_lite.delivery.errors import TransactionError
 from commitlake.broker_lite.delivery.internal_queues import intact_message, intact_messages, numbers_from
 from commitlake.broker_lite.delivery.targets import TargetError, delivery_target
-from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
+from commitlake.broker_lite.errors import MessageRefusedError, TransactionError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq import properties as props

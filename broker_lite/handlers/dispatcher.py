@@ -12,6 +12,13 @@ from commitlake.broker_lite.broker.administration import check_without_accounts
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
 from commitlake.broker_lite.delivery import DeliveryError
+from commitlake.broker_lite.errors import (
+    DiskFullError,
+    MessageRefusedError,
+    StoreError,
+    StoreUnusableError,
+    UnsupportedError,
+)
 from commitlake.broker_lite.handlers import (
     consumer_status,
     failures,
@@ -30,13 +37,6 @@ from commitlake.broker_lite.handlers import (
 )
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.stores.engine.errors import (
-    DiskFullError,
-    MessageRefusedError,
-    StoreError,
-    StoreUnusableError,
-    UnsupportedError,
-)
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
 from commitlake.schemas.remoting.frames import Command

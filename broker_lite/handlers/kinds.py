@@ -14,7 +14,7 @@ Answering = Generator[None, None, Command | None]
 Handler = Callable[[Broker, Channel, Command], Command | Answering | None]
 """Function that returns the answer; None if there is no answer, or if it is sent later.
 
-It raises errors of schemas.remoting.errors and broker_lite.stores.engine.errors, which the caller converts to answers.
+It raises errors of schemas.remoting.errors and broker_lite.errors, which the caller converts to answers.
 """
 
 Handlers = Mapping[int, Handler]

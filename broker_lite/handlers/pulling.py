@@ -12,11 +12,10 @@ from commitlake.broker_lite.broker.clients import BROADCASTING
 from commitlake.broker_lite.broker.filters import Filter, FilterError, check_length, filter_of
 from commitlake.broker_lite.broker.held_pulls import HeldPull
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
+from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.stores.engine.errors import StoreError
-from commitlake.broker_lite.stores.engine.pulling import PullLimits, PullResult
-from commitlake.broker_lite.stores.engine.reading import GetStatus
+from commitlake.broker_lite.stores.engine.reading import GetStatus, PullLimits, PullResult
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode

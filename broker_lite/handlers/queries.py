@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.limits import LimitError
+from commitlake.broker_lite.errors import IndexDisabledError
 from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.stores.engine.errors import IndexDisabledError
 from commitlake.broker_lite.stores.rocketmq.pulling import is_wanted
 from commitlake.schemas.remoting.admin_headers import QueryConsumeQueueRequest
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode

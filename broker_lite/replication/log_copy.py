@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import logging
 
-from commitlake.broker_lite.replication.errors import CopyError
-from commitlake.broker_lite.stores.engine.errors import DiskFullError, StoreUnusableError
-from commitlake.broker_lite.stores.engine.progress import LogProgress
+from commitlake.broker_lite.errors import DiskFullError, ReplicationError, StoreUnusableError
+from commitlake.broker_lite.stores.engine.log_writer import LogProgress
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
@@ -53,7 +52,7 @@ class LogCopy:
         """Append bytes of one segment, and index the records that are now complete.
 
         Raises:
-            CopyError: if the bytes are not valid records; the log then ends before them.
+            ReplicationError: if the bytes are not valid records; the log then ends before them.
             DiskFullError: if the disk is full; the log then ends before the first record that was not indexed.
             StoreUnusableError: if the store was closed, or a write failed half-way.
         """
@@ -66,7 +65,7 @@ class LogCopy:
             self._store.cut_log(self._known)
             if isinstance(error, DiskFullError):
                 raise
-            raise CopyError(f"expected records of the master's log, found invalid bytes: {error}") from error
+            raise ReplicationError(f"expected records of the master's log, found invalid bytes: {error}") from error
         if is_first and self._known.store_timestamp:
             # Without this flush, a crash would leave an empty copy, which would start with another segment.
             self._store.flush()

@@ -15,10 +15,9 @@ from typing import cast
 
 from commitlake.broker_lite.broker.limited_log import LimitedLog
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS
-from commitlake.broker_lite.replication.errors import PeerError
+from commitlake.broker_lite.errors import PeerError, StoreError
 from commitlake.broker_lite.replication.options import ReplicationOptions
 from commitlake.broker_lite.replication.protocol import MasterSide
-from commitlake.broker_lite.stores.engine.errors import StoreError
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 
 _UNREAD_BYTES = 1 << 20

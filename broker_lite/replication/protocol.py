@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from commitlake.broker_lite.replication.errors import PeerError
+from commitlake.broker_lite.errors import PeerError
 from commitlake.schemas.layouts.base import Field, Layout
 
 REPORT = Layout(Field("max_physical_offset", "q", "physical offset of the end of the slave's log"))

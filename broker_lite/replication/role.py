@@ -8,6 +8,7 @@ from commitlake.broker_lite.broker.accounts import Accounts
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.interfaces import BrokerStore
 from commitlake.broker_lite.broker.options import BrokerOptions
+from commitlake.broker_lite.errors import UnsupportedError
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.replication.log_copy import LogCopy
 from commitlake.broker_lite.replication.master import Master
@@ -16,7 +17,6 @@ from commitlake.broker_lite.replication.slave import Slave
 from commitlake.broker_lite.replication.slave_broker import SlaveDispatcher
 from commitlake.broker_lite.replication.sync_master import SyncMasterDispatcher
 from commitlake.broker_lite.replication.synchronize import Synchronizer
-from commitlake.broker_lite.stores.engine.errors import UnsupportedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.remoting.name_server_headers import RegisterBrokerResponse
 

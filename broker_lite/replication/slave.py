@@ -10,13 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from commitlake.broker_lite.replication.errors import ReplicationError
+from commitlake.broker_lite.errors import ReplicationError, StoreError
 from commitlake.broker_lite.replication.log_copy import LogCopy
 from commitlake.broker_lite.replication.options import ReplicationOptions
 from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.replication.protocol import SlaveSide
 from commitlake.broker_lite.replication.synchronize import Synchronizer
-from commitlake.broker_lite.stores.engine.errors import StoreError
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.remoting.name_server_headers import RegisterBrokerResponse
 

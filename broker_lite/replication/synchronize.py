@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.groups import is_valid_group
-from commitlake.broker_lite.replication.errors import PeerError
+from commitlake.broker_lite.errors import PeerError
 from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError

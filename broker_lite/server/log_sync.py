@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from commitlake.broker_lite.broker.interfaces import BrokerStore
-from commitlake.broker_lite.stores.engine.errors import StoreError
+from commitlake.broker_lite.errors import StoreError
 
 
 class LogSync:

@@ -25,6 +25,7 @@ from commitlake.broker_lite.broker.accounts import Accounts
 from commitlake.broker_lite.broker.interfaces import BrokerStore
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS
+from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel
@@ -38,7 +39,6 @@ from commitlake.broker_lite.server.log_sync import LogSync
 from commitlake.broker_lite.server.name_server_service import NameServerService
 from commitlake.broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
 from commitlake.broker_lite.server.slice_timer import SliceTimer
-from commitlake.broker_lite.stores.engine.errors import StoreError
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.tls_contexts import ServerTls

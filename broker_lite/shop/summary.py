@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.errors import StoreFilesError
 
 DEFAULT_ORDERS = 400
 DEFAULT_START_MS = 1_767_571_200_000

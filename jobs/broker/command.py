@@ -180,10 +180,10 @@ def _add_replication(parser: argparse.ArgumentParser) -> None:
 
 def job(arguments: argparse.Namespace) -> ExitCode:
     """Open the store, and serve clients."""
+    from commitlake.broker_lite.errors import StoreError
     from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
     from commitlake.broker_lite.server.limits import Limits
     from commitlake.broker_lite.server.service import FAST_PORT_DISTANCE
-    from commitlake.broker_lite.stores.engine.errors import StoreError
     from commitlake.connectors.lake.owned_folders import check_no_owner
 
     check_no_owner(str(arguments.store), "--store")

@@ -16,7 +16,7 @@ from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 if TYPE_CHECKING:
     from commitlake.broker_lite.broker.interfaces import BrokerStore
     from commitlake.broker_lite.broker.options import BrokerOptions
-    from commitlake.broker_lite.stores.engine.errors import FileSizeError
+    from commitlake.broker_lite.errors import FileSizeError
     from commitlake.broker_lite.stores.engine.options import RetentionOptions
     from commitlake.broker_lite.stores.jmq import JournalOptions
     from commitlake.broker_lite.stores.rocketmq import StoreOptions
@@ -125,7 +125,7 @@ def open_store(arguments: argparse.Namespace, broker: BrokerOptions) -> BrokerSt
         JobError: if the folder has a store of another layout, or an option is not possible with the layout.
         StoreError: if it cannot be opened.
     """
-    from commitlake.broker_lite.stores.engine.errors import FileSizeError, IndexSizeError
+    from commitlake.broker_lite.errors import FileSizeError, IndexSizeError
 
     if not arguments.store:
         raise JobError("--store: expected a folder, found nothing")

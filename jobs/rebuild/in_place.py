@@ -6,7 +6,7 @@ import datetime
 from dataclasses import replace
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import StoreLockedError
+from commitlake.broker_lite.errors import StoreLockedError
 from commitlake.broker_lite.stores.engine.ownership import StoreLock
 from commitlake.connectors.formats.newer_data import find_other_logs
 from commitlake.connectors.reading.errors import UnsupportedStoreError

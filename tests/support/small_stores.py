@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from commitlake.broker_lite.stores.engine.message_log import StoredMessage
 from commitlake.broker_lite.stores.engine.open_store import OpenStore
 from commitlake.broker_lite.stores.engine.reading import GetResult
+from commitlake.broker_lite.stores.engine.record_log import StoredMessage
 from commitlake.schemas.layouts.errors import LayoutError
 
 STORED_MS = 1_700_000_000_456

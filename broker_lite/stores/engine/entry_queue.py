@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.broker_lite.stores.engine.message_log import MessageLog
+from commitlake.broker_lite.stores.engine.record_log import MessageLog
 
 
 class EntryQueue(ABC):

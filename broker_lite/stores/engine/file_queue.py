@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import FileSizeError, StoreFilesError
+from commitlake.broker_lite.errors import FileSizeError, StoreFilesError
 from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
 from commitlake.schemas.layouts.segments import is_segment_name, segment_name
 from commitlake.schemas.store_files import files_in, remove_file, sync_folder

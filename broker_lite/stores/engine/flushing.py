@@ -15,11 +15,10 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
+from commitlake.broker_lite.errors import StoreUnusableError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
-from commitlake.broker_lite.stores.engine.log_writer import LogWriter
+from commitlake.broker_lite.stores.engine.log_writer import LogProgress, LogWriter
 from commitlake.broker_lite.stores.engine.options import FlushMode
-from commitlake.broker_lite.stores.engine.progress import LogProgress
 
 QUEUE_FLUSH_INTERVAL_SECONDS = 1.0
 CONFIG_SAVE_INTERVAL_SECONDS = 5.0

@@ -1,11 +1,27 @@
-"""State of a log's writer that readers and flushes need."""
+"""Writer of a log, as readers and flushes see it: its progress, also after recovery, and whether it accepts writes."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
-from commitlake.broker_lite.stores.engine.progress import LogProgress
+from commitlake.broker_lite.errors import StoreUnusableError
+from commitlake.schemas.errors import CommitLakeError
+
+
+class LogProgress(NamedTuple):
+    """Progress of the log, as needed for flushes and checkpoints.
+
+    Attributes:
+        log_end: physical offset of the end of the last record.
+        store_timestamp: store time of the last record, ms; 0 if there is none.
+        last_record: physical offset of the last record; 0 if there is none.
+    """
+
+    log_end: int = 0
+    store_timestamp: int = 0
+    last_record: int = 0
 
 
 class LogWriter:
@@ -53,3 +69,34 @@ class LogWriter:
         """
         if self.failure is not None:
             raise StoreUnusableError(f"the store must be opened again after an error: {self.failure}") from self.failure
+
+
+class QueueGapError(CommitLakeError):
+    """Error for a queue that ends before the next entry: it must be rebuilt. Recovery handles it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryReport:
+    """Report of recovery at the opening of a store.
+
+    Attributes:
+        crashed: True if the store was not closed the last time.
+        start: offset of the log at which recovery started to read.
+        records: number of records that were read.
+        progress: end of the log, and its last record.
+        stopped_by: description of what is at the end.
+        lost_bytes: number of damaged bytes before the end, in the part that was read; 0 in a layout whose log ends at
+            the first damage.
+    """
+
+    crashed: bool
+    start: int = 0
+    records: int = 0
+    progress: LogProgress = field(default_factory=LogProgress)
+    stopped_by: str = "no log"
+    lost_bytes: int = 0
+
+    @property
+    def end(self) -> int:
+        """Offset of the end of the log."""
+        return self.progress.log_end

@@ -17,7 +17,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import DiskFullError, FileCutError, StoreFilesError
+from commitlake.broker_lite.errors import DiskFullError, StoreFilesError, StoreUnusableError
 from commitlake.schemas.store_files import FILE_MODE, create_file, make_folders, open_file, open_parent, remove_file
 
 DEFAULT_MAX_MAPPED_FILES = 256
@@ -100,7 +100,7 @@ class MappedFile:
         """Memory of the file. Do not keep it: the file may be unmapped when another one is used.
 
         Raises:
-            FileCutError: if another process has truncated the file.
+            StoreUnusableError: if another process has truncated the file.
             UnsafeFileError: if it is a symbolic link, or has several names.
         """
         memory = self._memory
@@ -122,8 +122,8 @@ class MappedFile:
             raise self._truncated_error(size)
         return descriptor
 
-    def _truncated_error(self, size: int) -> FileCutError:
-        return FileCutError(
+    def _truncated_error(self, size: int) -> StoreUnusableError:
+        return StoreUnusableError(
             f"{self.path}: expected {self.size} bytes, found {size}: another process has truncated it. Stop the "
             "broker, and check the store with 'commitlake verify'"
         )

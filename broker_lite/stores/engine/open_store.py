@@ -10,14 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from commitlake.broker_lite.stores.engine.errors import StoreUnusableError
+from commitlake.broker_lite.errors import StoreUnusableError
 from commitlake.broker_lite.stores.engine.flushing import FlushOptions, LogFlusher
 from commitlake.broker_lite.stores.engine.log_writer import LogWriter
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.message_log import StoredMessage
 from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock
 from commitlake.broker_lite.stores.engine.reading import QueueReader
+from commitlake.broker_lite.stores.engine.record_log import StoredMessage
 from commitlake.broker_lite.stores.engine.retention import Retention
 
 M = TypeVar("M", bound=StoredMessage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from commitlake.broker_lite.stores.engine.errors import StoreOptionError
+from commitlake.broker_lite.errors import StoreOptionError
 
 
 class FlushMode(StrEnum):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import StoreLockedError
+from commitlake.broker_lite.errors import StoreLockedError
 from commitlake.schemas.store_files import create_file, make_folders, open_or_create, sync_folder
 
 LOCK_FILE = "lock"

@@ -1,14 +1,23 @@
-"""Queries for messages by queue and offset or time, and their results."""
+"""Queries for messages by queue and offset or time, limits of pulls, and the results of both.
+
+Each layout has its own loop for pulls. RocketMQ's filters by queue entries and copies records as they are; JMQ's parses
+each record to convert it to one that RocketMQ's clients can read. Source: DefaultMessageStore.getMessage,
+isTheBatchFull.
+"""
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from commitlake.broker_lite.stores.engine.message_log import MessageLog, StoredMessage
+from commitlake.broker_lite.stores.engine.record_log import MessageLog, StoredMessage
 
 DEFAULT_MAX_MESSAGES = 32
+MAX_EXAMINED = 800
+"""Maximum number of entries that one pull examines if its filter accepts few of them."""
 """Number of messages that a consumer requests at once."""
 
 M = TypeVar("M", bound=StoredMessage)
@@ -152,3 +161,42 @@ class QueueReader(Generic[M, Q_co]):
     def record_at(self, offset: int, size: int) -> bytes:
         """Return the bytes of a record with a known offset and size."""
         return self._log.files.read(offset, size)
+
+
+class PullLimits(NamedTuple):
+    """Limits of one pull; a single record may be larger.
+
+    Attributes:
+        messages: maximum number of messages.
+        bytes: maximum size of all records together.
+        deadline: time by `time.perf_counter` at which the pull ends with what it has; it examines at least one entry.
+    """
+
+    messages: int
+    bytes: int
+    deadline: float = math.inf
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if the deadline has passed."""
+        return time.perf_counter() >= self.deadline
+
+
+class PullResult(NamedTuple):
+    """Result of a pull.
+
+    Attributes:
+        status: FOUND, or the reason why there are no records.
+        records: records in the form for clients, in order of their queue offsets.
+        next_offset: queue offset to pull from next.
+        min_offset: queue offset of the queue's first message.
+        max_offset: queue offset of the queue's next message.
+        is_cut: True if the deadline passed before the pull had examined all its entries.
+    """
+
+    status: GetStatus
+    records: list[bytes]
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    is_cut: bool = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
+from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.schemas.layouts.rocketmq.topics import (
     BOLTMQ_SCHEDULE_TOPIC,
     CHECKPOINT_TOPIC,

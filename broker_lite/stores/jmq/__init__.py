@@ -1,10 +1,9 @@
 """Store in JMQ's layout: one journal for all topics, queues that point into it, and records of consumption."""
 
-from commitlake.broker_lite.stores.jmq.archive import ArchiveView, Produced
 from commitlake.broker_lite.stores.jmq.consuming import Batch, BatchLostError, Consuming
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.retry import Retry, RetryStatus, RetryStore, retry_delay_ms
-from commitlake.broker_lite.stores.jmq.store import JournalStore
+from commitlake.broker_lite.stores.jmq.store import ArchiveView, JournalStore, Produced
 from commitlake.broker_lite.stores.jmq.writing import JournalPutResult
 
 __all__ = [

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from commitlake.broker_lite.stores.engine.errors import StoreError
+from commitlake.broker_lite.errors import StoreError
 from commitlake.broker_lite.stores.jmq.retry import Retry, RetryStatus, RetryStore
 from commitlake.broker_lite.stores.jmq.store import JournalStore
 from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome, serialize_consumption

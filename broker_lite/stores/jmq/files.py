@@ -1,18 +1,21 @@
-"""All files of a store in JMQ's layout, opened together."""
+"""All files of a store in JMQ's layout: opened together, and made consistent by recovery."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.checkpoint_file import read_in_place, write_in_place
+from commitlake.broker_lite.stores.engine.log_writer import LogProgress, QueueGapError, RecoveryReport
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.small_files import read_in_place, write_in_place
 from commitlake.broker_lite.stores.jmq.consume_log import ConsumeLog
 from commitlake.broker_lite.stores.jmq.journal import Journal
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.queues import JournalQueues
+from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq import consumption as jmq_consumption
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
@@ -23,6 +26,8 @@ from commitlake.schemas.layouts.jmq.checkpoint import (
     serialize_journal_checkpoint,
 )
 from commitlake.schemas.store_files import make_folders
+
+_logger = logging.getLogger(__name__)
 
 
 class JournalCheckpointFile:
@@ -92,3 +97,63 @@ class JournalFiles:
         """
         self.queues.delete_expired(min_journal_offset)
         self.consume_log.delete_expired(written_seconds)
+
+
+def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
+    """Find the journal's end, and make the queues consistent with the journal.
+
+    The journal is read from the offset up to which the checkpoint confirms journal and queues; without a valid
+    checkpoint, from its start. The records are entered into the queues, whose later entries were dropped. If the queues
+    have fewer messages than the checkpoint counted, or lack one before the part that is read, they are rebuilt from the
+    journal's start; entries of expired messages stay, to keep the numbering.
+
+    The journal ends after the last valid record, even in the last file: after a crash, pages of zeros can precede
+    records that were acknowledged. Unreadable bytes before that are damage: they are skipped, and only the messages in
+    them are lost. Bytes after the end stay in the file until the first append.
+    """
+    journal, queues = files.journal, files.queues
+    if journal.files.is_empty:
+        queues.recover(0)
+        return RecoveryReport(crashed, stopped_by="no journal")
+    known = _known_progress(files)
+    if known.log_end:
+        queues.recover(known.log_end)
+        if files.checkpoint.value is None or queues.entries != files.checkpoint.value.entries:
+            _logger.warning("rebuilding all queues: they do not match the count in the checkpoint")
+            known = LogProgress()
+    try:
+        report = _read(files, crashed, known)
+    except QueueGapError as error:
+        _logger.warning("rebuilding all queues: %s", error)
+        report = _read(files, crashed, LogProgress())
+    journal.files.truncate(report.end)
+    return report
+
+
+def _known_progress(files: JournalFiles) -> LogProgress:
+    """Return the progress that the checkpoint confirms; zeros if it is missing or belongs to another journal."""
+    checkpoint, journal = files.checkpoint.value, files.journal
+    if checkpoint is None or not journal.start < checkpoint.journal_end <= journal.end:
+        return LogProgress()
+    last = journal.message_at(checkpoint.last_record, verify_crc=False)
+    if last is None or last.journal_offset + last.size != checkpoint.journal_end:
+        return LogProgress()
+    return LogProgress(checkpoint.journal_end, last.store_timestamp, last.journal_offset)
+
+
+def _read(files: JournalFiles, crashed: bool, known: LogProgress) -> RecoveryReport:
+    journal, queues = files.journal, files.queues
+    is_from_start = not known.log_end
+    last = LogProgress(journal.start) if is_from_start else known
+    start = last.log_end
+    if is_from_start:
+        queues.recover(start)
+    journal.lost_bytes = records = 0
+    while True:
+        try:
+            message = journal.next_message(last.log_end, journal.end)
+        except LayoutError as error:
+            return RecoveryReport(crashed, start, records, last, str(error), journal.lost_bytes)
+        queues.dispatch_again(message, from_journal_start=is_from_start, journal_start=journal.start)
+        last = LogProgress(message.journal_offset + message.size, message.store_timestamp, message.journal_offset)
+        records += 1

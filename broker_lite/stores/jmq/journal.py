@@ -10,7 +10,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.message_log import MessageLog
+from commitlake.broker_lite.stores.engine.record_log import MessageLog
 from commitlake.broker_lite.stores.jmq.options import RECORD_ALLOWANCE_BYTES, JournalOptions
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import (

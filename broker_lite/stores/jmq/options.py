@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from commitlake.broker_lite.stores.engine.errors import StoreOptionError
+from commitlake.broker_lite.errors import StoreOptionError
 from commitlake.broker_lite.stores.engine.options import FlushMode, RetentionOptions, check_range
 from commitlake.schemas.layouts.jmq import consumption as jmq_consumption
 from commitlake.schemas.layouts.jmq import journal

@@ -12,12 +12,12 @@ import logging
 import zlib
 from pathlib import Path
 
+from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.entry_queue import NumberedQueue
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.log_writer import QueueGapError
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.engine.queue_table import QueueTable
-from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE, JournalMessage

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
-from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
-from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, position_in
+from commitlake.broker_lite.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.reading import (
+    MAX_EXAMINED,
+    GetResult,
+    GetStatus,
+    PullLimits,
+    PullResult,
+    QueueReader,
+    position_in,
+)
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.queues import JournalQueue
 from commitlake.schemas.layouts.errors import LayoutError

@@ -18,7 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, parse_message

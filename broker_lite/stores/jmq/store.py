@@ -5,7 +5,7 @@
         store.get("orders", result.queue_id, result.queue_offset).messages
 
 The folder contains `journal/`, `queue/`, `offset/`, `consume/`, `retry/`, `checkpoint`, `lock` and, while it is open,
-`abort`.
+`abort`. An archive reads the store through an `ArchiveView`.
 """
 
 from __future__ import annotations
@@ -14,24 +14,23 @@ import random
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from commitlake.broker_lite.stores.engine.flushing import LogFlusher
 from commitlake.broker_lite.stores.engine.open_store import OpenStore, system_clock
 from commitlake.broker_lite.stores.engine.ownership import AbortMark, StoreLock, holding
-from commitlake.broker_lite.stores.engine.pulling import PullLimits, PullResult
-from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult
+from commitlake.broker_lite.stores.engine.reading import DEFAULT_MAX_MESSAGES, GetResult, PullLimits, PullResult
 from commitlake.broker_lite.stores.engine.retention import Retention
-from commitlake.broker_lite.stores.jmq.files import JournalFiles
+from commitlake.broker_lite.stores.jmq.files import JournalFiles, recover
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
-from commitlake.broker_lite.stores.jmq.prepared import JournalMessagePreparer, PreparedMessage
+from commitlake.broker_lite.stores.jmq.prepared import JournalMessagePreparer, PreparedMessage, Routing
 from commitlake.broker_lite.stores.jmq.reading import Form, JournalReader
-from commitlake.broker_lite.stores.jmq.recovery import recover
-from commitlake.broker_lite.stores.jmq.routing import Routing
 from commitlake.broker_lite.stores.jmq.writing import JournalPutResult, JournalWriter
 from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
 from commitlake.schemas.layouts.jmq.consumption import Consumption, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
+from commitlake.schemas.layouts.jmq.message_id import MessagePlace, serialize_message_id
 from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
@@ -261,3 +260,55 @@ class JournalFlusher(LogFlusher):
             log_end, store_timestamp, last_record = progress
             checkpoint = JournalCheckpoint(log_end, last_record, store_timestamp, entries)
             self._save_checkpoint(lambda: self._checkpoint.save(checkpoint))
+
+
+class Produced(NamedTuple):
+    """Message with the name of its broker."""
+
+    broker: str
+    message: JournalMessage
+
+    @property
+    def message_id(self) -> str:
+        """Id of the message."""
+        message = self.message
+        return serialize_message_id(MessagePlace(message.topic, message.queue_id, message.queue_offset, self.broker))
+
+
+class ArchiveView:
+    """Reader of every message that was produced and every consumption, for an archive; several threads may use it.
+
+    Both are byte sequences, the journal and the consume log. The archive requests the data after a position, and
+    receives the position of the next request. It stores both positions together with the archived data, so it misses
+    nothing. After a crash it may write some data twice, which the keys (broker, journal offset) of messages and
+    (broker, offset in the consume log) of consumptions make harmless. Only flushed data is returned, because a crash of
+    the machine can undo the rest.
+    """
+
+    def __init__(self, store: JournalStore) -> None:
+        self._store = store
+
+    def produced(self, journal_offset: int, max_messages: int) -> tuple[list[Produced], int]:
+        """Return messages of all topics, in the order of the journal.
+
+        Args:
+            journal_offset: 0, or the offset that the last call returned.
+            max_messages: maximum number of messages.
+
+        Returns:
+            The messages, and the offset to continue at. Damaged parts are skipped; `journal_scan` reports them.
+        """
+        messages, following = self._store.read_journal(journal_offset, max_messages)
+        return [Produced(self._store.options.broker_name, message) for message in messages], following
+
+    def consumed(self, offset: int, max_records: int) -> tuple[list[Consumption], int]:
+        """Return consumptions by all applications, in the order in which they were reported.
+
+        Args:
+            offset: 0, or the offset that the last call returned.
+            max_records: maximum number of records.
+
+        Returns:
+            The consumptions, and the offset to continue at.
+        """
+        return self._store.read_consumptions(offset, max_records)

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
-from commitlake.broker_lite.stores.engine.log_writer import LogWriter
-from commitlake.broker_lite.stores.engine.progress import LogProgress
+from commitlake.broker_lite.errors import MessageRefusedError
+from commitlake.broker_lite.stores.engine.log_writer import LogProgress, LogWriter
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.prepared import PreparedMessage

@@ -1,17 +1,175 @@
-"""Topics, groups and offsets of a broker in JMQ's layout.
+"""Topics, groups and consumers' offsets of a broker in JMQ's layout.
 
 JMQ stores topics and applications in a registry outside the broker, and copies them to brokers. This broker is its own
-registry: `config/topics.json` and `config/subscriptionGroup.json`, in RocketMQ's format.
+registry: `config/topics.json` and `config/subscriptionGroup.json`, in RocketMQ's format. Offsets are stored as JMQ
+does: positions, and a record of every consumption.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from commitlake.broker_lite.errors import UnsupportedError
+from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.options import MAX_QUEUES, JournalOptions
-from commitlake.broker_lite.stores.jmq_adapter.consumed_offsets import ConsumedOffsets
+from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
+from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
 from commitlake.broker_lite.stores.rocketmq.config_files import DelayOffsets, Groups, Topics
+from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
+from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+
+RECORDS_PER_ANSWER = 1000
+"""Records written before an answer is sent; they take about ten milliseconds."""
+
+
+class _OffsetRange(NamedTuple):
+    """Range of a queue's messages that must still be recorded."""
+
+    place: ConsumedQueue
+    numbers: range
+    client: Host
+    time_ms: int
+
+
+class ConsumedOffsets:
+    """Offsets of groups: `offset.json` for queues, the retry store for retries; only the broker's thread uses it.
+
+    A consumer that acknowledges an offset has consumed all messages before it, except those that it has sent back,
+    which were recorded then. If its group has no position yet, consumption starts at the first message that it
+    received, not at the queue's first: a consumer may start at the end. Records are written before the position, so a
+    crash in between may repeat a consumption, but never leaves one unrecorded. Only if an acknowledgement covers very
+    many messages, the position is written first, and the records follow step by step, so that other clients do not
+    wait.
+
+    Offsets that an administrator sets do not count as consumption.
+    """
+
+    def __init__(self, journal: JournalStore, failed_messages: FailedMessages) -> None:
+        self._journal = journal
+        self._positions = journal.offsets
+        self._failures = failed_messages
+        self._begun: dict[ConsumedQueue, int] = {}
+        self._unrecorded: deque[_OffsetRange] = deque()
+
+    @property
+    def entries(self) -> dict[Any, Any]:
+        """Next queue offset of each queue, by `topic@group`."""
+        entries: dict[str, dict[int, int]] = {}
+        for place, position in self._positions.positions.items():
+            entries.setdefault(f"{place.topic}@{place.app}", {})[place.queue_id] = position.ack
+        return entries
+
+    @property
+    def count(self) -> int:
+        """Number of stored offsets."""
+        return len(self._positions.positions)
+
+    def get(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Return the queue offset of the next message for the group, or None if it has no offset."""
+        if topic == f"{RETRY_PREFIX}{group}":
+            return self._failures.bounds(topic, queue_id).start
+        position = self._positions.find(ConsumedQueue(topic, group, queue_id))
+        return None if position is None else position.ack
+
+    def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
+        """Set the group's offset, regardless of what it has consumed.
+
+        Raises:
+            UnsupportedError: if the topic is the group's retry topic.
+        """
+        if topic.startswith(RETRY_PREFIX):
+            raise UnsupportedError(
+                f"{topic}: the offset of a journal's retries cannot be set; they are delivered by time"
+            )
+        place = ConsumedQueue(topic, group, queue_id)
+        self._begun.pop(place, None)
+        self._positions.set_back(place, min(offset, self._end_of(place)))
+
+    def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
+        """Record that a member of the group receives the messages from `offset` up to, not including, `following`."""
+        if topic.startswith(RETRY_PREFIX):
+            return
+        place = ConsumedQueue(topic, group, queue_id)
+        if self._positions.find(place) is None:
+            self._begun.setdefault(place, offset)
+        else:
+            self._positions.hand_out(place, following)
+
+    def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
+        """Record that a member of the group has consumed, or failed to consume, all messages before an offset."""
+        if topic.startswith(RETRY_PREFIX):
+            if topic == f"{RETRY_PREFIX}{group}" and queue_id == 0:
+                self._failures.acknowledge(group, offset, client)
+            return
+        place = ConsumedQueue(topic, group, queue_id)
+        position = self._positions.find(place)
+        offset = min(offset, self._end_of(place))
+        start = self._begun.pop(place, offset) if position is None else position.ack
+        if position is not None and offset == position.ack:
+            return
+        if position is not None and offset < position.ack:
+            self._positions.set_back(place, offset)
+            return
+        self._unrecorded.append(_OffsetRange(place, range(start, offset), client, self._journal.clock()))
+        if len(self._unrecorded) == 1:
+            self.record(RECORDS_PER_ANSWER)
+        self._positions.acknowledge(place, offset)
+
+    def _end_of(self, place: ConsumedQueue) -> int:
+        if retry_queue_of(place.topic) is not None:
+            return self._failures.bounds(place.topic, place.queue_id).stop
+        return self._journal.max_offset(place.topic, place.queue_id)
+
+    @property
+    def has_unrecorded(self) -> bool:
+        """True if consumptions remain to be recorded."""
+        return bool(self._unrecorded)
+
+    def record(self, limit: int | None = None) -> None:
+        """Write records of consumption.
+
+        Args:
+            limit: maximum number of messages; None for all.
+        """
+        while self._unrecorded and (limit is None or limit > 0):
+            place, numbers, client, time_ms = self._unrecorded.popleft()
+            now = numbers if limit is None else numbers[:limit]
+            if len(now) < len(numbers):
+                self._unrecorded.appendleft(_OffsetRange(place, numbers[len(now) :], client, time_ms))
+            if limit is not None:
+                limit -= max(1, len(now))
+            if now:
+                self._record(_OffsetRange(place, now, client, time_ms))
+
+    def _record(self, offset_range: _OffsetRange) -> None:
+        place, numbers, client, time_ms = offset_range
+        topic, group, queue_id = place
+        queue = retry_queue_of(topic)
+        if queue is not None:
+            for letter in self._failures.dead_letters(queue.app, numbers):
+                self._failures.record(letter, group, DeliveryOutcome.CONSUMED, 1, client)
+            return
+        failed = self._failures.queues.take_failed(place, numbers.start, numbers.stop)
+        self._journal.log_consumption(
+            [
+                Consumption(
+                    topic, queue_id, number, entry.journal_offset, group, DeliveryOutcome.CONSUMED, time_ms, 1, client
+                )
+                for number, entry in self._journal.entries(topic, queue_id, numbers)
+                if number not in failed
+            ]
+        )
+
+    def remove(self, is_gone: Callable[[str, str], bool]) -> None:
+        """Remove the positions of deleted topics and groups."""
+        self.record()
+        self._positions.remove(lambda place: is_gone(place.topic, place.app))
+        self._begun = {place: start for place, start in self._begun.items() if not is_gone(place.topic, place.app)}
 
 
 class Registry:

@@ -7,7 +7,7 @@ store. Clients cannot send to these topics.
 
 from __future__ import annotations
 
-from commitlake.broker_lite.delivery.errors import SendBackError
+from commitlake.broker_lite.errors import SendBackError
 from commitlake.broker_lite.stores.jmq import JournalStore, Retry, RetryStatus, RetryStore
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, RetryQueues, retry_queue_of, topic_of
 from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome

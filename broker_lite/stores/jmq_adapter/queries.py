@@ -6,9 +6,8 @@ import logging
 from collections.abc import Callable, Collection, Container, Mapping
 from typing import Never
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError, UnsupportedError
-from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
-from commitlake.broker_lite.stores.engine.reading import GetStatus, position_in
+from commitlake.broker_lite.errors import StoreFilesError, UnsupportedError
+from commitlake.broker_lite.stores.engine.reading import MAX_EXAMINED, GetStatus, PullLimits, PullResult, position_in
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.broker_lite.stores.jmq.retry_queues import retry_queue_of
 from commitlake.broker_lite.stores.jmq_adapter import wire

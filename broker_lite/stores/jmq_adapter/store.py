@@ -15,14 +15,18 @@ from types import MappingProxyType, TracebackType
 from typing import Never, Self
 
 from commitlake.broker_lite.delivery.timers import asks_for_timer
-from commitlake.broker_lite.stores.engine.errors import UnsupportedError
+from commitlake.broker_lite.errors import UnsupportedError
 from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.jmq import JournalOptions, JournalPutResult, JournalStore, RetryStatus
 from commitlake.broker_lite.stores.jmq.options import MAX_QUEUES
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, retry_queue_of, topic_of
 from commitlake.broker_lite.stores.jmq_adapter import wire
-from commitlake.broker_lite.stores.jmq_adapter.config import JmqConfig, Registry
-from commitlake.broker_lite.stores.jmq_adapter.consumed_offsets import RECORDS_PER_ANSWER, ConsumedOffsets
+from commitlake.broker_lite.stores.jmq_adapter.config import (
+    RECORDS_PER_ANSWER,
+    ConsumedOffsets,
+    JmqConfig,
+    Registry,
+)
 from commitlake.broker_lite.stores.jmq_adapter.failed_messages import FailedMessages
 from commitlake.broker_lite.stores.jmq_adapter.queries import JmqQueries
 from commitlake.broker_lite.stores.rocketmq import PutResult

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from commitlake.broker_lite.stores.engine.errors import MessageRefusedError, UnsupportedError
+from commitlake.broker_lite.errors import MessageRefusedError, UnsupportedError
 from commitlake.broker_lite.stores.jmq.retry import Retry
 from commitlake.broker_lite.stores.jmq.retry_queues import RetryQueue, topic_of
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage

@@ -1,6 +1,6 @@
 """Store in RocketMQ's layout: CommitLog, ConsumeQueue, IndexFile, checkpoint and config, as RocketMQ writes them."""
 
-from commitlake.broker_lite.stores.engine.errors import (
+from commitlake.broker_lite.errors import (
     ConfigFileError,
     DiskFullError,
     IndexDisabledError,
@@ -12,10 +12,10 @@ from commitlake.broker_lite.stores.engine.errors import (
     StoreUnusableError,
     UnsupportedError,
 )
+from commitlake.broker_lite.stores.engine.log_writer import RecoveryReport
 from commitlake.broker_lite.stores.engine.open_store import system_clock
 from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus
-from commitlake.broker_lite.stores.engine.recovery import RecoveryReport
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.store import MessageStore

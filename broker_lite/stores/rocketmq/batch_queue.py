@@ -3,6 +3,9 @@
 `batchconsumequeue/<topic>/<queueId>/`. There is one entry per record, however many messages it contains, so a message
 is found by a binary search for the last entry that begins at or before it. Like a ConsumeQueue it is derived from the
 log. Source: org.apache.rocketmq.store.queue.BatchConsumeQueue (5.5.0).
+
+If neither topics.json nor queue folders show a topic's type, its queues are created as ConsumeQueues while the log is
+read, and `BatchTopics` then decides by the offsets of the records.
 """
 
 from __future__ import annotations
@@ -14,13 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.log_writer import QueueGapError
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.message_log import MessageLog
 from commitlake.broker_lite.stores.engine.queue_table import QueueTable
-from commitlake.broker_lite.stores.engine.recovery import QueueGapError
+from commitlake.broker_lite.stores.engine.record_log import MessageLog
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
+from commitlake.broker_lite.stores.rocketmq.consume_queue import CommitLogQueue, QueueUnit
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
-from commitlake.broker_lite.stores.rocketmq.entry_queue import CommitLogQueue, QueueUnit
+from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import (
     ENTRY,
     NO_COMPACTED_OFFSET,
@@ -170,3 +174,38 @@ class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):
 
     def _queue(self, topic: str, queue_id: int, files: FileQueue) -> BatchConsumeQueue:
         return BatchConsumeQueue(topic, queue_id, files)
+
+
+class BatchTopics:
+    """Evidence for the queue type of topics, from one reading of the log.
+
+    A single record with the flag of an inner batch, which any producer can send to a topic of single messages, decides
+    nothing; see `schemas.layouts.rocketmq.batch_evidence`.
+    """
+
+    def __init__(self) -> None:
+        self._evidence: dict[str, BatchEvidence] = {}
+        self._records: dict[str, int] = {}
+        self._last: dict[tuple[str, int], Dispatch] = {}
+        self._queue_counts: dict[str, int] = {}
+
+    def note(self, record: Dispatch) -> None:
+        """Add a record; the records of a queue come in the order of the log."""
+        topic, queue = record.topic, (record.topic, record.queue_id)
+        last = self._last.get(queue)
+        steps = 0
+        if last is not None and last.is_inner_batch and last.message_count > 1:
+            step = record.queue_offset - last.queue_offset
+            steps = int(step == last.message_count) - int(step == 1)
+        added = BatchEvidence(int(record.is_inner_batch), steps)
+        self._evidence[topic] = self._evidence.get(topic, BatchEvidence()).joined(added)
+        self._records[topic] = self._records.get(topic, 0) + 1
+        self._queue_counts[topic] = max(self._queue_counts.get(topic, 0), record.queue_id + 1)
+        self._last[queue] = record
+
+    def decide(self) -> dict[str, tuple[bool, int]]:
+        """Return for each topic whether its queues are BatchConsumeQueues, and its number of queues."""
+        return {
+            topic: (evidence.shows_batches(self._records[topic]), self._queue_counts[topic])
+            for topic, evidence in self._evidence.items()
+        }

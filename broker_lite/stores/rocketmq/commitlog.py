@@ -9,10 +9,10 @@ import os
 from functools import partial
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.message_log import MessageLog
+from commitlake.broker_lite.stores.engine.record_log import MessageLog
 from commitlake.broker_lite.stores.rocketmq.options import RECORD_ALLOWANCE_BYTES, StoreOptions
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Dialect
 from commitlake.schemas.layouts.rocketmq.commitlog import (

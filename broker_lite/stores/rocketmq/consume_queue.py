@@ -1,4 +1,4 @@
-"""ConsumeQueues: the positions of each queue's messages in the CommitLog.
+"""ConsumeQueues, the positions of each queue's messages in the CommitLog, and what they share with BatchConsumeQueues.
 
 `consumequeue/<topic>/<queueId>/`. A queue is an index: its content is derived from the log, and missing entries are
 written again from there. Entry i is at byte 20 * i, so a queue whose first known message is not number 0 begins with
@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from commitlake.broker_lite.stores.engine.entry_queue import NumberedQueue
+from commitlake.broker_lite.stores.engine.entry_queue import EntryQueue, NumberedQueue
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
+from commitlake.broker_lite.stores.engine.log_writer import QueueGapError
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.engine.queue_table import QueueTable
-from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
-from commitlake.broker_lite.stores.rocketmq.entry_queue import CommitLogQueue, QueueUnit
 from commitlake.schemas.layouts.rocketmq.consumequeue import (
     ENTRY,
     PRE_BLANK,
@@ -29,9 +29,46 @@ from commitlake.schemas.layouts.rocketmq.consumequeue import (
 from commitlake.schemas.layouts.segments import max_entry_number
 
 FOLDER = "consumequeue"
+FILES_READ_ON_RECOVERY = 3
+"""Number of last files of a queue in which its end is searched; the files before them are full."""
 _MAX_QUEUE_OFFSET = max_entry_number(ENTRY.size)
 _pack_entry = ENTRY.struct.pack_into
 _logger = logging.getLogger(__name__)
+
+
+class QueueUnit(NamedTuple):
+    """Record of a queue.
+
+    Attributes:
+        entry: position of the record in the log.
+        first_number: queue offset of its first message.
+        following: queue offset after its last message.
+    """
+
+    entry: ConsumeQueueEntry
+    first_number: int
+    following: int
+
+
+class CommitLogQueue(EntryQueue):
+    """Entries of one queue, and the last record that it points to.
+
+    Attributes:
+        last_record: physical offset of the last entry's record, -1 if there is none.
+        max_physical_offset: physical offset of the end of that record, -1 if there is none.
+    """
+
+    def __init__(self, topic: str, queue_id: int, files: FileQueue) -> None:
+        """Load the entries of the files, up to the first invalid one."""
+        super().__init__(topic, queue_id, files)
+        self.last_record = self.max_physical_offset = -1
+        if not files.is_empty:
+            self.truncate_to(self._end_of_entries(files.file_starts[-FILES_READ_ON_RECOVERY:]))
+
+    def clear(self) -> None:
+        """Remove all entries; the queue starts again."""
+        self.files.delete()
+        self.last_record = self.max_physical_offset = -1
 
 
 class ConsumeQueue(NumberedQueue, CommitLogQueue):

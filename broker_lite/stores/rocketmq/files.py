@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.checkpoint_file import read_in_place, write_in_place
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
+from commitlake.broker_lite.stores.engine.small_files import read_in_place, write_in_place
 from commitlake.broker_lite.stores.rocketmq import commitlog, consume_queue, message_index
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.config_files import ConfigFiles

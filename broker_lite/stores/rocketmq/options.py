@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from commitlake.broker_lite.stores.engine.errors import StoreOptionError
+from commitlake.broker_lite.errors import StoreOptionError
 from commitlake.broker_lite.stores.engine.options import FlushMode, RetentionOptions, check_range
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile, timer_log

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 
-from commitlake.broker_lite.stores.engine.pulling import MAX_EXAMINED, PullLimits, PullResult
-from commitlake.broker_lite.stores.engine.reading import GetStatus, QueuePosition, position_in
+from commitlake.broker_lite.stores.engine.reading import (
+    MAX_EXAMINED,
+    GetStatus,
+    PullLimits,
+    PullResult,
+    QueuePosition,
+    position_in,
+)
 from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, BOLTMQ, ROCKETMQ

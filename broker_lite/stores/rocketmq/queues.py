@@ -12,13 +12,12 @@ import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.errors import StoreFilesError
+from commitlake.broker_lite.stores.engine.log_writer import QueueGapError
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
-from commitlake.broker_lite.stores.engine.recovery import QueueGapError
 from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
-from commitlake.broker_lite.stores.rocketmq import batch_queue, config_file, consume_queue
-from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue, BatchConsumeQueues
-from commitlake.broker_lite.stores.rocketmq.batch_topics import BatchTopics
+from commitlake.broker_lite.stores.rocketmq import batch_queue, config_files, consume_queue
+from commitlake.broker_lite.stores.rocketmq.batch_queue import BatchConsumeQueue, BatchConsumeQueues, BatchTopics
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, Topics
 from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue, ConsumeQueues
@@ -62,7 +61,7 @@ class StoreQueues:
         self._simple_topics = {queue.topic for queue in self._simple if not queue.files.is_empty}
         self._unknown = BatchTopics()
         self._light = {topic for topic in self._simple.topics if topic.startswith(LIGHT_PREFIX)}
-        self.has_light_queues = bool(self._light) or (root / config_file.FOLDER / OFFSETS_FILES[1]).exists()
+        self.has_light_queues = bool(self._light) or (root / config_files.FOLDER / OFFSETS_FILES[1]).exists()
         self._creates_light_again = self.has_light_queues or not any(True for _ in self)
         self._has_warned_of_light = False
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from commitlake.broker_lite.stores.engine.errors import IndexDisabledError, StoreFilesError
+from commitlake.broker_lite.errors import IndexDisabledError, StoreFilesError
 from commitlake.broker_lite.stores.engine.reading import GetResult, GetStatus, QueueReader, position_in
-from commitlake.broker_lite.stores.rocketmq.entry_queue import QueueUnit
+from commitlake.broker_lite.stores.rocketmq.consume_queue import QueueUnit
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.errors import LayoutError

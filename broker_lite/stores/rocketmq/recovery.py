@@ -21,8 +21,7 @@ from __future__ import annotations
 
 import logging
 
-from commitlake.broker_lite.stores.engine.progress import LogProgress
-from commitlake.broker_lite.stores.engine.recovery import QueueGapError, RecoveryReport
+from commitlake.broker_lite.stores.engine.log_writer import LogProgress, QueueGapError, RecoveryReport
 from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.schemas.layouts.errors import LayoutError

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import (

@@ -13,13 +13,11 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from commitlake.broker_lite.stores.engine.errors import MessageRefusedError, StoreUnusableError
-from commitlake.broker_lite.stores.engine.log_writer import LogWriter
-from commitlake.broker_lite.stores.engine.progress import LogProgress
-from commitlake.broker_lite.stores.rocketmq.checks import check_batch
+from commitlake.broker_lite.errors import MessageRefusedError, StoreUnusableError
+from commitlake.broker_lite.stores.engine.log_writer import LogProgress, LogWriter
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, Prepared
+from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, Prepared, check_batch
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage

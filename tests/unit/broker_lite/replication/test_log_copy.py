@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from commitlake.broker_lite.delivery import Delivery
-from commitlake.broker_lite.replication.errors import CopyError
+from commitlake.broker_lite.errors import ReplicationError
 from commitlake.broker_lite.replication.log_copy import LogCopy
 from commitlake.broker_lite.stores.rocketmq import DiskFullError, MessageStore, StoreUnusableError
 from tests.support.message_stores import BROKER, SMALL, fill, message, queue_entries
@@ -135,7 +135,7 @@ def test_an_invalid_record_stops_the_copy_before_it(root: Path, master: MessageS
     data[second.physical_offset + 90] ^= 0xFF
     with MessageStore.open(root, SMALL, clock=Clock()) as slave:
         log = LogCopy(slave)
-        with pytest.raises(CopyError, match=f"body_crc at byte {second.physical_offset + 8}"):
+        with pytest.raises(ReplicationError, match=f"body_crc at byte {second.physical_offset + 8}"):
             copy(log, bytes(data))
         assert log.end == slave.log_end == second.physical_offset
         # The copy continues when the master sends valid records.
@@ -147,7 +147,7 @@ def test_an_invalid_record_stops_the_copy_before_it(root: Path, master: MessageS
 def test_an_invalid_size_is_refused_before_the_record_arrives(root: Path, size: int) -> None:
     with MessageStore.open(root, SMALL, clock=Clock()) as slave:
         log = LogCopy(slave)
-        with pytest.raises(CopyError, match="total_size"):
+        with pytest.raises(ReplicationError, match="total_size"):
             log.append(0, size.to_bytes(4, "big", signed=True) + bytes.fromhex("daa320a7"))
         assert slave.log_end == 0
 

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from commitlake.broker_lite.replication.errors import PeerError
+from commitlake.broker_lite.errors import PeerError
 from commitlake.broker_lite.replication.protocol import (
     MAX_BODY_BYTES,
     REPORT,

@@ -13,7 +13,7 @@ import pytest
 from commitlake.broker_lite.shop.journal_story import MAIL_IS_BEHIND_MS, OrderStep
 from commitlake.broker_lite.shop_journal import ShopJournal, fill_shop_journal
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
-from commitlake.broker_lite.stores.jmq.routing import ordered_queue
+from commitlake.broker_lite.stores.jmq.prepared import ordered_queue
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.errors import FileCutError
+from commitlake.broker_lite.errors import StoreUnusableError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreError
 from tests.support.message_stores import SMALL, fill, message
 
@@ -37,7 +37,7 @@ def test_a_truncated_segment_fails_reads(root: Path) -> None:
     store = MessageStore.open(root, SMALL)
     fill(store, 4)
     os.truncate(newest(root / "commitlog"), 0)
-    with pytest.raises(FileCutError):
+    with pytest.raises(StoreUnusableError):
         store.get("orders", 0, 0)
     with suppress(StoreError):
         store.close()
@@ -50,6 +50,6 @@ def test_a_truncated_file_that_is_not_mapped_yet_is_an_error(root: Path) -> None
         path = newest(root / "consumequeue")
         size = path.stat().st_size
         os.truncate(path, 10)
-        with pytest.raises(FileCutError, match="found 10"):
+        with pytest.raises(StoreUnusableError, match="found 10"):
             store.get("orders", 1, 0)
         os.truncate(path, size)

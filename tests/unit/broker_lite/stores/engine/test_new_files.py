@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError
+from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
 
 SIZE = 4096

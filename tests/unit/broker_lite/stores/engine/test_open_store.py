@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.errors import StoreFilesError, StoreLockedError, StoreUnusableError
+from commitlake.broker_lite.errors import StoreFilesError, StoreLockedError, StoreUnusableError
 from commitlake.broker_lite.stores.engine.options import FlushMode
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.message_stores import BORN_MS

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.delivery import Delivery, SendBackError
-from commitlake.broker_lite.stores.engine.pulling import PullLimits
+from commitlake.broker_lite.stores.engine.reading import PullLimits
 from commitlake.broker_lite.stores.rocketmq import GetStatus, MessageRefusedError, MessageStore, StoreFilesError
 from commitlake.broker_lite.stores.rocketmq.files import CheckpointFile
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY, BatchQueueEntry, parse_entry

@@ -221,7 +221,7 @@ def test_a_failed_save_of_tables_is_retried(root: Path, monkeypatch: pytest.Monk
                 failed.set()
                 raise OSError(number, os.strerror(number))
 
-            broken.setattr("commitlake.broker_lite.stores.engine.saved_table.sync_folder", fail)
+            broken.setattr("commitlake.broker_lite.stores.engine.small_files.sync_folder", fail)
             store.config.consumer_offsets.commit("orders", "shipping", 0, 7)
             assert failed.wait(20)
             store.put(message(0))

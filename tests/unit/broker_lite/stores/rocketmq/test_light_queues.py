@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.errors import MessageRefusedError
+from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
 from commitlake.schemas.layouts.rocketmq.hosts import Host

@@ -11,8 +11,7 @@ import pytest
 
 from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError, StoreOptions
-from commitlake.broker_lite.stores.rocketmq.index_file import IndexFile
-from commitlake.broker_lite.stores.rocketmq.message_index import MessageIndex, index_file_name
+from commitlake.broker_lite.stores.rocketmq.message_index import IndexFile, MessageIndex, index_file_name
 from commitlake.schemas.layouts.rocketmq.indexfile import (
     ENTRY,
     HEADER,

@@ -1,4 +1,8 @@
-"""Table in memory that is saved in one small file as a whole when it has changed."""
+"""Small files of a store: tables that are saved as a whole, and checkpoints that are overwritten in place.
+
+A table is written to a temporary file, flushed and renamed, and its previous version stays as `.bak`. A checkpoint is a
+single page, so that the disk has either the old or the new one, and needs no second file.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from commitlake.broker_lite.stores.engine.errors import ConfigFileError
-from commitlake.schemas.store_files import create_file, make_folders, read_file, sync_folder
+from commitlake.broker_lite.errors import ConfigFileError
+from commitlake.schemas.layouts.page import PAGE_SIZE
+from commitlake.schemas.store_files import create_file, make_folders, open_file, open_or_create, read_file, sync_folder
 
 _logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -151,3 +156,29 @@ class FileWithBackup:
             self.path.replace(self.backup)
         beside.replace(self.path)
         sync_folder(self.path.parent)
+
+
+def read_in_place(path: Path) -> bytes | None:
+    """Read a checkpoint that will be overwritten in place; return None if there is none.
+
+    Raises:
+        UnsafeFileError: if it is a symbolic link, not a regular file, or has several names.
+    """
+    try:
+        descriptor = open_file(path, os.O_RDWR)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.pread(descriptor, PAGE_SIZE, 0)
+    finally:
+        os.close(descriptor)
+
+
+def write_in_place(path: Path, data: bytes) -> None:
+    """Overwrite or create a checkpoint, and flush it to disk."""
+    descriptor = open_or_create(path, os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, data, 0)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Errors of a store.
+"""Errors of the broker.
 
     StoreError
     ├── StoreOptionError       invalid settings
@@ -11,10 +11,15 @@
     ├── MessageRefusedError    a message that a broker refuses, as MESSAGE_ILLEGAL
     ├── IndexDisabledError     a query by key in a store without an index
     ├── UnsupportedError       an operation that the store's layout does not support
-    └── StoreUnusableError     closed, or a write to its files failed half-way; opening it again recovers it
-        └── FileCutError       another process has truncated a file of the open store
+    └── StoreUnusableError     closed, truncated by another process, or a write failed half-way; opening it recovers it
+    DeliveryError
+    ├── SendBackError          there is no message that can be retried
+    └── TransactionError       the half message does not exist, belongs to another producer, or is already decided
+    ReplicationError           bytes that do not continue this log: wrong master, or a damaged log
+    └── PeerError              the peer violates the protocol; the connection is closed
 
-Invalid bytes raise `schemas.layouts.errors.LayoutError`.
+After an error of replication the slave reconnects after a pause, and resumes at the end of its log. Invalid bytes in
+general raise `schemas.layouts.errors.LayoutError`.
 """
 
 from __future__ import annotations
@@ -77,8 +82,24 @@ class UnsupportedError(StoreError):
 
 
 class StoreUnusableError(StoreError):
-    """Error for a store that is closed, or that a failed write left for recovery by the next `open`."""
+    """Error for a store that is closed, or that a failed write or a truncated file left for the next `open`."""
 
 
-class FileCutError(StoreUnusableError):
-    """Error for a file of the open store that another process has truncated."""
+class DeliveryError(CommitLakeError):
+    """Base class of the errors of deliveries."""
+
+
+class SendBackError(DeliveryError):
+    """Error for a message that cannot be retried."""
+
+
+class TransactionError(DeliveryError):
+    """Error for a half message that cannot be committed or rolled back."""
+
+
+class ReplicationError(CommitLakeError):
+    """Error for bytes that are not a valid continuation of this log, and base class of the errors of replication."""
+
+
+class PeerError(ReplicationError):
+    """Error for a peer that violates the protocol, or requests data that does not exist."""

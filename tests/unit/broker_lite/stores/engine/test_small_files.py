@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from commitlake.broker_lite.stores.engine.errors import ConfigFileError
-from commitlake.broker_lite.stores.engine.saved_table import FileWithBackup, SavedTable
+from commitlake.broker_lite.errors import ConfigFileError
+from commitlake.broker_lite.stores.engine.small_files import FileWithBackup, SavedTable
 from commitlake.broker_lite.stores.jmq.offset_file import OffsetFile
 from commitlake.broker_lite.stores.rocketmq.config_files import ConsumerOffsets
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue
