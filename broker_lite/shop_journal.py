@@ -15,24 +15,45 @@ records.
 
 from __future__ import annotations
 
+import json
 import os
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from commitlake.broker_lite.shop.journal_story import MAX_RETRIES, SHIPPING_APP, JournalStory
-from commitlake.broker_lite.shop.orders import draw_orders
-from commitlake.broker_lite.shop.summary import (
+from commitlake.broker_lite.shop.orders import FEATURED_ORDER, Order, OrderPlan, draw_orders
+from commitlake.broker_lite.shop.timeline import (
+    DAY,
     DEFAULT_ORDERS,
     DEFAULT_START_MS,
+    HOUR,
+    MINUTE,
     ShopSummary,
+    StoryClock,
+    Timeline,
     check_is_empty,
     count_by_topic,
 )
-from commitlake.broker_lite.shop.timeline import StoryClock
-from commitlake.broker_lite.stores.jmq import JournalOptions, JournalStore, RetryStatus
-from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER
+from commitlake.broker_lite.stores.jmq import Batch, Consuming, JournalOptions, JournalStore, RetryStatus
+from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
+from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER, ConsumedQueue
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 
+STORY_MS = 3 * DAY
+LAST_ORDER_BEFORE_END_MS = 10 * MINUTE
+FEATURED_PAYS_IN_MS = 80 * MINUTE
+DECLINED_SHARE = 0.05
+MAIL_IS_BEHIND_MS = 6 * HOUR
+SETTLEMENT_BATCH = 16
+CONSUMED_AT_ONCE = 32
+
+SHIPPING_APP = "shipping-service"
+MAIL_APP = "mail-service"
+MAX_RETRIES = 3
 SHOP_JOURNAL_OPTIONS = JournalOptions(
     journal_file_size_bytes=256 << 10,
     queue_file_size_bytes=22 * 100,
@@ -42,6 +63,177 @@ SHOP_JOURNAL_OPTIONS = JournalOptions(
     retry_max_attempts=MAX_RETRIES,
 )
 """Files so small that several of every kind are written."""
+
+
+class OrderStep(IntEnum):
+    """Step of an order that a message reports; its number is the business tag."""
+
+    CREATED = 1
+    PAID = 2
+    DECLINED = 3
+    REQUESTED = 4
+    SHIPPED = 5
+    SETTLED = 6
+
+
+class App(NamedTuple):
+    """Application of the shop, with its address."""
+
+    name: str
+    host: Host
+
+
+SHOP = App("shop", Host.of("10.0.1.10", 41200))
+CASHIER = App("cashier", Host.of("10.0.1.11", 41300))
+SHIPPER = App("shipper", Host.of("10.0.1.12", 41400))
+CARRIER = Host.of("10.0.1.21", 42100)
+MAILER = Host.of("10.0.1.22", 42200)
+
+
+@dataclass
+class JournalStory:
+    """Generator of the shop's traffic.
+
+    Attributes:
+        store: store to write to.
+        clock: clock of that store.
+        plan: orders and their outcomes.
+        rng: source of all randomness.
+    """
+
+    store: JournalStore
+    clock: StoryClock
+    plan: OrderPlan
+    rng: random.Random
+
+    def __post_init__(self) -> None:
+        self.consuming = Consuming(self.store)
+        self._timeline = Timeline(self.clock)
+        self._to_settle: list[Order] = []
+        self._orders = {order.key: order for order in self.plan.orders}
+
+    def play(self) -> None:
+        """Generate all traffic, starting at the clock's time."""
+        start_ms = self.clock.now_ms
+        end_ms = start_ms + STORY_MS
+        step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.plan.orders)
+        for number, order in enumerate(self.plan.orders):
+            self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
+        for day in range(1, STORY_MS // DAY):
+            self._timeline.at(start_ms + day * DAY, self._settle)
+        for hour in range(1, STORY_MS // HOUR):
+            self._timeline.at(start_ms + hour * HOUR, self._send_mail)
+        for time_ms, event in self._timeline.until(end_ms):
+            self._advance(time_ms)
+            event()
+            self._ship()
+        self._advance(end_ms)
+
+    def _advance(self, time_ms: int) -> None:
+        """Advance the clock, and ship retries when they are due."""
+        while (due_ms := self.consuming.retries.next_due_ms("shipments", SHIPPING_APP)) is not None:
+            if due_ms > time_ms:
+                break
+            self.clock.now_ms = max(due_ms, self.clock.now_ms)
+            self._ship_again()
+        self.clock.now_ms = time_ms
+
+    def _message(
+        self,
+        app: App,
+        topic: str,
+        step: OrderStep,
+        order: Order,
+        content: Mapping[str, Any],
+        *,
+        is_ordered: bool = True,
+    ) -> NewJournalMessage:
+        body = json.dumps({"order": order.number, **content}, ensure_ascii=False).encode()
+        properties = {"step": step.name.lower(), **order.user_properties}
+        return NewJournalMessage(
+            topic=topic,
+            body=body,
+            send_timestamp=self.clock.now_ms,
+            client_address=app.host,
+            app=app.name,
+            business_id=order.key,
+            business_tag=step,
+            is_ordered=is_ordered,
+            properties=tuple(properties.items()),
+        )
+
+    def _send(self, app: App, topic: str, step: OrderStep, order: Order, content: Mapping[str, Any]) -> None:
+        self.store.put(self._message(app, topic, step, order, content))
+
+    def _create(self, order: Order) -> None:
+        lines = [line._asdict() for line in order.lines]
+        content = {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}
+        self._send(SHOP, "orders", OrderStep.CREATED, order, content)
+        if order.number in self.plan.rolled_back | self.plan.pending:
+            return  # never paid
+        pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
+        if order.number == FEATURED_ORDER:
+            pays_in_ms = FEATURED_PAYS_IN_MS
+        elif self.rng.random() < DECLINED_SHARE:
+            declined = partial(self._send, CASHIER, "payments", OrderStep.DECLINED, order, {"reason": "card expired"})
+            self._timeline.after(pays_in_ms // 2, declined)
+        self._timeline.after(pays_in_ms, partial(self._paid, order))
+
+    def _paid(self, order: Order) -> None:
+        self._send(CASHIER, "payments", OrderStep.PAID, order, {"amount": order.amount})
+        self._to_settle.append(order)
+        request = partial(self._send, SHIPPER, "shipments", OrderStep.REQUESTED, order, {"city": order.city})
+        self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
+
+    def _settle(self) -> None:
+        """Send the day's settlements in batches, each to the queue that the broker chooses."""
+        for start in range(0, len(self._to_settle), SETTLEMENT_BATCH):
+            batch = self._to_settle[start : start + SETTLEMENT_BATCH]
+            self.store.put_batch(
+                [
+                    self._message(
+                        CASHIER, "payments", OrderStep.SETTLED, order, {"amount": order.amount}, is_ordered=False
+                    )
+                    for order in batch
+                ]
+            )
+        self._to_settle.clear()
+
+    def _ship(self) -> None:
+        """Consume the messages of the shipping service."""
+        for queue_id in range(self.store.options.queue_count_of("shipments")):
+            while (batch := self._take("shipments", SHIPPING_APP, queue_id, CARRIER)) is not None:
+                failures = {
+                    message.queue_offset: "the carrier refuses it"
+                    for message in batch.messages
+                    if not self._hand_over(message, 1)
+                }
+                self.consuming.finish(batch, failures)
+
+    def _ship_again(self) -> None:
+        for retry in self.consuming.take_retries("shipments", SHIPPING_APP, CONSUMED_AT_ONCE):
+            is_shipped = self._hand_over(retry.message, retry.attempt)
+            self.consuming.finish_retry(retry, CARRIER, None if is_shipped else "the carrier refuses it again")
+
+    def _hand_over(self, message: JournalMessage, attempt: int) -> bool:
+        order = self._orders[message.business_id]
+        if attempt <= self.plan.failures.get(order.number, 0):
+            return False
+        self._send(SHIPPER, "orders", OrderStep.SHIPPED, order, {"city": order.city, "attempt": attempt})
+        return True
+
+    def _send_mail(self) -> None:
+        """Consume the payments of the mail service, except those of the last six hours."""
+        for queue_id in range(self.store.options.queue_count_of("payments")):
+            end = self.store.offset_by_time("payments", queue_id, self.clock.now_ms - MAIL_IS_BEHIND_MS)
+            while (batch := self._take("payments", MAIL_APP, queue_id, MAILER, end)) is not None:
+                self.consuming.finish(batch)
+
+    def _take(self, topic: str, app: str, queue_id: int, client: Host, end: int | None = None) -> Batch | None:
+        place = ConsumedQueue(topic, app, queue_id)
+        done = self.store.offsets.get(place).ack
+        most = CONSUMED_AT_ONCE if end is None else min(CONSUMED_AT_ONCE, end - done)
+        return self.consuming.take(topic, app, queue_id, client, most) if most > 0 else None
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,12 @@
-"""State that all request handlers of a broker share, without a network."""
+"""State that all request handlers of a broker share, without a network, and the handlers' types."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Generator, Mapping
 
 from commitlake.broker_lite.broker.clients import Clients
-from commitlake.broker_lite.broker.groups import GroupTable
+from commitlake.broker_lite.broker.groups import GroupTable, QueueLocks
 from commitlake.broker_lite.broker.held_pulls import HeldPulls
 from commitlake.broker_lite.broker.interfaces import BrokerStore
 from commitlake.broker_lite.broker.layouts import delivery_of, parking_topics
@@ -14,11 +15,10 @@ from commitlake.broker_lite.broker.limits import (
     MAX_STATUSES_BYTES,
     MAX_STATUSES_BYTES_IN_ALL,
     MAX_STATUSES_BYTES_OF_ADDRESS,
+    Quotas,
     check_limit,
 )
-from commitlake.broker_lite.broker.locks import QueueLocks
 from commitlake.broker_lite.broker.options import BrokerOptions
-from commitlake.broker_lite.broker.quotas import Quotas
 from commitlake.broker_lite.broker.slices import Slices, Steps
 from commitlake.broker_lite.broker.statistics import Statistics
 from commitlake.broker_lite.broker.topics import TopicTable
@@ -132,3 +132,16 @@ def _topic_of(key: str, group: str) -> str | None:
     """Return the topic of a stored offset's key if the key belongs to the group, else None."""
     topic, name = split_offset_key(key)
     return topic if name == group else None
+
+
+Answering = Generator[None, None, Command | None]
+"""Handler of a long request: a generator that yields between steps of at most a few milliseconds, see `Slices`."""
+
+Handler = Callable[[Broker, Channel, Command], Command | Answering | None]
+"""Function that returns the answer; None if there is no answer, or if it is sent later.
+
+It raises errors of schemas.remoting.errors and broker_lite.errors, which the caller converts to answers.
+"""
+
+Handlers = Mapping[int, Handler]
+"""Handlers by request code."""

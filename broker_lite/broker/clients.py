@@ -19,9 +19,9 @@ from commitlake.broker_lite.broker.limits import (
     MAX_SUBSCRIPTION_CHARACTERS,
     MAX_SUBSCRIPTIONS,
     LimitError,
+    Quotas,
     check_limit,
 )
-from commitlake.broker_lite.broker.quotas import Quotas
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.heartbeats import (

@@ -1,20 +1,28 @@
-"""Consumer groups of a broker, stored in `subscriptionGroup.json`. Source: SubscriptionGroupManager."""
+"""Consumer groups of a broker, stored in `subscriptionGroup.json`, and their locks on queues.
+
+Source: SubscriptionGroupManager, RebalanceLockManager.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-from commitlake.broker_lite.broker.limits import check_limit
+from commitlake.broker_lite.broker.limits import MAX_LOCKS, check_limit
 from commitlake.broker_lite.stores.engine.topic_names import VALID_NAME
 from commitlake.broker_lite.stores.rocketmq.config_files import Groups
 from commitlake.schemas.layouts.rocketmq.topics import is_system_group
+from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.configs import DataVersion, SubscriptionGroupConfig
 from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.json_fields import from_json, to_json
+from commitlake.schemas.remoting.routes import MessageQueue
 
 MAX_GROUP_LENGTH = 255
 _logger = logging.getLogger(__name__)
+LOCK_LIFETIME_MS = 60_000
 
 
 def is_valid_group(name: str) -> bool:
@@ -100,3 +108,77 @@ def _parsed(name: str, entry: Any) -> SubscriptionGroupConfig | None:
     except BodyError as error:
         _logger.error("group %.200s is not served: its entry in subscriptionGroup.json is invalid: %s", name, error)
         return None
+
+
+class _Lock(NamedTuple):
+    client_id: str
+    renewed_ms: int
+
+
+class QueueLocks:
+    """Locks on queues by consumer group, which let a single consumer of a group read a queue in order.
+
+    A lock expires after a minute, and consumers renew it every 20 s. Locks are not stored on disk.
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+        self._count = 0
+
+    def lock(self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int) -> list[MessageQueue]:
+        """Lock the free queues and renew the client's own locks; return the queues that the client now holds.
+
+        Raises:
+            LimitError: if there would be too many locks; no lock is taken then.
+        """
+        queues = list(queues)
+        known = self._locks.get(group, {})
+        check_limit("locks", MAX_LOCKS, self._count + len(set(queues) - known.keys()))
+        locks = self._locks.setdefault(group, known)
+        before = len(locks)
+        held = []
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is None or lock.client_id == client_id or now_ms - lock.renewed_ms > LOCK_LIFETIME_MS:
+                locks[queue] = _Lock(client_id, now_ms)
+                held.append(queue)
+        self._count += len(locks) - before
+        if not locks:
+            del self._locks[group]
+        return held
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Release the given queues that the client has locked."""
+        locks = self._locks.get(group, {})
+        for queue in queues:
+            if (lock := locks.get(queue)) and lock.client_id == client_id:
+                del locks[queue]
+                self._count -= 1
+        if not locks:
+            self._locks.pop(group, None)
+
+    def is_locked(self, group: str, now_ms: int) -> bool:
+        """Return whether any queue of the group is locked."""
+        return any(now_ms - lock.renewed_ms <= LOCK_LIFETIME_MS for lock in self._locks.get(group, {}).values())
+
+    def expire(self, now_ms: int) -> None:
+        """Remove the locks that have expired."""
+        for group, locks in list(self._locks.items()):
+            for queue in [queue for queue, lock in locks.items() if now_ms - lock.renewed_ms > LOCK_LIFETIME_MS]:
+                del locks[queue]
+                self._count -= 1
+            if not locks:
+                del self._locks[group]
+
+
+def refuse_system_group(request: Command, group: str) -> Command | None:
+    """Return the refusal of a request that would change one of the broker's own groups, or None for other groups.
+
+    The offsets of these groups are the broker's progress in timers and transactions, and setting one makes the next
+    start skip waiting messages. RocketMQ allows it.
+    """
+    if not is_system_group(group):
+        return None
+    return request.reply(
+        ResponseCode.NO_PERMISSION, remark=f"the group[{group}] belongs to the broker, clients may not change it"
+    )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from commitlake.broker_lite.broker.filters import Filter
-from commitlake.broker_lite.broker.quotas import Quotas
+from commitlake.broker_lite.broker.limits import Quotas
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import PullMessageRequest

@@ -1,10 +1,16 @@
-"""Limits on the state that clients can make a broker keep. RocketMQ trusts its clients and has few such limits.
+"""Limits on the state and the log lines that clients can make a broker keep: in total, and for each of them.
 
-Every limit is checked before a request has any effect.
+RocketMQ trusts its clients and has few such limits. Every limit is checked before a request has any effect.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import TypeVar
+
+from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.errors import CommandError
 
 MAX_NAME_LENGTH = 255
@@ -38,6 +44,10 @@ MAX_STATUSES_BYTES = 4 << 20
 MAX_STATUSES_BYTES_OF_ADDRESS = 16 << 20
 MAX_STATUSES_BYTES_IN_ALL = 64 << 20
 """Members' offsets that the broker keeps until the last member of each group has answered."""
+K = TypeVar("K")
+WINDOW_SECONDS = 60
+MAX_LINES = 10
+"""Maximum number of lines of one kind in a window."""
 
 
 class LimitError(CommandError):
@@ -52,3 +62,95 @@ def check_limit(what: str, limit: int, found: int) -> None:
     """
     if found > limit:
         raise LimitError(f"{what}: expected at most {limit}, found {found}")
+
+
+class Quotas:
+    """Counts of a resource that clients hold, with limits per connection, per address and in total."""
+
+    def __init__(self, *, of_one: int, of_address: int, in_all: int) -> None:
+        """Set the limits.
+
+        Args:
+            of_one: limit for one connection.
+            of_address: limit for all connections from one address together.
+            in_all: limit for all connections together.
+        """
+        self._of_one = of_one
+        self._of_address = of_address
+        self._in_all = in_all
+        self._by_channel: Counter[Channel] = Counter()
+        self._by_address: Counter[bytes] = Counter()
+        self.total = 0
+
+    def has_room(self, channel: Channel, count: int = 1) -> bool:
+        """Return whether a client may hold `count` more."""
+        return (
+            self._by_channel[channel] + count <= self._of_one
+            and self._by_address[channel.peer.site] + count <= self._of_address
+            and self.total + count <= self._in_all
+        )
+
+    def take(self, channel: Channel, count: int = 1) -> bool:
+        """Add to a client's count; return False and change nothing if a limit would be exceeded."""
+        if not self.has_room(channel, count):
+            return False
+        self._by_channel[channel] += count
+        self._by_address[channel.peer.site] += count
+        self.total += count
+        return True
+
+    def release(self, channel: Channel, count: int = 1) -> None:
+        """Subtract from a client's count."""
+        self.total -= count
+        _subtract(self._by_channel, channel, count)
+        _subtract(self._by_address, channel.peer.site, count)
+
+
+def _subtract(counts: Counter[K], key: K, count: int) -> None:
+    counts[key] -= count
+    if counts[key] <= 0:
+        del counts[key]
+
+
+class LimitedLog:
+    """Logger of warnings with a limit for each kind: a client that reconnects again and again must not fill the disk.
+
+    The first lines of each kind of warning in a minute are logged; the others are counted, and the count is logged.
+    """
+
+    def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
+        """Start with empty windows.
+
+        Args:
+            logger: receives the lines.
+            clock: returns the time in seconds.
+        """
+        self._logger = logger
+        self._clock = clock
+        self._windows: dict[str, tuple[float, int]] = {}
+
+    def warning(self, sentence: str, *values: object) -> None:
+        """Log a warning, or only count it if its kind has reached the limit.
+
+        Args:
+            sentence: format string; it identifies the kind of warning, and must not contain text from a client.
+            values: values for the format string.
+        """
+        now = self._clock()
+        start, lines = self._windows.get(sentence, (now, 0))
+        if now - start >= WINDOW_SECONDS:
+            self.report()
+            start, lines = now, 0
+        self._windows[sentence] = (start, lines + 1)
+        if lines < MAX_LINES:
+            self._logger.warning(sentence, *values)
+
+    def report(self) -> None:
+        """Log the number of suppressed warnings for each kind whose window has ended; call this regularly."""
+        now = self._clock()
+        for sentence, (start, lines) in list(self._windows.items()):
+            if now - start < WINDOW_SECONDS:
+                continue
+            del self._windows[sentence]
+            if lines > MAX_LINES:
+                self._logger.warning("%d more warnings within %d s like: %s", lines - MAX_LINES, now - start, sentence)

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from commitlake.broker_lite.broker.quotas import Quotas
+from commitlake.broker_lite.broker.limits import Quotas
 from commitlake.broker_lite.protocol import Channel
 
 SLICE_SECONDS = 0.005

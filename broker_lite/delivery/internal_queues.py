@@ -1,17 +1,25 @@
-"""Readers for the broker's internal queues: delayed messages, half messages and their outcomes.
+"""Readers for the broker's internal queues: delayed messages, half messages and their outcomes, and where they go.
 
-A record in them may be damaged, or deleted with its segment because the disk was full. It is skipped, so that the other
-records are still processed.
+A record in these queues may be damaged, or deleted with its segment because the disk was full. It is skipped, so that
+the other records are still processed.
+
+A broker writes REAL_TOPIC and REAL_QID itself, after checking both. A record in a store's files may contain anything;
+it must not be delivered to the broker's internal topics, or create queues that its topic does not have.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
+from commitlake.broker_lite.stores.rocketmq import MAX_QUEUES, MessageStore
+from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.layouts.numbers import parse_int32
+from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 
+_SHOWN_CHARACTERS = 80
 _logger = logging.getLogger(__name__)
 
 
@@ -42,3 +50,37 @@ def intact_messages(
     """Yield the queue offsets and messages of a queue from `number` on; see `intact_message`."""
     for each in numbers_from(store, topic, queue_id, number):
         yield each, intact_message(store, topic, queue_id, each)
+
+
+class TargetError(CommitLakeError, ValueError):
+    """Error for a record whose properties do not name a valid delivery target."""
+
+
+def delivery_target(store: MessageStore, known: Mapping[str, str]) -> tuple[str, int]:
+    """Return the topic and queue to which a parked record must be delivered.
+
+    A topic may have fewer queues than when the message was sent: then the message goes to one of its current queues.
+
+    Args:
+        store: store with the topics.
+        known: properties of the parked record.
+
+    Raises:
+        TargetError: if a property is missing, or names an internal topic or an impossible queue.
+    """
+    topic = known.get(props.REAL_TOPIC, "")
+    if not is_valid_topic(topic) or is_broker_topic(topic):
+        raise TargetError(f"{props.REAL_TOPIC}: expected a topic that producers may use, found {_shown(topic)}")
+    text = known.get(props.REAL_QID, "")
+    queue_id = parse_int32(text)
+    queues = store.config.topics.queue_count(topic)
+    if queue_id is None or not 0 <= queue_id < max(queues, MAX_QUEUES):
+        raise TargetError(f"{props.REAL_QID}: expected a queue of {topic}, found {_shown(text)}")
+    if queues and queue_id >= queues:
+        _logger.warning("%s has only %d queues: a message for queue %d goes to another queue", topic, queues, queue_id)
+        queue_id %= queues
+    return topic, queue_id
+
+
+def _shown(text: str) -> str:
+    return repr(text[:_SHOWN_CHARACTERS])

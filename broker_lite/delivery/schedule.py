@@ -11,8 +11,8 @@ import logging
 import threading
 from dataclasses import dataclass
 
+from commitlake.broker_lite.delivery.internal_queues import delivery_target
 from commitlake.broker_lite.delivery.rewrites import unpark
-from commitlake.broker_lite.delivery.targets import delivery_target
 from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage

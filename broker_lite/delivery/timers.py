@@ -16,8 +16,7 @@ from collections import deque
 from typing import NamedTuple
 
 from commitlake.broker_lite.delivery import rewrites
-from commitlake.broker_lite.delivery.internal_queues import intact_messages
-from commitlake.broker_lite.delivery.targets import TargetError, delivery_target
+from commitlake.broker_lite.delivery.internal_queues import TargetError, delivery_target, intact_messages
 from commitlake.broker_lite.errors import IndexDisabledError, MessageRefusedError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64

@@ -15,8 +15,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from commitlake.broker_lite.delivery import rewrites
-from commitlake.broker_lite.delivery.internal_queues import intact_message, intact_messages, numbers_from
-from commitlake.broker_lite.delivery.targets import TargetError, delivery_target
+from commitlake.broker_lite.delivery.internal_queues import (
+    TargetError,
+    delivery_target,
+    intact_message,
+    intact_messages,
+    numbers_from,
+)
 from commitlake.broker_lite.errors import MessageRefusedError, TransactionError
 from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int

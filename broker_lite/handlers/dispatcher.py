@@ -7,9 +7,8 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from commitlake.broker_lite.broker.accounts import Accounts
-from commitlake.broker_lite.broker.administration import check_without_accounts
-from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.accounts import Accounts, check_without_accounts
+from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
 from commitlake.broker_lite.delivery import DeliveryError
 from commitlake.broker_lite.errors import (
@@ -20,8 +19,6 @@ from commitlake.broker_lite.errors import (
     UnsupportedError,
 )
 from commitlake.broker_lite.handlers import (
-    consumer_status,
-    failures,
     group_administration,
     members,
     offsets,
@@ -35,7 +32,6 @@ from commitlake.broker_lite.handlers import (
     topic_administration,
     transactions,
 )
-from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
@@ -69,7 +65,6 @@ HANDLERS: Handlers = {
     **pulling.HANDLERS,
     **members.HANDLERS,
     **offsets.HANDLERS,
-    **failures.HANDLERS,
     **transactions.HANDLERS,
     **queries.HANDLERS,
     **replies.HANDLERS,
@@ -77,7 +72,6 @@ HANDLERS: Handlers = {
     **group_administration.HANDLERS,
     **progress.HANDLERS,
     **relays.HANDLERS,
-    **consumer_status.HANDLERS,
     **runtime.HANDLERS,
 }
 

@@ -9,15 +9,12 @@ from collections.abc import Iterator
 from dataclasses import astuple
 from typing import NamedTuple
 
-from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.clients import Member
-from commitlake.broker_lite.broker.groups import is_valid_group
+from commitlake.broker_lite.broker.groups import is_valid_group, refuse_system_group
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
-from commitlake.broker_lite.handlers.kinds import Answering, Handlers
-from commitlake.broker_lite.handlers.pages import page_of
-from commitlake.broker_lite.handlers.system_groups import refuse_system_group
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.tables import list_body, lists_body, table_body
+from commitlake.broker_lite.protocol.tables import list_body, lists_body, page_of, table_body
 from commitlake.schemas.layouts.rocketmq.timer_checkpoint import LAYOUT
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.admin_headers import (

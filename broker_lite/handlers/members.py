@@ -5,11 +5,10 @@ Source: ClientManageProcessor, ConsumerManageProcessor, AdminBrokerProcessor (5.
 
 from __future__ import annotations
 
-from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.filters import FilterError, filter_of
 from commitlake.broker_lite.broker.groups import is_valid_group
 from commitlake.broker_lite.broker.limits import MAX_LOCKS_OF_REQUEST, MAX_NAME_LENGTH, check_limit
-from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.tables import list_body
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX

@@ -5,9 +5,8 @@ Source: ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
 
 from __future__ import annotations
 
-from commitlake.broker_lite.broker.broker import Broker
-from commitlake.broker_lite.handlers.kinds import Handlers
-from commitlake.broker_lite.handlers.system_groups import refuse_system_group
+from commitlake.broker_lite.broker.broker import Broker, Handlers
+from commitlake.broker_lite.broker.groups import refuse_system_group
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields

@@ -6,11 +6,10 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from commitlake.broker_lite.broker import statistics
-from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
+from commitlake.broker_lite.broker.groups import refuse_system_group
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
-from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.handlers.pulling import wake
-from commitlake.broker_lite.handlers.system_groups import refuse_system_group
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.tables import table_body
 from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key

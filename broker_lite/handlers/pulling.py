@@ -7,13 +7,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from commitlake.broker_lite.broker import statistics
-from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.clients import BROADCASTING
 from commitlake.broker_lite.broker.filters import Filter, FilterError, check_length, filter_of
 from commitlake.broker_lite.broker.held_pulls import HeldPull
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Steps
 from commitlake.broker_lite.errors import StoreError
-from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.engine.reading import GetStatus, PullLimits, PullResult
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD

@@ -9,10 +9,9 @@ import time
 from collections.abc import Generator
 from typing import TypeVar
 
-from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.limits import LimitError
 from commitlake.broker_lite.errors import IndexDisabledError
-from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.rocketmq.pulling import is_wanted
 from commitlake.schemas.remoting.admin_headers import QueryConsumeQueueRequest

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.broker import Broker, Handlers
 from commitlake.broker_lite.broker.clients import Member
 from commitlake.broker_lite.broker.limits import check_limit
-from commitlake.broker_lite.handlers.kinds import Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.rocketmq.prepared import SentMessage
 from commitlake.schemas.layouts.rocketmq import properties as props

@@ -6,8 +6,7 @@ import shutil
 from collections.abc import Iterable
 
 from commitlake.broker_lite.broker import statistics
-from commitlake.broker_lite.broker.broker import Broker
-from commitlake.broker_lite.handlers.kinds import Handlers
+from commitlake.broker_lite.broker.broker import Broker, Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.admin_headers import StatsDataRequest
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode

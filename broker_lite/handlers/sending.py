@@ -1,15 +1,23 @@
-"""Sends of messages: 10, 310 and 320. Source: SendMessageProcessor, AbstractSendMessageProcessor, HookUtils (5.5.0)."""
+"""Handlers of sends, by producers and of messages that a consumer could not consume.
+
+    SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), CONSUMER_SEND_MSG_BACK (36)
+
+Source: SendMessageProcessor, AbstractSendMessageProcessor, HookUtils (5.5.0).
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
 import random
+import struct
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from commitlake.broker_lite.broker import statistics
-from commitlake.broker_lite.broker.broker import Broker
-from commitlake.broker_lite.broker.unique_keys import new_unique_key
+from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
+from commitlake.broker_lite.delivery import SendBackError
 from commitlake.broker_lite.delivery.timers import asks_for_timer
-from commitlake.broker_lite.handlers.kinds import Answering, Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.engine.topic_names import is_broker_topic, is_valid_topic
 from commitlake.broker_lite.stores.rocketmq import PutResult
@@ -18,20 +26,26 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import parse_int32, parse_int64
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import MAX_V1_TOPIC_LENGTH
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM, MAX_INNER_MESSAGES, has_batch_queues
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.batch import parse_batch
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig, TopicConfig
+from commitlake.schemas.remoting.ext_fields import from_ext_fields
 from commitlake.schemas.remoting.frames import Command
-from commitlake.schemas.remoting.headers import SendMessageRequest, parse_send_request
+from commitlake.schemas.remoting.headers import SendBackRequest, SendMessageRequest, parse_send_request
 from commitlake.schemas.remoting.routes import PERM_WRITE
 from commitlake.schemas.remoting.versions import Version
 
 MAX_BATCH_MESSAGES = 4096
 """RocketMQ limits only a batch's size. An answer names every message, and for many more it would not fit in a frame."""
 _ITEMS_OF_STEP = 256
+_END = "\x02"
+_UNIQUE_KEY = struct.Struct(">4sH4sIH")
+_OWN = os.urandom(4)
+_counter = itertools.count()
 
 
 def send_message(broker: Broker, channel: Channel, request: Command) -> Command | Answering | None:
@@ -165,9 +179,6 @@ def _marked(broker: Broker, message: SentMessage) -> SentMessage:
     return message._replace(properties={**message.properties, **broker.options.marks()})
 
 
-_END = "\x02"
-
-
 def _known(text: str) -> dict[str, str]:
     """Parse properties by name, as `parse_properties` does."""
     known = {}
@@ -271,8 +282,53 @@ def _stored(
     return request.reply(ResponseCode.SUCCESS, fields)
 
 
+def send_back(broker: Broker, channel: Channel, request: Command) -> Command:
+    """Schedule a retry of a message that a consumer failed to consume, or write a dead letter."""
+    header = from_ext_fields(SendBackRequest, request.ext_fields)
+    group = broker.groups.find(header.group)
+    if group is None:
+        remark = f"subscription group not exist, {header.group}"
+        return request.reply(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark=remark)
+    if not broker.is_writable:
+        return request.reply(ResponseCode.NO_PERMISSION, remark="the broker sending message is forbidden")
+    if group.retry_queue_nums <= 0:
+        return request.reply(ResponseCode.SUCCESS)
+    broker.topics.ensure(f"{RETRY_PREFIX}{header.group}", group.retry_queue_nums)
+    limit = header.max_reconsume_times if request.version >= Version.V3_4_9 else None
+    try:
+        result = broker.delivery.send_back(
+            header.group, header.offset, delay_level=header.delay_level, max_reconsume_times=limit, client=channel.peer
+        )
+    except SendBackError as error:
+        return request.reply(ResponseCode.SYSTEM_ERROR, remark=str(error))
+    if result is not None:
+        topic = header.origin_topic
+        if topic is not None and broker.topics.find(topic) is not None:
+            broker.statistics.add(statistics.SEND_BACK_NUMS, f"{topic}@{header.group}", 1)
+    return request.reply(ResponseCode.SUCCESS)
+
+
+def new_unique_key(host: Host, now_ms: int) -> str:
+    """Return a UNIQ_KEY for a message without one, in the form that clients use: 16 bytes as hexadecimal digits.
+
+        0  4  address, 4 bytes (the last 4 of an IPv6 address)
+        4  2  process id
+        6  4  random number of this process
+        10 4  ms since the month began, UTC
+        14 2  counter
+
+    Source: MessageClientIDSetter (5.5.0).
+    """
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    month = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    since_ms = now_ms - int(month.timestamp() * 1000)
+    number = next(_counter) & 0xFFFF
+    return _UNIQUE_KEY.pack(host.address[-4:], os.getpid() & 0xFFFF, _OWN, since_ms & 0xFFFFFFFF, number).hex().upper()
+
+
 HANDLERS: Handlers = {
     RequestCode.SEND_MESSAGE: send_message,
     RequestCode.SEND_MESSAGE_V2: send_message,
     RequestCode.SEND_BATCH_MESSAGE: send_message,
+    RequestCode.CONSUMER_SEND_MSG_BACK: send_back,
 }

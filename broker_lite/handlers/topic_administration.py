@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
 from commitlake.broker_lite.broker.limits import MAX_ATTRIBUTE_LENGTH, check_limit
-from commitlake.broker_lite.handlers.kinds import Answering, Handlers
-from commitlake.broker_lite.handlers.pages import page_of
 from commitlake.broker_lite.protocol import Channel
-from commitlake.broker_lite.protocol.tables import table_body
+from commitlake.broker_lite.protocol.tables import page_of, table_body
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.remoting.admin_headers import (

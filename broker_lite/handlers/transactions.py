@@ -10,10 +10,9 @@ import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
-from commitlake.broker_lite.broker.broker import Broker
+from commitlake.broker_lite.broker.broker import Broker, Handlers
 from commitlake.broker_lite.delivery import TransactionError
 from commitlake.broker_lite.delivery.rewrites import TRANSACTION_ID, copy_of
-from commitlake.broker_lite.handlers.kinds import Handlers
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.numbers import INT32_MAX, parse_int

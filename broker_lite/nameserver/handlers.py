@@ -11,10 +11,17 @@ import logging
 import zlib
 from collections.abc import Callable, Generator
 
-from commitlake.broker_lite.broker.accounts import Accounts
-from commitlake.broker_lite.broker.administration import ADMINISTRATION, REGISTRATION, check_without_accounts
-from commitlake.broker_lite.nameserver.limits import check_filter_servers, check_names, check_topic, check_topic_count
-from commitlake.broker_lite.nameserver.routes import BrokerKey, RouteTable, broker_key, topic_queues
+from commitlake.broker_lite.broker.accounts import ADMINISTRATION, REGISTRATION, Accounts, check_without_accounts
+from commitlake.broker_lite.nameserver.routes import (
+    BrokerKey,
+    RouteTable,
+    broker_key,
+    check_filter_servers,
+    check_names,
+    check_topic,
+    check_topic_count,
+    topic_queues,
+)
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.tables import list_body
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK

@@ -1,4 +1,4 @@
-"""Connection of a server to one client, as request handlers see it.
+"""Connection of a server to one client: received bytes to commands, and commands to send.
 
 Requests go both ways. The server numbers its own requests independently of the client's, so only the flag distinguishes
 an answer from a request; an answer is passed to the function that waits for its number.
@@ -13,7 +13,7 @@ from dataclasses import replace
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import ResponseCode
-from commitlake.schemas.remoting.frames import FLAG_ONE_WAY, Command, serialize_command
+from commitlake.schemas.remoting.frames import FLAG_ONE_WAY, MAX_FRAME_BYTES, Command, parse_command, serialize_command
 
 MAX_PENDING_REQUESTS = 1024
 """Requests to one peer that may be unanswered; beyond that, the oldest are abandoned."""
@@ -131,3 +131,41 @@ class Channel:
         pending, self._pending = self._pending, {}
         for on_answer in pending.values():
             on_answer(None)
+
+
+class FrameReader:
+    """Buffer that splits the bytes of one connection into commands.
+
+    It never holds more than one incomplete frame and the last piece received: a frame's length is checked as soon as
+    its first four bytes have arrived.
+    """
+
+    def __init__(self, limit_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> list[Command]:
+        """Add received bytes, and return the commands that are complete.
+
+        Raises:
+            LayoutError: if the bytes are not a valid frame; the connection must be closed.
+        """
+        buffer: bytes | bytearray = data
+        if self._rest:
+            self._rest += data
+            buffer = self._rest
+        commands = []
+        position = 0
+        while (parsed := parse_command(buffer, position, self._limit_bytes)) is not None:
+            commands.append(parsed[0])
+            position += parsed[1]
+        if buffer is self._rest:
+            del self._rest[:position]
+        elif position < len(data):
+            self._rest += data[position:] if position else data
+        return commands
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Size of the incomplete frame in the buffer."""
+        return len(self._rest)

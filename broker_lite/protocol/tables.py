@@ -1,8 +1,8 @@
-"""Bodies of answers with many entries, serialized a hundred entries at a time."""
+"""Bodies of answers with many entries: serialized a hundred entries at a time, or a page of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -95,3 +95,14 @@ def _check_size(name: str, size: int) -> int:
     if size > MAX_FRAME_BYTES:
         raise BodyError(f"{name}: expected at most {MAX_FRAME_BYTES} bytes, found more")
     return size
+
+
+def page_of(names: Sequence[str], first: int | None, count: int | None) -> Sequence[str]:
+    """Return the names on the requested page of a table, in its order; clients request pages since 5.5.
+
+    Args:
+        first: number of entries to skip; None for 0.
+        count: maximum number of entries; None for all.
+    """
+    begin = max(0, first or 0)
+    return names[begin:] if count is None or count <= 0 else names[begin : begin + count]

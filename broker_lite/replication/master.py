@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from commitlake.broker_lite.broker.limited_log import LimitedLog
+from commitlake.broker_lite.broker.limits import LimitedLog
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS
 from commitlake.broker_lite.errors import PeerError, StoreError
 from commitlake.broker_lite.replication.options import ReplicationOptions

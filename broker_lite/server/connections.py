@@ -16,15 +16,14 @@ import time
 from collections import Counter, deque
 from typing import Protocol, cast
 
-from commitlake.broker_lite.broker.limited_log import LimitedLog
+from commitlake.broker_lite.broker.limits import LimitedLog
 from commitlake.broker_lite.protocol import Channel, FrameReader
-from commitlake.broker_lite.server.descriptors import is_reserved
-from commitlake.broker_lite.server.limits import Limits
+from commitlake.broker_lite.server.limits import Limits, is_reserved
 from commitlake.broker_lite.server.wire import Wire, WireError
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.frames import Command
-from commitlake.schemas.remoting.tls_contexts import ServerTls
+from commitlake.schemas.remoting.tls import ServerTls
 
 TURN_SECONDS = 0.01
 """Longest time for which one connection's requests are handled before others have their turn."""

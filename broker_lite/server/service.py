@@ -32,16 +32,14 @@ from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.replication.options import ReplicationOptions
 from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.replication.role import ReplicationRole
+from commitlake.broker_lite.server.background import LogSync, SliceTimer
 from commitlake.broker_lite.server.connections import Connection, Connections, Service
-from commitlake.broker_lite.server.descriptors import raise_limit
-from commitlake.broker_lite.server.limits import Limits
-from commitlake.broker_lite.server.log_sync import LogSync
+from commitlake.broker_lite.server.limits import Limits, raise_limit
 from commitlake.broker_lite.server.name_server_service import NameServerService
 from commitlake.broker_lite.server.registration import LocalRegistration, Registration, RemoteRegistration
-from commitlake.broker_lite.server.slice_timer import SliceTimer
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.remoting.frames import Command
-from commitlake.schemas.remoting.tls_contexts import ServerTls
+from commitlake.schemas.remoting.tls import ServerTls
 
 TICK_SECONDS = 0.1
 HOUSEKEEPING_SECONDS = 5.0

@@ -9,8 +9,7 @@ import ssl
 from collections.abc import Callable
 
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.remoting.tls_contexts import ServerTls
-from commitlake.schemas.remoting.tls_stream import HANDSHAKE_BYTE, TlsStream
+from commitlake.schemas.remoting.tls import HANDSHAKE_BYTE, ServerTls, TlsStream
 
 
 class WireError(CommitLakeError):

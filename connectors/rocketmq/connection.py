@@ -24,7 +24,7 @@ from commitlake.connectors.rocketmq.exchange import Exchange
 from commitlake.connectors.rocketmq.options import ClientOptions, split_address
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.remoting.frames import Command
-from commitlake.schemas.remoting.tls_stream import TlsStream
+from commitlake.schemas.remoting.tls import TlsStream
 
 IDLE_SECONDS = 100.0
 """Idle time after which a connection is closed; RocketMQ's servers close it after 120 s."""

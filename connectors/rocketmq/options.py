@@ -27,7 +27,7 @@ from commitlake.connectors.rocketmq.errors import ClientOptionError
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES, SerializeType
 from commitlake.schemas.remoting.signing import Credentials
-from commitlake.schemas.remoting.tls_contexts import client_context, read_tls_properties
+from commitlake.schemas.remoting.tls import client_context, read_tls_properties
 from commitlake.schemas.remoting.tls_properties import TlsConfigError
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from commitlake.jobs.cli.command import JobError
 
 if TYPE_CHECKING:
     from commitlake.broker_lite.replication.peer_client import PeerClientOptions
-    from commitlake.schemas.remoting.tls_contexts import ServerTls
+    from commitlake.schemas.remoting.tls import ServerTls
     from commitlake.schemas.remoting.tls_properties import TlsProperties
 
 
@@ -31,7 +31,7 @@ def add_tls_arguments(group: argparse._ArgumentGroup) -> None:
 
 def tls_properties(arguments: argparse.Namespace) -> TlsProperties | None:
     """Return the settings of the file, or None if there is none."""
-    from commitlake.schemas.remoting.tls_contexts import read_tls_properties
+    from commitlake.schemas.remoting.tls import read_tls_properties
     from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsMode
 
     if arguments.tls_config is None:
@@ -47,7 +47,7 @@ def tls_properties(arguments: argparse.Namespace) -> TlsProperties | None:
 
 def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> ServerTls | None:
     """Return the TLS settings of the ports, or None for plain text."""
-    from commitlake.broker_lite.server.tls_settings import server_tls
+    from commitlake.schemas.remoting.tls import server_tls
     from commitlake.schemas.remoting.tls_properties import TlsConfigError
 
     try:
@@ -61,7 +61,7 @@ def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None
     from commitlake.broker_lite.replication.peer_client import PeerClientOptions
     from commitlake.connectors.rocketmq.errors import ClientOptionError
     from commitlake.connectors.rocketmq.options import environment_credentials
-    from commitlake.schemas.remoting.tls_contexts import client_context
+    from commitlake.schemas.remoting.tls import client_context
     from commitlake.schemas.remoting.tls_properties import TlsConfigError
 
     if not arguments.register and arguments.role != "SLAVE":

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
-from commitlake.broker_lite.handlers.consumer_status import offsets_in
 from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
+from commitlake.broker_lite.handlers.relays import offsets_in
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel, FrameReader
 from commitlake.broker_lite.server.wire import Wire, WireError
@@ -28,9 +28,8 @@ from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from commitlake.schemas.remoting.frames import FLAG_RESPONSE, Command, SerializeType, serialize_command
 from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92
-from commitlake.schemas.remoting.tls_contexts import ServerTls, client_context, server_context
+from commitlake.schemas.remoting.tls import ServerTls, TlsStream, client_context, server_context
 from commitlake.schemas.remoting.tls_properties import TlsMode, parse_tls_properties
-from commitlake.schemas.remoting.tls_stream import TlsStream
 from tests.support.brokers import answer_of, pull_fields, send_fields
 from tests.support.certificates import Certificates
 from tests.support.hypothesis_profiles import load

@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.broker.accounts import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, Accounts, AccountsError
-from commitlake.broker_lite.broker.administration import ADMINISTRATION, REGISTRATION
+from commitlake.broker_lite.broker.accounts import (
+    ACCESS_KEY_VARIABLE,
+    ADMINISTRATION,
+    REGISTRATION,
+    SECRET_KEY_VARIABLE,
+    Accounts,
+    AccountsError,
+)
 from commitlake.broker_lite.handlers.dispatcher import HANDLERS
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.broker_lite.broker.quotas import Quotas
+from commitlake.broker_lite.broker.limits import Quotas
 from commitlake.broker_lite.broker.slices import SLICE_SECONDS, Slices
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.rocketmq.hosts import Host

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from commitlake.broker_lite.broker.limits import Quotas
 from commitlake.broker_lite.broker.options import BrokerOptions
-from commitlake.broker_lite.broker.quotas import Quotas
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
@@ -216,7 +216,7 @@ def test_locks_have_limits_and_are_acquired_all_or_none(
     assert lock(2049) == (ResponseCode.SYSTEM_ERROR, 0)
     assert lock(1, name="x" * 256) == (ResponseCode.SYSTEM_ERROR, 0)
     assert lock(1, group="x" * 256) == (ResponseCode.SYSTEM_ERROR, 0)
-    monkeypatch.setattr("commitlake.broker_lite.broker.locks.MAX_LOCKS", 10)
+    monkeypatch.setattr("commitlake.broker_lite.broker.groups.MAX_LOCKS", 10)
     assert lock(11) == (ResponseCode.SYSTEM_ERROR, 0)
     assert state(dispatcher) == before
     assert lock(8) == (ResponseCode.SUCCESS, 8)

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from commitlake.broker_lite.broker.accounts import Accounts
-from commitlake.broker_lite.broker.administration import REGISTRATION
+from commitlake.broker_lite.broker.accounts import REGISTRATION, Accounts
 from commitlake.broker_lite.nameserver import NameServer
-from commitlake.broker_lite.nameserver.limits import MAX_TIMEOUT_MS
-from commitlake.broker_lite.nameserver.routes import DEFAULT_TIMEOUT_MS
+from commitlake.broker_lite.nameserver.routes import DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
@@ -369,7 +367,7 @@ def test_numbers_of_brokers_topics_and_filter_servers_are_limited(
 ) -> None:
     monkeypatch.setattr("commitlake.broker_lite.nameserver.routes.MAX_BROKERS", 2)
     monkeypatch.setattr("commitlake.broker_lite.nameserver.routes.MAX_ROUTES", 4)
-    monkeypatch.setattr("commitlake.broker_lite.nameserver.limits.MAX_TOPICS", 3)
+    monkeypatch.setattr("commitlake.broker_lite.nameserver.routes.MAX_TOPICS", 3)
     second = MASTER._replace(broker_name="broker-b", broker_addr="10.0.0.2:10911")
     third = MASTER._replace(broker_name="broker-c", broker_addr="10.0.0.3:10911")
     assert register(name_server, "a", "b", "c", "d").code == ResponseCode.SYSTEM_ERROR

@@ -14,10 +14,9 @@ import pytest
 from commitlake.broker_lite.protocol import Channel, FrameReader
 from commitlake.broker_lite.server.connections import Connection, Connections
 from commitlake.broker_lite.server.limits import Limits
-from commitlake.broker_lite.server.tls_settings import server_tls
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.frames import Command, serialize_command
-from commitlake.schemas.remoting.tls_contexts import ServerTls, client_context
+from commitlake.schemas.remoting.tls import ServerTls, client_context, server_tls
 from commitlake.schemas.remoting.tls_properties import TlsMode, TlsProperties, parse_tls_properties
 from tests.support.certificates import Certificates
 

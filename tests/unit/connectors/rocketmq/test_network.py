@@ -27,7 +27,7 @@ from commitlake.schemas.remoting.frames import Command, SerializeType, serialize
 from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest
 from commitlake.schemas.remoting.routes import TopicList
 from commitlake.schemas.remoting.signing import Credentials, check_signature
-from commitlake.schemas.remoting.tls_contexts import client_context, server_context
+from commitlake.schemas.remoting.tls import client_context, server_context
 from commitlake.schemas.remoting.tls_properties import parse_tls_properties
 from tests.servers.process import free_ports
 from tests.support.certificates import Certificates

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.broker_lite.shop.journal_story import MAIL_IS_BEHIND_MS, OrderStep
-from commitlake.broker_lite.shop_journal import ShopJournal, fill_shop_journal
+from commitlake.broker_lite.shop_journal import MAIL_IS_BEHIND_MS, OrderStep, ShopJournal, fill_shop_journal
 from commitlake.broker_lite.stores.jmq import ArchiveView, JournalStore
 from commitlake.broker_lite.stores.jmq.prepared import ordered_queue
 from commitlake.broker_lite.stores.rocketmq import StoreFilesError

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.schemas.remoting.tls_contexts import client_context, read_tls_properties, server_context
+from commitlake.schemas.remoting.tls import (
+    HANDSHAKE_BYTE,
+    TlsStream,
+    client_context,
+    read_tls_properties,
+    server_context,
+)
 from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsProperties, parse_tls_properties
-from commitlake.schemas.remoting.tls_stream import HANDSHAKE_BYTE, TlsStream
 from tests.support.certificates import PASSWORD, Certificates
 
 MESSAGE = bytes(range(256)) * 300

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from commitlake.broker_lite.server.descriptors import RESERVED, is_reserved, raise_limit
+from commitlake.broker_lite.server.limits import RESERVED, is_reserved, raise_limit
 
 HARD = 20_000
 

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from commitlake.broker_lite.broker.limits import MAX_STATUS_BYTES
-from commitlake.broker_lite.handlers.consumer_status import offsets_in
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
+from commitlake.broker_lite.handlers.relays import offsets_in
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from tests.support.brokers import Peer
@@ -133,7 +133,7 @@ def test_nothing_is_kept_for_a_client_that_has_left(peer: Peer, dispatcher: Disp
 def test_a_group_with_too_many_members_is_not_asked(
     peer: Peer, dispatcher: Dispatcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("commitlake.broker_lite.handlers.consumer_status.MAX_MEMBERS_ASKED", 20)
+    monkeypatch.setattr("commitlake.broker_lite.handlers.relays.MAX_MEMBERS_ASKED", 20)
     consumers = [Peer(dispatcher) for _ in range(3)]
     for number in range(21):
         consumers[number // 8].heartbeat(f"client{number}", "consumers", "orders")

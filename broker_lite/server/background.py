@@ -1,4 +1,8 @@
-"""Flushes of the log to disk in a thread: one flush serves all requests that wait for it (group commit)."""
+"""Work that a server does beside its connections: slices of long requests, and flushes of the log.
+
+Slices run on the event loop, between the turns of the connections. Flushes run in a thread, and one flush serves all
+requests that wait for it (group commit).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,38 @@ import threading
 from collections.abc import Callable
 
 from commitlake.broker_lite.broker.interfaces import BrokerStore
+from commitlake.broker_lite.broker.slices import Slices
 from commitlake.broker_lite.errors import StoreError
+
+
+class SliceTimer:
+    """Timer of one scheduler, which starts when work waits and stops when there is none."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, slices: Slices, turn: Callable[[], bool]) -> None:
+        """Connect a scheduler to an event loop.
+
+        Args:
+            slices: the scheduler.
+            turn: function that runs one slice, and returns whether more work remains; it raises no exception.
+        """
+        self._loop = loop
+        self._slices = slices
+        self._turn = turn
+        self._next: asyncio.Handle | None = None
+        slices.wake = self._start
+
+    def _start(self) -> None:
+        delay = self._slices.delay
+        if self._next is not None:
+            if delay or not isinstance(self._next, asyncio.TimerHandle):
+                return
+            self._next.cancel()  # new work need not wait for the end of a pause
+        self._next = self._loop.call_later(delay, self._run) if delay else self._loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._next = None
+        if self._turn():
+            self._start()
 
 
 class LogSync:

@@ -10,7 +10,7 @@ import pytest
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.delivery import Delivery
-from commitlake.broker_lite.replication.slave_broker import SlaveDispatcher
+from commitlake.broker_lite.replication.role import SlaveDispatcher
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq.properties import DELAY
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from commitlake.broker_lite.broker.limited_log import MAX_LINES, WINDOW_SECONDS, LimitedLog
+from commitlake.broker_lite.broker.limits import MAX_LINES, WINDOW_SECONDS, LimitedLog
 from tests.support.small_stores import Clock
 
 
