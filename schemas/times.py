@@ -1,4 +1,4 @@
-"""Times as numbers and as text: ms or microseconds since 1970, and ISO 8601; UTC unless stated otherwise.
+"""Times as numbers and as text, and time windows: ms or microseconds since 1970, ISO 8601; UTC unless stated otherwise.
 
     >>> moment = parse_iso("2026-11-20T14:00")
     >>> moment
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 SHOWN_ZONE: ContextVar[datetime.tzinfo | None] = ContextVar("shown_zone", default=datetime.UTC)
 """The time zone of times in texts for people; None for the local one. Tables, files and pages are in UTC."""
@@ -25,6 +26,12 @@ MILLISECOND = datetime.timedelta(milliseconds=1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 _FIRST_TIME = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 _TOLERATED = datetime.timedelta(days=1)
+_MINUTE = datetime.timedelta(minutes=1)
+LENGTHS = (
+    *(minutes * _MINUTE for minutes in (1, 2, 5, 10, 15, 20, 30, 60, 120, 180, 360, 720)),
+    *(datetime.timedelta(days=days) for days in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)),
+)
+"""Lengths of windows that are easy to read."""
 
 
 def with_zone(moment: datetime.datetime) -> datetime.datetime:
@@ -96,3 +103,60 @@ def after(moment: datetime.datetime, length: datetime.timedelta) -> datetime.dat
 def last_usual_time() -> datetime.datetime:
     """Return the last time that the clock of a broker can show by now, with a tolerance of a day."""
     return datetime.datetime.now(datetime.UTC) + _TOLERATED
+
+
+@dataclass(frozen=True, slots=True)
+class TimeWindows:
+    """Consecutive time windows of equal length, for charts and histories.
+
+    Attributes:
+        start: start of the first window.
+        length: length of each window.
+        count: number of windows, at least one.
+    """
+
+    start: datetime.datetime
+    length: datetime.timedelta
+    count: int
+
+    @classmethod
+    def covering(
+        cls, start: datetime.datetime, end: datetime.datetime, max_count: int, min_length: datetime.timedelta = _MINUTE
+    ) -> TimeWindows:
+        """Return the shortest windows of `LENGTHS` that cover a time range.
+
+        Args:
+            start: start of the range.
+            end: end of the range.
+            max_count: maximum number of windows.
+            min_length: minimum length of a window.
+        """
+        for length in LENGTHS:
+            first = EPOCH + (start - EPOCH) // length * length
+            count = max(1, -((first - end) // length))
+            if length >= min_length and count <= max_count:
+                break
+        return cls(first, length, count)
+
+    @property
+    def end(self) -> datetime.datetime:
+        """End of the last window, at most the calendar's last time."""
+        return after(self.start, self.count * self.length)
+
+    def starts(self) -> list[datetime.datetime]:
+        """Return the start of each window."""
+        return [self.start + number * self.length for number in range(self.count)]
+
+    def place(self, moment: datetime.datetime) -> float:
+        """Return the position of a moment: 0 at the start, 1 at the end; moments outside count as the nearer end."""
+        return min(1.0, max(0.0, (moment - self.start) / (self.end - self.start)))
+
+    def middle(self, number: int) -> float:
+        """Return the position of a window's middle, 0 to 1."""
+        return (number + 0.5) / self.count
+
+    def label(self, number: int) -> str:
+        """Return the start of a window as text, UTC."""
+        has_seconds = bool(self.length % _MINUTE)
+        moment = (self.start + number * self.length).astimezone(datetime.UTC)
+        return f"{moment:%Y-%m-%d %H:%M:%S}" if has_seconds else f"{moment:%Y-%m-%d %H:%M}"

@@ -23,7 +23,7 @@ from commitlake.broker_lite.broker.slices import Slices, Steps
 from commitlake.broker_lite.broker.statistics import Statistics
 from commitlake.broker_lite.broker.topics import TopicTable
 from commitlake.broker_lite.protocol import Channel
-from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.layouts.rocketmq.topics import split_offset_key
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.ext_fields import to_ext_fields
 from commitlake.schemas.remoting.frames import Command

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION, SubscriptionData
-from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92
-from commitlake.schemas.remoting.sql92_conditions import PausableProperties, PausedError
+from commitlake.schemas.remoting.sql92 import PausableProperties, PausedError, SqlError, compile_sql92
 
 MAX_EXPRESSION_LENGTH = 16_384
 """Limit on a tag expression or an SQL92 expression, in characters; RocketMQ has no limit."""

@@ -25,7 +25,7 @@ from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MA
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint
+from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint
 
 
 class Offsets(Protocol):

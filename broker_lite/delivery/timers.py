@@ -23,7 +23,7 @@ from commitlake.schemas.layouts.numbers import parse_int, parse_int64
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
-from commitlake.schemas.layouts.rocketmq.timer_log import (
+from commitlake.schemas.layouts.rocketmq.timers import (
     MAGIC_DEFAULT,
     MAGIC_DELETE,
     MAGIC_ROLL,

@@ -27,8 +27,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, PutResult
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
-from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
-from commitlake.schemas.layouts.rocketmq.transactions import TRANSACTION_GROUP, finished_offsets
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC, TRANSACTION_GROUP, finished_offsets
 
 QUEUE_ID = 0
 IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"

@@ -15,7 +15,7 @@ from commitlake.broker_lite.broker.groups import is_valid_group, refuse_system_g
 from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.tables import list_body, lists_body, page_of, table_body
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import LAYOUT
+from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.admin_headers import (
     CloneGroupOffsetRequest,
@@ -160,7 +160,7 @@ def timer_checkpoint(broker: Broker, _channel: Channel, request: Command) -> Com
     checkpoint = broker.store.timer_checkpoint
     if checkpoint is None:
         return request.reply(ResponseCode.SYSTEM_ERROR, remark="The checkpoint is null")
-    return request.reply(ResponseCode.SUCCESS, body=LAYOUT.pack(*astuple(checkpoint)))
+    return request.reply(ResponseCode.SUCCESS, body=CHECKPOINT.pack(*astuple(checkpoint)))
 
 
 def clone_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:

@@ -12,7 +12,7 @@ from commitlake.broker_lite.broker.limits import MAX_OFFSETS, check_limit
 from commitlake.broker_lite.handlers.pulling import wake
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.tables import table_body
-from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.layouts.rocketmq.topics import split_offset_key
 from commitlake.schemas.remoting.admin_headers import (
     BrokerConsumeStatsRequest,
     ConsumeStatsRequest,

@@ -11,10 +11,9 @@ from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.admin_headers import StatsDataRequest
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.ext_fields import from_ext_fields
-from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.frames import VERSION, Command
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.routes import KvTable
-from commitlake.schemas.remoting.versions import VERSION
 
 _GIB = 1 << 30
 

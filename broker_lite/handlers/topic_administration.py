@@ -12,7 +12,7 @@ from commitlake.broker_lite.broker.limits import MAX_ATTRIBUTE_LENGTH, check_lim
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.protocol.tables import page_of, table_body
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
-from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.remoting.admin_headers import (
     BrokerConfigResponse,
     CreateTopicRequest,

@@ -29,7 +29,7 @@ from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import DataVersion, TopicConfigs
 from commitlake.schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
-from commitlake.schemas.remoting.frames import Command
+from commitlake.schemas.remoting.frames import Command, Version
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
 from commitlake.schemas.remoting.name_server_headers import (
     AddWritePermissionResponse,
@@ -49,7 +49,6 @@ from commitlake.schemas.remoting.name_server_headers import (
 )
 from commitlake.schemas.remoting.registration import RegistrationReader
 from commitlake.schemas.remoting.routes import KvTable, QueueData, TopicList, TopicRoute
-from commitlake.schemas.remoting.versions import Version
 
 ORDER_TOPIC_NAMESPACE = "ORDER_TOPIC_CONFIG"
 MAX_SETTINGS = 10_000

@@ -15,7 +15,7 @@ from commitlake.broker_lite.errors import PeerError
 from commitlake.broker_lite.replication.peer_client import PeerClient
 from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
+from commitlake.schemas.layouts.rocketmq.topics import split_offset_key
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode, code_name
 from commitlake.schemas.remoting.configs import DataVersion, SubscriptionGroups, TopicConfigs
 from commitlake.schemas.remoting.errors import CommandError

@@ -33,8 +33,7 @@ from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.quality.expectation import Grain, Severity
 from commitlake.schemas.quality.suites import SUITES
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
-from commitlake.schemas.time_windows import TimeWindows
-from commitlake.schemas.times import parse_iso
+from commitlake.schemas.times import TimeWindows, parse_iso
 
 TITLE = "Archive run"
 _KINDS = {"good": Kind.GOOD, "warning": Kind.WARNING, "critical": Kind.CRITICAL}

@@ -233,7 +233,7 @@ def _journal_options(arguments: argparse.Namespace, broker: BrokerOptions) -> Jo
 def _store_options(arguments: argparse.Namespace, broker: BrokerOptions) -> StoreOptions:
     from commitlake.broker_lite.broker.layouts import DIALECTS, FileLayout
     from commitlake.broker_lite.stores.rocketmq import StoreOptions
-    from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS
+    from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS
 
     return StoreOptions(
         segment_size_bytes=_segment_bytes(arguments),

@@ -80,7 +80,7 @@ def positive_decimal(text: str, what: str, most: float = math.inf) -> float:
 
 def delay_levels(text: str) -> tuple[int, ...]:
     """Parse a broker's messageDelayLevel, and return the delay of each level in ms."""
-    from commitlake.schemas.layouts.rocketmq.delay_levels import parse_delay_levels
+    from commitlake.schemas.layouts.rocketmq.broker_conf import parse_delay_levels
 
     try:
         return parse_delay_levels(text)

@@ -16,7 +16,7 @@ from commitlake.jobs.pages.markup import Html, name, tag
 from commitlake.jobs.pages.parts import folded
 from commitlake.jobs.pages.tables import cell_text, plain_table
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.time_windows import TimeWindows
+from commitlake.schemas.times import TimeWindows
 
 LEVELS = 7
 """Colours: 0, then one for each power of ten; the last one is open-ended."""

@@ -17,7 +17,7 @@ from commitlake.jobs.pages.axes import Scale, short_number, time_ticks
 from commitlake.jobs.pages.markup import Html, joined, name, tag
 from commitlake.jobs.pages.parts import folded
 from commitlake.jobs.pages.tables import cell_text, plain_table
-from commitlake.schemas.time_windows import TimeWindows
+from commitlake.schemas.times import TimeWindows
 
 MAX_SERIES = 8
 """Largest number of series for which page.css has a style."""

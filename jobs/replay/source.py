@@ -37,8 +37,7 @@ from commitlake.pipelines.replay.groups.not_consumed import (
     not_consumed_live,
 )
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, plain_group
 
 if TYPE_CHECKING:
     from commitlake.pipelines.replay.copied_messages import Narrowed

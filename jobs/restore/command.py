@@ -40,8 +40,8 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import ENTRY as BATCH_ENTRY
+from commitlake.schemas.layouts.rocketmq.broker_conf import format_delay_levels
 from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE
-from commitlake.schemas.layouts.rocketmq.delay_levels import format_delay_levels
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 from commitlake.schemas.store_files import MAX_SMALL_FILE_BYTES

@@ -34,8 +34,7 @@ from commitlake.pipelines.edges.members import (
     role_members,
 )
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
-from commitlake.schemas.layouts.rocketmq.topics import Kind
-from commitlake.schemas.layouts.rocketmq.transactions import finished_offsets
+from commitlake.schemas.layouts.rocketmq.topics import Kind, finished_offsets
 from commitlake.schemas.tables.messages import MESSAGES
 
 PLACES = pa.schema([("broker", pa.string()), ("physical_offset", pa.int64())])

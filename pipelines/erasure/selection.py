@@ -35,7 +35,7 @@ from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import Kind

@@ -40,9 +40,9 @@ from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, Offse
 from commitlake.pipelines.verify.observed_delays import known_levels, with_observed
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
-from commitlake.schemas.layouts.rocketmq.inner_batch import has_batch_queues
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
+from commitlake.schemas.layouts.rocketmq.topics import plain_group
 
 MAX_IMPOSSIBLE = 1_000
 """Largest number of offsets in queues that do not exist which have rows."""

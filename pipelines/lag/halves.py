@@ -20,9 +20,11 @@ from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import BODY, Count, QueueSpan
 from commitlake.pipelines.lag.waiting import waiting_row
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
-from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
-from commitlake.schemas.layouts.rocketmq.transactions import (
+from commitlake.schemas.layouts.rocketmq.topics import (
     CHECK_TIMES,
+    GIVEN_UP_TOPIC,
+    HALF_TOPIC,
+    OP_TOPIC,
     PREPARED_QUEUE_OFFSET,
     TRANSACTION_GROUP,
     finished_offsets,

@@ -36,9 +36,8 @@ from commitlake.pipelines.lag.queues import Times
 from commitlake.pipelines.lag.subscriptions import PastSubscriptions, subscribed_over_time
 from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic
-from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX, plain_group
-from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
-from commitlake.schemas.time_windows import TimeWindows
+from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX, RETRY_PREFIX, plain_group
+from commitlake.schemas.times import TimeWindows
 
 MAX_WINDOWS = 72
 """Largest number of windows in a history."""

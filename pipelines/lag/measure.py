@@ -26,8 +26,7 @@ from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, S
 from commitlake.pipelines.lag.verdicts import NOTHING, FigureBounds, Judged, Movement, lag_verdict
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX, plain_group
-from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, is_system_group
+from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX, RETRY_PREFIX, is_system_group, plain_group
 from commitlake.schemas.times import epoch_ms, from_ms
 
 BROADCASTS = "the group broadcasts: its clients keep their own offsets"

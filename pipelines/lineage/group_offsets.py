@@ -18,8 +18,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_one_of, text_literal, timestamp_literal
 from commitlake.pipelines.lineage.lookups import Place, Row
 from commitlake.pipelines.tps.answers import rows_of
-from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
-from commitlake.schemas.layouts.rocketmq.topics import is_system_group
+from commitlake.schemas.layouts.rocketmq.topics import is_system_group, plain_group
 
 OFFSETS = "consumer_offsets"
 Queue = tuple[str, str, int]

@@ -9,9 +9,8 @@ from commitlake.connectors.lake.erasures import MARKER
 from commitlake.pipelines.lineage.lookups import Row
 from commitlake.pipelines.lineage.value_texts import group_of, length_text, ordinal, when_text
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, Kind
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, Kind
 from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
 from commitlake.schemas.times import MILLISECOND
 

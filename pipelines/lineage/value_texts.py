@@ -5,9 +5,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
-from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_GROUP, REAL_TOPIC
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX
 from commitlake.schemas.times import MILLISECOND, in_shown_zone
 
 _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")

@@ -50,8 +50,8 @@ from commitlake.pipelines.masking.masks import (
     parse_mask,
 )
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.properties import (
     KEY_SEPARATOR,
     UNIQ_KEY,

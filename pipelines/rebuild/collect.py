@@ -17,7 +17,7 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.rebuild.index_entries import merge_tags
 from commitlake.pipelines.rebuild.parts import KeyBlock, Keys, PartWriter, Queue, QueueBlock, Table, Totals, read_table
 from commitlake.pipelines.rebuild.settings import Settings
-from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 
 
 @dataclass(frozen=True, slots=True)

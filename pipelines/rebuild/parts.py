@@ -23,7 +23,7 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.reading.kernel.crc import crc32
 from commitlake.pipelines.rebuild.errors import RebuildError
-from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 from commitlake.schemas.store_files import create_file, open_file
 
 _FOOT = struct.Struct("<QI")

@@ -28,8 +28,8 @@ from commitlake.pipelines.rebuild.queues import QueuesBuilt, QueueTask, build_qu
 from commitlake.pipelines.rebuild.settings import RequestedSettings, Settings, find_settings
 from commitlake.pipelines.rebuild.small_files import new_checkpoint, topics_of, unlikely_queues
 from commitlake.pipelines.verify.store_view import is_locked
-from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.store_files import make_folders, remove_tree
 
 Advance = Callable[[int], None]

@@ -28,7 +28,7 @@ from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import list_queues
 from commitlake.schemas.layouts.boltmq.config import topics_to_boltmq
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
-from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE
 from commitlake.schemas.remoting.fastjson import serialize_fastjson
 from commitlake.schemas.store_files import read_file
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import texts_of
 from commitlake.schemas.layouts.rocketmq import properties as props
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_BASE, INNER_NUM
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from commitlake.schemas.layouts.rocketmq.properties import DLQ_ORIGIN_TOPIC, RETRY_TOPIC
 

@@ -42,7 +42,7 @@ from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
 from commitlake.pipelines.restore.arrow import numbers
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import properties as props
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_BASE, INNER_NUM, queue_numbers
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, INNER_NUM, queue_numbers
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.remoting.batch import BatchItem, parse_batch
 from commitlake.schemas.tables.messages import MESSAGES

@@ -30,9 +30,8 @@ from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_within, require_int
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, parse_entry
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX, LIGHT_QUEUE_ID, can_be_folder
-from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint, serialize_timer_checkpoint
-from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, split_offset_key
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 from commitlake.schemas.segment_files import files_by_start
 

@@ -56,10 +56,10 @@ from commitlake.pipelines.restore.plan import PLAN, RestorePlan, check_disk, che
 from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.segment import LakeVersion, SegmentRestored, restore_from
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_CHECKPOINT
+from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT_PATH as TIMER_CHECKPOINT
 from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
 from commitlake.schemas.store_files import remove_tree, sync_folder
 

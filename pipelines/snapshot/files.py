@@ -30,7 +30,7 @@ from commitlake.pipelines.snapshot.progress import (
     Subscription,
 )
 from commitlake.schemas.layouts.jmq.offsets import FILE_NAME, FOLDER
-from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES
+from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES
 from commitlake.schemas.times import from_ms
 
 _LOGGER = logging.getLogger(__name__)

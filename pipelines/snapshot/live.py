@@ -22,11 +22,10 @@ from commitlake.pipelines.snapshot.progress import (
 )
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.numbers import parse_int64
-from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group, split_offset_key
-from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, is_system_group
+from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, is_system_group, plain_group, split_offset_key
 from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.frames import version_name
 from commitlake.schemas.remoting.heartbeats import ConsumerConnection
-from commitlake.schemas.remoting.versions import version_name
 
 _NOBODY = (ResponseCode.CONSUMER_NOT_ONLINE, ResponseCode.SYSTEM_ERROR)
 """Codes by which brokers say that a group has no client."""

@@ -21,7 +21,7 @@ from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.tps.coverage import Coverage
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, RatesQuestion
 from commitlake.pipelines.verify.observed_delays import archived_levels
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.times import EPOCH, MILLISECOND, epoch_us
 
 COLUMNS = (

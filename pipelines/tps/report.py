@@ -19,7 +19,7 @@ from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_dam
 from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
-from commitlake.schemas.time_windows import TimeWindows
+from commitlake.schemas.times import TimeWindows
 
 MAX_WINDOWS = 144
 """Largest number of windows if the report chooses their length."""

@@ -37,7 +37,7 @@ from commitlake.pipelines.verify.store_view import (
     queue_file_size,
 )
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
 from commitlake.schemas.layouts.segments import parse_segment_name
 from commitlake.schemas.shipped import FILES_MANIFEST, LOG_MANIFEST, Manifest
 

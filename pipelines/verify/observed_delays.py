@@ -20,7 +20,7 @@ from commitlake.connectors.reading.files.store_files import threads_for
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS, DELAY_UNIT_MS
 
 SAMPLE_ENTRIES = 64
 """Newest entries of each level that are read: enough for one damaged entry among them not to matter."""

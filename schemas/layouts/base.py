@@ -2,6 +2,8 @@
 
 A `Layout` derives from one list what a writer, a parser and a vectorised reader need: the struct, each field's offset,
 the region's size and a numpy dtype, so that offsets are never typed by hand. All formats here are big-endian.
+
+A small file in which a store keeps its progress is a page: fields at the start, zeros after them.
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ import mmap
 import struct
 from typing import Any, NamedTuple
 
+from commitlake.schemas.layouts.errors import LayoutError
+
 ReadableBuffer = bytes | bytearray | memoryview | mmap.mmap
 
 _NUMPY_CODES = {"b": "i1", "B": "u1", "h": ">i2", "H": ">u2", "i": ">i4", "I": ">u4", "q": ">i8", "Q": ">u8"}
+PAGE_SIZE = 4096
 
 
 class Field(NamedTuple):
@@ -64,3 +69,24 @@ class Layout:
     def numpy_fields(self) -> list[tuple[str, str]]:
         """Fields in the form of `numpy.dtype`."""
         return [(field.name, _NUMPY_CODES[field.code]) for field in self.fields]
+
+
+def parse_page(layout: Layout, name: str, data: bytes) -> tuple[Any, ...]:
+    """Return the values of the fields in a file's bytes.
+
+    Args:
+        layout: layout of the fields.
+        name: name of the file, for the error.
+        data: bytes of the file; bytes after the fields are ignored.
+
+    Raises:
+        LayoutError: if the file is shorter than its fields.
+    """
+    if len(data) < layout.size:
+        raise LayoutError(name, 0, f"at least {layout.size} bytes", f"{len(data)} bytes")
+    return layout.unpack(data)
+
+
+def serialize_page(fields: bytes) -> bytes:
+    """Return the whole page with the given fields."""
+    return fields.ljust(PAGE_SIZE, b"\0")

@@ -1,4 +1,4 @@
-r"""JSON of RocketMQ's bodies and config files in fastjson's dialect, in which keys need not be strings.
+"""JSON of RocketMQ's bodies and config files in fastjson's dialect, in which keys need not be strings.
 
     {0:"10.0.0.5:10911"}                                            a number as key
     {{"brokerName":"a","queueId":1,"topic":"T"}:{"maxOffset":7}}    an object as key, without nested objects
@@ -23,10 +23,12 @@ import re
 from typing import Any
 
 from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, require_int
-from commitlake.schemas.remoting.surrogates import without_half_pairs
 
+# An escape: a whole pair, or half of one (the group), or any other.
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+)
 Key = str | int | tuple[tuple[str, Any], ...]
-
 _INT_KEY_MARK = "\x00int:"
 _OBJECT_KEY_MARK = "\x00object:"
 _STRING = r'"(?:[^"\\]|\\.)*+'
@@ -35,6 +37,20 @@ _STRING = r'"(?:[^"\\]|\\.)*+'
 _TOKEN = re.compile(
     rf'{_STRING}(?:"|\\?\Z)|(\{{(?:[^{{}}"]|{_STRING}")*+\}})(\s*+:)|(?<=[{{,])(\s*+)(-?[0-9]++)(\s*+:)', re.DOTALL
 )
+
+
+def without_half_pairs(document: str) -> str:
+    r"""Return a JSON document with question marks in place of half surrogate pairs, as Java encodes them.
+
+    JSON may contain a lone `\ud800`. Python parses it to a string that cannot be encoded in UTF-8, so the error would
+    only appear later, when the string is stored or sent.
+
+    >>> without_half_pairs(r'["\ud83d\ude00 \ud800 \\ud800"]')
+    '["\\ud83d\\ude00 ? \\\\ud800"]'
+    """
+    if "\\ud" not in document and "\\uD" not in document:  # nearly all
+        return document
+    return _ESCAPE.sub(lambda escape: "?" if escape[1] else escape[0], document)
 
 
 def parse_fastjson(text: str | bytes | memoryview) -> Any:

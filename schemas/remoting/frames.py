@@ -10,10 +10,22 @@ A frame, big-endian; there is no magic, no checksum and no handshake:
        8+h        body                         rest of the frame, may be empty
 
 A header in JSON is an object with the keys `code`, `extFields` (string to string), `flag`, `language`, `opaque`,
-`remark`, `serializeTypeCurrentRPC` and `version`; for ROCKETMQ see binary_header.py.
+`remark`, `serializeTypeCurrentRPC` and `version`; for ROCKETMQ it is:
+
+    offset  size  field
+         0     2  code                         at most 32,767
+         2     1  language
+         3     2  version
+         5     4  opaque
+         9     4  flag
+        13     4  remark_length                bytes, 0 for none
+              n   remark                       UTF-8
+              4   ext_fields_length            bytes
+              m   ext_fields                   {int16 length, key, int32 length, value}, repeated
 
 Requests go both ways on one connection, and answers come in any order: an answer has bit 0 of `flag` set and its
-request's `opaque`. The answerer chooses the serialization of the answer. Source: RemotingCommand, NettyDecoder (5.5.0).
+request's `opaque`. The answerer chooses the serialization of the answer. Source: RemotingCommand, RocketMQSerializable,
+NettyDecoder (5.5.0).
 """
 
 from __future__ import annotations
@@ -24,13 +36,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from json.encoder import encode_basestring_ascii
-from typing import Any
+from typing import Any, NamedTuple
 
 from commitlake.schemas.layouts.base import Field, Layout, ReadableBuffer
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
-from commitlake.schemas.remoting.binary_header import BinaryHeader, parse_binary_header, serialize_binary_header
-from commitlake.schemas.remoting.surrogates import without_half_pairs
+from commitlake.schemas.remoting.fastjson import without_half_pairs
 
+BINARY_HEADER = Layout(
+    Field("code", "h", "code of the request or of the answer"),
+    Field("language", "B", "see commitlake.schemas.remoting.frames.Language"),
+    Field("version", "h", "version of the sender, see commitlake.schemas.remoting.frames"),
+    Field("opaque", "i", "number of the request, repeated in its answer"),
+    Field("flag", "i", "see commitlake.schemas.remoting.frames"),
+)
+"""Fixed part of a header, which is followed by the remark and the ext fields."""
+assert BINARY_HEADER.size == 13
+
+_KEY_LENGTH = struct.Struct(">h")
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Maximum size of a frame, as in NettyDecoder (`com.rocketmq.remoting.frameMaxLength`)."""
 MAX_HEADER_BYTES = 256 * 1024
@@ -39,6 +61,16 @@ of JSON. Parsed JSON can take thirty times the memory of its text, and parsing 1
 limited."""
 VERSION = 409
 """Our version, V4_9_8: the last version for which a name server writes plain JSON and nothing else changes."""
+FLAG_RESPONSE = 1
+FLAG_ONE_WAY = 2
+"""Flag of a request that has no answer."""
+HEAD = Layout(
+    Field("length", "i", "bytes after this field"),
+    Field("header_mark", "I", "serialize type in the first byte, the header's length in the other three"),
+)
+_LENGTH = struct.Struct(">i")
+_NUMBERS = struct.Struct(">4i")
+_DECODE_JSON = json.JSONDecoder().raw_decode
 
 
 class SerializeType(IntEnum):
@@ -67,22 +99,42 @@ class Language(IntEnum):
     NODE_JS = 13
 
 
-FLAG_RESPONSE = 1
-FLAG_ONE_WAY = 2
-"""Flag of a request that has no answer."""
+class Version(IntEnum):
+    """Ordinals of versions that affect behaviour, or that were observed."""
 
-HEAD = Layout(
-    Field("length", "i", "bytes after this field"),
-    Field("header_mark", "I", "serialize type in the first byte, the header's length in the other three"),
-)
+    V3_0_11 = 37
+    """First version in which a broker registers with the whole RegisterBrokerBody."""
+    V3_4_9 = 121
+    """First version in which a consumer's `maxReconsumeTimes` is used."""
+    V4_0_0 = 213
+    V4_9_4 = 401
+    """First version for which a name server writes routes in plain JSON, and whose signatures cover every ext field."""
+    V4_9_7 = 407
+    V4_9_8 = 409
+    V5_0_0 = 413
+    """First version in which a compressed registration ends with a mapping of static topics."""
+    V5_1_0 = 433
+    V5_3_3 = 479
+    V5_3_4 = 481
+    V5_5_0 = 513
+
+
+assert Version.V4_9_8 == VERSION
+
+
+def version_name(ordinal: int) -> str:
+    """Return the name of a version: `V5_5_0`, or `version 500` if it is unknown."""
+    try:
+        return Version(ordinal).name
+    except ValueError:
+        return f"version {ordinal}"
+
+
 assert HEAD.size == 8
 
-_LENGTH = struct.Struct(">i")
-_NUMBERS = struct.Struct(">4i")
 _LANGUAGES = {language.name: language for language in Language}
 _LANGUAGE_CODES = {int(language): language for language in Language}
 _NAMES = {language: language.name for language in Language}
-_DECODE_JSON = json.JSONDecoder().raw_decode
 
 
 @dataclass(slots=True)
@@ -299,3 +351,82 @@ def _json_header(command: Command) -> bytes:
 def _binary_header(command: Command) -> bytes:
     numbers = (command.code, command.language, command.version, command.opaque, command.flag)
     return serialize_binary_header(BinaryHeader(*numbers, command.remark, command.ext_fields))
+
+
+class BinaryHeader(NamedTuple):
+    """Values of a header."""
+
+    code: int
+    language: int
+    version: int
+    opaque: int
+    flag: int
+    remark: str | None
+    ext_fields: Mapping[str, str]
+
+
+def parse_binary_header(header: bytes, start: int) -> BinaryHeader:
+    """Parse a complete header.
+
+    Args:
+        start: position of the header in the parsed buffer, for errors.
+
+    Raises:
+        LayoutError: if the bytes are not a valid header.
+    """
+    if len(header) < BINARY_HEADER.size:
+        raise LayoutError("header", start, f"at least {BINARY_HEADER.size} bytes", f"{len(header)}")
+    code, language, version, opaque, flag = BINARY_HEADER.struct.unpack_from(header)
+    remark, position = _read_text("remark", header, BINARY_HEADER.size, _LENGTH, start)
+    fields_length, position = _read_length("ext_fields", header, position, _LENGTH, start)
+    if position + fields_length != len(header):
+        expected = f"{len(header) - position}, all that is left of the header"
+        raise LayoutError("ext_fields_length", start + position - 4, expected, f"{fields_length}")
+    fields = {}
+    while position < len(header):
+        key, position = _read_text("ext_fields key", header, position, _KEY_LENGTH, start)
+        fields[key], position = _read_text("ext_fields value", header, position, _LENGTH, start)
+    return BinaryHeader(code, language, version, opaque, flag, remark or None, fields)
+
+
+def _read_length(name: str, header: bytes, position: int, form: struct.Struct, start: int) -> tuple[int, int]:
+    """Return a length and the position after it."""
+    after = position + form.size
+    if after > len(header):
+        raise LayoutError(f"{name} length", start + position, f"{form.size} bytes", f"{len(header) - position}")
+    length: int = form.unpack_from(header, position)[0]
+    if not 0 <= length <= len(header) - after:
+        raise LayoutError(f"{name} length", start + position, f"0 to {len(header) - after}", f"{length}")
+    return length, after
+
+
+def _read_text(name: str, header: bytes, position: int, form: struct.Struct, start: int) -> tuple[str, int]:
+    length, after = _read_length(name, header, position, form, start)
+    return header[after : after + length].decode("utf-8", "replace"), after + length
+
+
+def serialize_binary_header(header: BinaryHeader) -> bytes:
+    """Serialize a header.
+
+    Raises:
+        UnserializableError: if a number or a text does not fit in the format.
+    """
+    fields: list[bytes] = []
+    for key, value in header.ext_fields.items():
+        name, data = _encoded(key), _encoded(value)
+        if len(name) > 0x7FFF:
+            raise UnserializableError("ext_fields key", "at most 32767 bytes", f"{len(name)} bytes")
+        fields += (_KEY_LENGTH.pack(len(name)), name, _LENGTH.pack(len(data)), data)
+    remark = _encoded(header.remark or "")
+    packed = b"".join(fields)
+    try:
+        head = BINARY_HEADER.pack(header.code, header.language, header.version, header.opaque, header.flag)
+    except struct.error:
+        found = f"code {header.code}, version {header.version}, opaque {header.opaque}, flag {header.flag}"
+        raise UnserializableError("header", "code and version of 16 bits, opaque and flag of 32", found) from None
+    return b"".join((head, _LENGTH.pack(len(remark)), remark, _LENGTH.pack(len(packed)), packed))
+
+
+def _encoded(text: str) -> bytes:
+    # As in Java's UTF-8, an unpaired surrogate, which JSON may contain, becomes a question mark.
+    return text.encode("utf-8", "replace")

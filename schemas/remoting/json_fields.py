@@ -22,9 +22,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar, Union, cast, get_args, g
 from commitlake.schemas.layouts.numbers import int_within, parse_int
 from commitlake.schemas.remoting.errors import BodyError
 from commitlake.schemas.remoting.ext_fields import Bits, field_key
-from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compact
+from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_compact, without_half_pairs
 from commitlake.schemas.remoting.frames import MAX_FRAME_BYTES
-from commitlake.schemas.remoting.surrogates import without_half_pairs
 
 B = TypeVar("B", bound=NamedTuple)
 _Reader = Callable[[Any, str], Any]

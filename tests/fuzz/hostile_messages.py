@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from commitlake.broker_lite.delivery import rewrites, timers, transactions
 from commitlake.schemas.layouts.rocketmq import properties as props
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_DISPATCH, MULTI_QUEUE_OFFSET
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE
 from commitlake.schemas.layouts.rocketmq.topics import (

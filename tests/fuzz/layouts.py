@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq import journal
-from commitlake.schemas.layouts.jmq import message_id as jmq_message_id
+from commitlake.schemas.layouts.jmq import queue as jmq_message_id
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
-from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.checkpoint import (
     JournalCheckpoint,
     parse_journal_checkpoint,
@@ -22,8 +21,9 @@ from commitlake.schemas.layouts.jmq.consumption import (
     parse_consumption,
     serialize_consumption,
 )
-from commitlake.schemas.layouts.jmq.message_id import MessagePlace
+from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
+from commitlake.schemas.layouts.jmq.queue import MessagePlace
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile
 from commitlake.schemas.layouts.rocketmq.checkpoint import parse_checkpoint
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message

@@ -24,8 +24,8 @@ from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.run import restore_store
 from commitlake.pipelines.salvage.run import salvage_store
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
 from commitlake.schemas.remoting.codes import RequestCode

@@ -8,29 +8,25 @@ from pathlib import Path
 from commitlake.broker_lite.stores.engine.mapped_file import Mappings
 from commitlake.broker_lite.stores.rocketmq.timer_files import TimerFiles
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import (
-    TimerCheckpoint,
-    parse_timer_checkpoint,
-    serialize_timer_checkpoint,
-)
-from commitlake.schemas.layouts.rocketmq.timer_log import (
+from commitlake.schemas.layouts.rocketmq.timers import (
     BLANK,
     BLANK_MAGIC,
     MAGIC_DEFAULT,
     MAGIC_DELETE,
     MAGIC_ROLL,
-    UNIT,
-    TimerUnit,
-    serialize_timer_blank,
-    serialize_timer_unit,
-    timer_units,
-)
-from commitlake.schemas.layouts.rocketmq.timer_wheel import (
     SLOT,
+    UNIT,
+    TimerCheckpoint,
     TimerSlot,
+    TimerUnit,
+    parse_timer_checkpoint,
     parse_timer_slot,
+    serialize_timer_blank,
+    serialize_timer_checkpoint,
     serialize_timer_slot,
+    serialize_timer_unit,
     slot_position,
+    timer_units,
 )
 
 FOLDER = Path(__file__).parent / "timers"

@@ -12,8 +12,14 @@ from commitlake.broker_lite.delivery import rewrites
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType, transaction_type
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, SCHEDULE_TOPIC
-from commitlake.schemas.layouts.rocketmq.transactions import finished_offsets
+from commitlake.schemas.layouts.rocketmq.topics import (
+    DLQ_PREFIX,
+    HALF_TOPIC,
+    OP_TOPIC,
+    RETRY_PREFIX,
+    SCHEDULE_TOPIC,
+    finished_offsets,
+)
 from tests.servers.recording import FAILING_GROUP, FAILING_TOPIC, RecordedStore
 
 RETRY_TOPIC = f"{RETRY_PREFIX}{FAILING_GROUP}"

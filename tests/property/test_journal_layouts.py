@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.jmq.body import compress_body, original_body
 from commitlake.schemas.layouts.jmq.consumption import (
     Consumption,
     DeliveryOutcome,
@@ -19,15 +18,25 @@ from commitlake.schemas.layouts.jmq.consumption import (
 )
 from commitlake.schemas.layouts.jmq.journal import (
     NewJournalMessage,
+    compress_body,
     delay_of,
+    original_body,
     parse_message,
     serialize_filler,
     serialize_message,
 )
-from commitlake.schemas.layouts.jmq.message_id import MessagePlace, parse_message_id, serialize_message_id
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
 from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
-from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, count_valid, parse_entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue import (
+    ENTRY,
+    JmqQueueEntry,
+    MessagePlace,
+    count_valid,
+    parse_entry,
+    parse_message_id,
+    serialize_entry,
+    serialize_message_id,
+)
 from commitlake.schemas.layouts.jmq.scan import JournalScanner
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SegmentSpan, SizeLimits, SpanKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from tests.servers.java_programs import Row, consume_all, look_up
 from tests.servers.recording import RECORDING_OPTIONS
 from tests.servers.rocketmq import RocketMQ

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from commitlake.broker_lite.errors import ConfigFileError
-from commitlake.schemas.layouts.page import PAGE_SIZE
+from commitlake.schemas.layouts.base import PAGE_SIZE
 from commitlake.schemas.store_files import create_file, make_folders, open_file, open_or_create, read_file, sync_folder
 
 _logger = logging.getLogger(__name__)

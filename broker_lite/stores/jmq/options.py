@@ -10,7 +10,7 @@ from commitlake.broker_lite.stores.engine.options import FlushMode, RetentionOpt
 from commitlake.schemas.layouts.jmq import consumption as jmq_consumption
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
-from commitlake.schemas.layouts.jmq.body import DEFAULT_LEVEL
+from commitlake.schemas.layouts.jmq.journal import DEFAULT_LEVEL
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 DEFAULT_SERVER_ADDRESS = Host.of("127.0.0.1", 50088)

@@ -19,8 +19,7 @@ from commitlake.broker_lite.errors import MessageRefusedError
 from commitlake.broker_lite.stores.engine.topic_names import check_topic
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.schemas.layouts.errors import UnserializableError
-from commitlake.schemas.layouts.jmq.body import compress_body
-from commitlake.schemas.layouts.jmq.journal import HEAD, NewJournalMessage, delay_of, serialize_message
+from commitlake.schemas.layouts.jmq.journal import HEAD, NewJournalMessage, compress_body, delay_of, serialize_message
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 
 _POSITIVE = 0x7FFFFFFF

@@ -21,9 +21,8 @@ from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.queues import JournalQueue
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import JournalMessage
-from commitlake.schemas.layouts.jmq.message_id import parse_message_id
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry
-from commitlake.schemas.remoting.sql92_conditions import PausedError
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, parse_message_id
+from commitlake.schemas.remoting.sql92 import PausedError
 
 Form = Callable[[JournalMessage], bytes | None]
 """Function that converts a message to the form in which it is delivered; None for an unwanted message.

@@ -30,8 +30,7 @@ from commitlake.broker_lite.stores.jmq.writing import JournalPutResult, JournalW
 from commitlake.schemas.layouts.jmq.checkpoint import JournalCheckpoint
 from commitlake.schemas.layouts.jmq.consumption import Consumption, serialize_consumption
 from commitlake.schemas.layouts.jmq.journal import JournalMessage, NewJournalMessage
-from commitlake.schemas.layouts.jmq.message_id import MessagePlace, serialize_message_id
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry
+from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, MessagePlace, serialize_message_id
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 

@@ -16,8 +16,7 @@ from commitlake.broker_lite.stores.engine.log_writer import LogProgress, LogWrit
 from commitlake.broker_lite.stores.jmq.files import JournalFiles
 from commitlake.broker_lite.stores.jmq.options import JournalOptions
 from commitlake.broker_lite.stores.jmq.prepared import PreparedMessage
-from commitlake.schemas.layouts.jmq.message_id import MessagePlace, serialize_message_id
-from commitlake.schemas.layouts.jmq.queue import ENTRY
+from commitlake.schemas.layouts.jmq.queue import ENTRY, MessagePlace, serialize_message_id
 
 
 class JournalPutResult(NamedTuple):

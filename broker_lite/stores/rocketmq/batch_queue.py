@@ -24,10 +24,10 @@ from commitlake.broker_lite.stores.engine.record_log import MessageLog
 from commitlake.broker_lite.stores.rocketmq.commitlog import CommitLog
 from commitlake.broker_lite.stores.rocketmq.consume_queue import CommitLogQueue, QueueUnit
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
-from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import (
     ENTRY,
     NO_COMPACTED_OFFSET,
+    BatchEvidence,
     BatchQueueEntry,
     parse_entry,
 )
@@ -180,7 +180,7 @@ class BatchTopics:
     """Evidence for the queue type of topics, from one reading of the log.
 
     A single record with the flag of an inner batch, which any producer can send to a topic of single messages, decides
-    nothing; see `schemas.layouts.rocketmq.batch_evidence`.
+    nothing; see `schemas.layouts.rocketmq.batchconsumequeue`.
     """
 
     def __init__(self) -> None:

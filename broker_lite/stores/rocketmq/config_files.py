@@ -23,10 +23,18 @@ from commitlake.broker_lite.stores.engine.small_files import SavedTable
 from commitlake.schemas.layouts.boltmq import config as boltmq
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT64_MAX, INT64_MIN, int_within, parse_int
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, QUEUE_TYPE, has_batch_queues
 from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, QUEUE_TYPE, has_batch_queues
-from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES, split_offset_key
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, HALF_TOPIC, OP_TOPIC, RETRY_PREFIX, Kind, kind_of
+from commitlake.schemas.layouts.rocketmq.topics import (
+    DLQ_PREFIX,
+    HALF_TOPIC,
+    OFFSETS_FILES,
+    OP_TOPIC,
+    RETRY_PREFIX,
+    Kind,
+    kind_of,
+    split_offset_key,
+)
 from commitlake.schemas.remoting.fastjson import parse_fastjson, serialize_fastjson
 from commitlake.schemas.store_files import newest_file
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, queue_numbers
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.indexfile import tags_key
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_BASE, queue_numbers
 from commitlake.schemas.layouts.rocketmq.light_queues import MULTI_QUEUE_OFFSET, light_queue_entries
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from commitlake.broker_lite.errors import StoreOptionError
 from commitlake.broker_lite.stores.engine.options import FlushMode, RetentionOptions, check_range
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
-from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile, timer_log
+from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue, indexfile, timers
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, MIN_RECORD_SIZE
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 
@@ -44,7 +44,7 @@ class StoreOptions:
     segment_size_bytes: int = DEFAULT_SEGMENT_SIZE
     consume_queue_file_size_bytes: int = consumequeue.DEFAULT_FILE_SIZE
     batch_queue_file_size_bytes: int = batchconsumequeue.DEFAULT_FILE_ENTRIES * batchconsumequeue.ENTRY.size
-    timer_log_file_size_bytes: int = timer_log.DEFAULT_FILE_SIZE
+    timer_log_file_size_bytes: int = timers.DEFAULT_LOG_FILE_SIZE
     index_slots: int = indexfile.DEFAULT_SLOTS
     index_entries: int = indexfile.DEFAULT_ENTRIES
     keep_index: bool = True
@@ -71,7 +71,9 @@ class StoreOptions:
             check_range(name, size := getattr(self, name), unit, (1 << 31) - 1)
             if size % unit:
                 raise StoreOptionError(f"{name}: expected a multiple of {unit}, found {size}")
-        check_range("timer_log_file_size_bytes", self.timer_log_file_size_bytes, timer_log.MIN_FILE_SIZE, (1 << 31) - 1)
+        check_range(
+            "timer_log_file_size_bytes", self.timer_log_file_size_bytes, timers.MIN_LOG_FILE_SIZE, (1 << 31) - 1
+        )
         check_range("index_slots", self.index_slots, 1, (1 << 31) - 1)
         check_range("index_entries", self.index_entries, 2, (1 << 31) - 1)
         check_range("flush_interval_ms", self.flush_interval_ms, 1, 1 << 31)

@@ -21,6 +21,7 @@ from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     HEAD,
     MAX_V1_TOPIC_LENGTH,
@@ -31,7 +32,6 @@ from commitlake.schemas.layouts.rocketmq.commitlog import (
     serialize_message,
 )
 from commitlake.schemas.layouts.rocketmq.hosts import Host, host_size
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.sysflag import (
     BORN_HOST_V6,
     INNER_BATCH,

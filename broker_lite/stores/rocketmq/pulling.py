@@ -21,7 +21,7 @@ from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, BOLTMQ, ROCK
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, in_dialect
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
-from commitlake.schemas.remoting.sql92_conditions import PausedError
+from commitlake.schemas.remoting.sql92 import PausedError
 
 _UNFILTERED_OF_STEP = 16
 _PRE_BLANK_SIZE = 0x7FFFFFFF

@@ -23,14 +23,14 @@ from commitlake.broker_lite.stores.rocketmq.config_files import MAX_QUEUES, Topi
 from commitlake.broker_lite.stores.rocketmq.consume_queue import ConsumeQueue, ConsumeQueues
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.layouts.rocketmq.light_queues import (
     LIGHT_PREFIX,
     LIGHT_QUEUE_ID,
     MAX_LIGHT_QUEUES,
     can_be_folder,
 )
-from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES
+from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES
 
 AnyQueue = ConsumeQueue | BatchConsumeQueue
 _logger = logging.getLogger(__name__)

@@ -37,7 +37,7 @@ from commitlake.broker_lite.stores.rocketmq.writing import (
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint
+from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint
 
 _NO_LIMIT = 1 << 63
 

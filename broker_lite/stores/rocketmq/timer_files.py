@@ -27,34 +27,30 @@ from pathlib import Path
 from commitlake.broker_lite.errors import StoreFilesError
 from commitlake.broker_lite.stores.engine.file_queue import FileQueue
 from commitlake.broker_lite.stores.engine.mapped_file import MappedFile, Mappings
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import (
-    FILE_SIZE,
-    LAYOUT,
-    PATH,
-    TimerCheckpoint,
-    parse_timer_checkpoint,
-    serialize_timer_checkpoint,
-)
-from commitlake.schemas.layouts.rocketmq.timer_log import (
+from commitlake.schemas.layouts.rocketmq.timers import (
     BLANK,
-    FOLDER,
+    CHECKPOINT,
+    CHECKPOINT_PATH,
+    CHECKPOINT_SIZE,
+    DEFAULT_PRECISION_MS,
+    LOG_FOLDER,
     MAGIC_DELETE,
     NO_POSITION,
     UNIT,
+    WHEEL_NAME,
+    TimerCheckpoint,
+    TimerSlot,
     TimerUnit,
+    parse_timer_checkpoint,
+    parse_timer_slot,
     serialize_timer_blank,
+    serialize_timer_checkpoint,
+    serialize_timer_slot,
     serialize_timer_unit,
+    slot_position,
     timer_units,
 )
-from commitlake.schemas.layouts.rocketmq.timer_wheel import (
-    DEFAULT_PRECISION_MS,
-    FILE_NAME,
-    TimerSlot,
-    parse_timer_slot,
-    serialize_timer_slot,
-    slot_position,
-)
-from commitlake.schemas.layouts.rocketmq.timer_wheel import FILE_SIZE as WHEEL_SIZE
+from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT_SIZE as WHEEL_SIZE
 from commitlake.schemas.layouts.segments import is_segment_name
 from commitlake.schemas.store_files import create_file, files_in, make_folders, open_file, remove_file
 
@@ -85,31 +81,31 @@ class TimerFiles:
         self._root = root
         self._mappings = mappings
         self._guard = threading.Lock()
-        folder = root / FOLDER
+        folder = root / LOG_FOLDER
         size = _size_of_files(folder, root) or log_file_size
         self._log = FileQueue(folder, size, "timer_log_file_size_bytes", mappings)
         self._wheel = self._open_wheel()
         # A broker with snapshots of the wheel starts with an old one, and must then read the whole timer log.
-        self._has_snapshots = any(root.glob(f"{FILE_NAME}.*"))
+        self._has_snapshots = any(root.glob(f"{WHEEL_NAME}.*"))
         stored = self._read_checkpoint()
         self.has_checkpoint = bool(stored)
         # Brokers before 5.1 wrote fewer fields; zeros confirm nothing.
-        self.checkpoint = parse_timer_checkpoint(stored.ljust(LAYOUT.size, b"\0"))
+        self.checkpoint = parse_timer_checkpoint(stored.ljust(CHECKPOINT.size, b"\0"))
         self.precision_ms = DEFAULT_PRECISION_MS
         self._is_dirty = False
 
     def _read_checkpoint(self) -> bytes:
         try:
-            descriptor = open_file(self._root / PATH, below=self._root)
+            descriptor = open_file(self._root / CHECKPOINT_PATH, below=self._root)
         except FileNotFoundError:
             return b""
         try:
-            return os.pread(descriptor, LAYOUT.size, 0)
+            return os.pread(descriptor, CHECKPOINT.size, 0)
         finally:
             os.close(descriptor)
 
     def _open_wheel(self) -> MappedFile | None:
-        path = self._root / FILE_NAME
+        path = self._root / WHEEL_NAME
         try:
             size = path.lstat().st_size
         except FileNotFoundError:
@@ -181,7 +177,7 @@ class TimerFiles:
     def _rebuild_wheel(self, slots: dict[int, TimerSlot]) -> None:
         if self._wheel is not None:
             self._wheel.delete()
-        self._wheel = MappedFile.create(self._root / FILE_NAME, WHEEL_SIZE, self._mappings)
+        self._wheel = MappedFile.create(self._root / WHEEL_NAME, WHEEL_SIZE, self._mappings)
         for slot_ms, slot in slots.items():
             self._put_slot(slot._replace(time=slot_ms // self.precision_ms))
         self._is_dirty = True
@@ -203,7 +199,7 @@ class TimerFiles:
         """
         with self._guard:
             if self._wheel is None:
-                self._wheel = MappedFile.create(self._root / FILE_NAME, WHEEL_SIZE, self._mappings)
+                self._wheel = MappedFile.create(self._root / WHEEL_NAME, WHEEL_SIZE, self._mappings)
             time = unit.slot_ms // self.precision_ms
             slot = parse_timer_slot(self._wheel.memory, time)
             position = self._append(unit._replace(prev_pos=slot.last_pos if slot else NO_POSITION))
@@ -237,8 +233,8 @@ class TimerFiles:
         flushed = 0 if self._has_snapshots or self._log.is_empty else self._log.synced
         self.checkpoint = replace(checkpoint, last_timer_log_flush_pos=flushed)
         data = serialize_timer_checkpoint(self.checkpoint)
-        assert len(data) == FILE_SIZE
-        path = self._root / PATH
+        assert len(data) == CHECKPOINT_SIZE
+        path = self._root / CHECKPOINT_PATH
         if not self.has_checkpoint:
             make_folders(path.parent, below=self._root)
             os.close(create_file(path, below=self._root))
@@ -262,7 +258,7 @@ class TimerFiles:
                 self._wheel.sync()
             self._write(self.checkpoint)
             self._is_dirty = False
-            descriptor = open_file(self._root / PATH, os.O_RDWR, below=self._root)
+            descriptor = open_file(self._root / CHECKPOINT_PATH, os.O_RDWR, below=self._root)
             try:
                 os.fdatasync(descriptor)
             finally:

@@ -20,15 +20,15 @@ from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, Prepared, check_batch
 from commitlake.broker_lite.stores.rocketmq.queues import AnyQueue
 from commitlake.schemas.layouts.numbers import parse_int
-from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
-from commitlake.schemas.layouts.rocketmq.hosts import Host
-from commitlake.schemas.layouts.rocketmq.inner_batch import (
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import (
     BATCH_QUEUE_TYPE,
     INNER_BASE,
     INNER_NUM,
     MAX_INNER_MESSAGES,
     QUEUE_TYPE,
 )
+from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.rocketmq.light_queues import (
     LIGHT_QUEUE_ID,
     MAX_LIGHT_QUEUES,

@@ -15,7 +15,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.facts.entries import QueueEntries
-from commitlake.schemas.layouts.rocketmq.batch_evidence import BatchEvidence
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 

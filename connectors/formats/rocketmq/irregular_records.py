@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.indexfile import key_hash, tags_key
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.light_queues import light_queue_entries
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from commitlake.connectors.formats.rocketmq.batch_queues import QUEUES as BATCH_QUEUES
 from commitlake.connectors.formats.rocketmq.consume_queues import QUEUES
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES
+from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES
 from commitlake.schemas.store_files import folders_in
 
 _CONFIG = "config"

@@ -6,8 +6,7 @@ import hashlib
 
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK, Message
-from commitlake.schemas.layouts.rocketmq.origins import origin_topic
-from commitlake.schemas.layouts.rocketmq.topics import kind_of
+from commitlake.schemas.layouts.rocketmq.topics import kind_of, origin_topic
 
 
 def row_of(message: Message, broker: str) -> dict[str, object]:

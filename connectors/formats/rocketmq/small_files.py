@@ -24,10 +24,9 @@ from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import INT64_MAX, INT64_MIN, int_within, parse_int32
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, parse_checkpoint, serialize_checkpoint
-from commitlake.schemas.layouts.rocketmq.offset_keys import OFFSETS_FILES, split_offset_key
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import PATH as TIMER_CHECKPOINT
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import parse_timer_checkpoint
-from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
+from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT_PATH as TIMER_CHECKPOINT
+from commitlake.schemas.layouts.rocketmq.timers import parse_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.topics import OFFSETS_FILES, TIMER_TOPIC, split_offset_key
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from commitlake.schemas.store_files import UnsafeFileError, newest_file, read_file
 

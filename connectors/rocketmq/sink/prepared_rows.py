@@ -41,7 +41,7 @@ from commitlake.connectors.rocketmq.messages import (
     check_topic,
 )
 from commitlake.schemas.layouts.rocketmq import properties as props
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_BASE, INNER_NUM
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, INNER_NUM
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, Kind, kind_of
 from commitlake.schemas.remoting.batch import ITEM, MIN_ITEM_SIZE

@@ -26,10 +26,8 @@ from commitlake.pipelines.offsets.sources import LakeQueues
 from commitlake.pipelines.replay.groups.not_consumed import QueueLife, queue_lives
 from commitlake.pipelines.replay.planning import QueueChoice
 from commitlake.pipelines.snapshot.progress import OffsetKind
-from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
-from commitlake.schemas.layouts.rocketmq.origins import FAILED_KINDS
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
-from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+from commitlake.schemas.layouts.rocketmq.topics import FAILED_KINDS, Kind, kind_of, plain_group
 
 Places = dict[tuple[str, str, int], int]
 """Queue offsets by store, topic and queue."""

@@ -39,9 +39,8 @@ from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
-from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, SCHEDULE_TOPIC
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.statistics import TopicOffset
 from commitlake.schemas.tables.replay_messages import SendOutcome

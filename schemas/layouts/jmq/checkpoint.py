@@ -9,8 +9,7 @@ from __future__ import annotations
 import zlib
 from typing import NamedTuple
 
-from commitlake.schemas.layouts.base import Field, Layout
-from commitlake.schemas.layouts.page import PAGE_SIZE, serialize_page
+from commitlake.schemas.layouts.base import PAGE_SIZE, Field, Layout, serialize_page
 
 FILE_NAME = "checkpoint"
 FILE_SIZE = PAGE_SIZE

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, dataclass
 
-from commitlake.schemas.layouts.base import Field, Layout
-from commitlake.schemas.layouts.page import PAGE_SIZE, parse_page, serialize_page
+from commitlake.schemas.layouts.base import PAGE_SIZE, Field, Layout, parse_page, serialize_page
 
 FILE_SIZE = PAGE_SIZE
 RECOVERY_MARGIN_MS = 3000

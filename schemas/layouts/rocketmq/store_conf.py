@@ -24,8 +24,7 @@ from dataclasses import dataclass
 
 from commitlake.schemas.layouts.boltmq.conf import boltmq_broker_name, is_boltmq_conf
 from commitlake.schemas.layouts.numbers import INT32_MAX, NumberError, require_int
-from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError, parse_properties
-from commitlake.schemas.layouts.rocketmq.delay_levels import parse_delay_levels
+from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError, parse_delay_levels, parse_properties
 
 _MAX_SHOWN = 100
 _FLUSH_TYPES = {"ASYNC_FLUSH": False, "SYNC_FLUSH": True}

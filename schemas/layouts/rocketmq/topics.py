@@ -1,12 +1,34 @@
-"""Topics with a meaning for brokers, and the kinds of messages that their names show.
+"""Topics and groups with a meaning for brokers, the kinds of messages that topics show, and what waits in them.
 
-Only the stored topic determines a record's kind, because properties such as DELAY stay after delivery.
-Source: TopicValidator, MixAll, TimerMessageStore (5.5.0).
+Only the stored topic determines a record's kind, because properties such as DELAY stay after delivery. A broker stores
+some messages in internal topics, with their original topic in properties:
+
+    delayed, timer, half     REAL_TOPIC is the next topic: the original one, or after a failed delivery the retry topic
+                             of a group; then RETRY_TOPIC is the original topic
+    retry, dead letter       RETRY_TOPIC; REAL_TOPIC is outdated then
+    retry of a POP consumer  no property: the retry topic is `%RETRY%group_topic` or `%RETRY%group+topic`, and
+                             ORIGIN_GROUP is the group. RETRY_TOPIC of its dead letter is this retry topic
+
+DLQ_ORIGIN_TOPIC has the same meaning as RETRY_TOPIC in RocketMQ; its brokers do not write it, but other programs do.
+
+A half message is in RMQ_SYS_TRANS_HALF_TOPIC. Commit and rollback both store an op record in
+RMQ_SYS_TRANS_OP_HALF_TOPIC, in the queue with the same id; its body contains the queue offsets of finished half
+messages. Brokers 4.9 and 5.0 write an op record for each half message; later ones write one for many, up to three
+seconds late (transactionOpBatchInterval). An unfinished half message is stored again with the same UNIQ_KEY before its
+producer is asked, and goes to TRANS_CHECK_MAX_TIME_TOPIC after 15 times. The broker's progress in both topics is the
+offset of the group CID_RMQ_SYS_TRANS: every half message before it is finished, given up, or stored again.
+
+Source: TopicValidator, MixAll, TimerMessageStore, ScheduleMessageService, AbstractSendMessageProcessor,
+PopReviveService, KeyBuilder.parseNormalTopic (5.5.0), TransactionalMessageServiceImpl (4.9.7, 5.5.0).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
+
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
+from commitlake.schemas.layouts.rocketmq.properties import DLQ_ORIGIN_TOPIC, ORIGIN_GROUP, REAL_TOPIC, RETRY_TOPIC
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 BOLTMQ_SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXX"
@@ -44,6 +66,17 @@ _SYSTEM_TOPICS = frozenset(
         ROCKSDB_OP_TOPIC,
     }
 )
+OFFSETS_FILES = ("consumerOffset.json", "lmqConsumerOffset.json")
+"""With `enableLmq=true`, a broker stores offsets in the second file, and does not read the first."""
+BROADCAST_SUFFIX = "@broadcast"
+"""End of a group's name in the keys of offsets that a broker stores for a broadcasting group."""
+POP_SEPARATORS = ("+", "_")
+"""Separators between group and topic in a POP consumer's retry topic: version 2, not valid in names, and version 1."""
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+"""Property of a half message that was stored again to ask its producer: the number of times."""
+PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+"""Property of a half message that was stored again because it was too young to be checked: its first queue offset."""
 
 
 class Kind(StrEnum):
@@ -88,3 +121,72 @@ def kind_of(topic: str) -> Kind:
     if topic.startswith(SYSTEM_PREFIX) or topic in _SYSTEM_TOPICS:
         return Kind.SYSTEM
     return Kind.NORMAL
+
+
+def plain_group(group: str) -> str:
+    """Return a group's own name, given its name in a key of an offset."""
+    return group.removesuffix(BROADCAST_SUFFIX)
+
+
+def split_offset_key(key: str) -> tuple[str, str]:
+    """Return topic and group of a key of consumerOffset.json; the group is everything after the first `@`.
+
+    A topic's name cannot contain an `@` (TopicValidator), but a group's name can: a broker 5.x stores the offset of a
+    broadcasting group under `orders@billing@broadcast`. It is the smallest one at which a client of the group last
+    pulled. Source: BroadcastOffsetManager (5.5.0).
+    """
+    topic, _, group = key.partition("@")
+    return topic, group
+
+
+WAITING_KINDS = frozenset({Kind.DELAY, Kind.TIMER, Kind.HALF})
+"""Kinds of records whose message waits for delivery to its topic."""
+FAILED_KINDS = frozenset({Kind.RETRY, Kind.DLQ})
+"""Kinds of records whose message a consumer failed to consume."""
+
+
+def origin_topic(topic: str, properties: Mapping[str, str]) -> str:
+    """Return the original topic of a message, or the stored topic if no property names another.
+
+    Args:
+        topic: topic in which the record is stored.
+        properties: properties of the record.
+    """
+    kind = kind_of(topic)
+    if kind in WAITING_KINDS:
+        named = [REAL_TOPIC, RETRY_TOPIC, DLQ_ORIGIN_TOPIC]
+    elif kind in FAILED_KINDS:
+        named = [RETRY_TOPIC, DLQ_ORIGIN_TOPIC]
+    else:
+        return topic
+    groups = [properties[ORIGIN_GROUP]] if ORIGIN_GROUP in properties else []
+    if kind is Kind.DLQ:
+        groups.append(topic.removeprefix(DLQ_PREFIX))
+    stored = [topic] if kind is Kind.RETRY else []
+    for name in (*(properties[name] for name in named if name in properties), *stored):
+        found = _without_group(name, groups)
+        if found:
+            return found
+    return topic
+
+
+def _without_group(topic: str, groups: Iterable[str]) -> str:
+    """Return a topic, or the topic in a POP consumer's retry topic; empty for other retry topics."""
+    if not topic.startswith(RETRY_PREFIX):
+        return topic
+    rest = topic.removeprefix(RETRY_PREFIX)
+    for group in groups:
+        for separator in POP_SEPARATORS:
+            if rest.startswith(group + separator):
+                return rest[len(group) + 1 :]
+    return rest.partition(POP_SEPARATORS[0])[2]
+
+
+def finished_offsets(body: bytes) -> list[int]:
+    """Return the queue offsets of half messages in an op record, in any version's format.
+
+    >>> [finished_offsets(body) for body in (b"3", b"3,", b"0,1,3,")]
+    [[3], [3], [0, 1, 3]]
+    """
+    numbers = [parse_int(part, 0, INT64_MAX) for part in body.decode("ascii", "replace").split(",")]
+    return [number for number in numbers if number is not None]

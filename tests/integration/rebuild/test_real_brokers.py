@@ -25,7 +25,7 @@ from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS
 from tests.servers.java_programs import Row, consume_all, dump_store, run_java
 from tests.servers.recording import RECORDING_OPTIONS, RecordedStore
 from tests.servers.rocketmq import SMALL_FILES, RocketMQ, StartBroker

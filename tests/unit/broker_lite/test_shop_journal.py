@@ -17,9 +17,8 @@ from commitlake.broker_lite.stores.rocketmq import StoreFilesError
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.snapshot.files import read_store_progress
-from commitlake.schemas.layouts.jmq.body import original_body
 from commitlake.schemas.layouts.jmq.consumption import Consumption, DeliveryOutcome
-from commitlake.schemas.layouts.jmq.journal import JournalMessage
+from commitlake.schemas.layouts.jmq.journal import JournalMessage, original_body
 from commitlake.schemas.times import EPOCH, MILLISECOND
 from tests.support.journal_stores import journal_records
 

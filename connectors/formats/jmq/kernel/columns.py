@@ -78,7 +78,7 @@ def _intern_fields(window, starts, offset, size, seed, interner, out):
 
 @compiled
 def _write_ids(window, parts, first, count, suffix, text):
-    """Write ids like `schemas.layouts.jmq.message_id`, with the topics' bytes as they are stored."""
+    """Write ids like `schemas.layouts.jmq.queue`, with the topics' bytes as they are stored."""
     target = text.used[b.UNIQUE_BYTES]
     length = len(suffix) - OVERWRITE
     for row in range(first, first + count):

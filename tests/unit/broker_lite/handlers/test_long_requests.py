@@ -214,7 +214,7 @@ WIDE_SEARCHES: dict[str, Any] = {
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let an evaluation pause after each search, and a slice end after each step."""
-    monkeypatch.setattr("commitlake.schemas.remoting.sql92_conditions.SEARCHES_AT_ONCE", 1)
+    monkeypatch.setattr("commitlake.schemas.remoting.sql92.SEARCHES_AT_ONCE", 1)
     monkeypatch.setattr("commitlake.broker_lite.broker.slices.SLICE_SECONDS", -1)
 
 

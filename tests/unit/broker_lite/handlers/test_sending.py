@@ -10,7 +10,7 @@ from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, NEED_UNWRAP
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import parse_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.timers import parse_timer_checkpoint
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode

@@ -12,7 +12,7 @@ from commitlake.jobs.pages.heat_map import HeatRow, heat_map
 from commitlake.jobs.pages.line_chart import Mark, MarkKind, Series, line_chart, sparkline
 from commitlake.jobs.pages.markup import Html
 from commitlake.jobs.pages.tables import NO_FIGURE
-from commitlake.schemas.time_windows import TimeWindows
+from commitlake.schemas.times import TimeWindows
 from tests.support.html_pages import parse_page, table_of
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)

@@ -22,7 +22,7 @@ from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
 from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.time_windows import TimeWindows
+from commitlake.schemas.times import TimeWindows
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import GrowingLake
 from tests.support.shop_days import HOSTILE_GROUP, HOSTILE_TOPIC

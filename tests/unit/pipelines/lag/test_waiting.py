@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from commitlake.jobs.lag.command import main
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint, serialize_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
 from tests.support.lag_places import WRITTEN_MS, lag_rows, places_of, put_bytes, put_offsets, stored
 from tests.support.lakes import GrowingLake
 

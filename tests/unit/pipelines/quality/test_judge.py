@@ -26,8 +26,7 @@ from commitlake.pipelines.quality.report import Losses, QualityReport, brokers_c
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, Kind
 from commitlake.schemas.quality.expectation import Expectation, Grain, Severity, Suite
-from commitlake.schemas.quality.operation import QUEUES
-from commitlake.schemas.quality.suites import SUITES
+from commitlake.schemas.quality.suites import QUEUES, SUITES
 from tests.support.profiles import NOON, Row, message, messages, profile_of
 from tests.support.reports import figures_of
 from tests.support.shown_runs import page_of_run

@@ -10,7 +10,7 @@ import pytest
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import parse_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.timers import parse_timer_checkpoint
 from tests.support.indexed_stores import OPTIONS
 from tests.support.message_stores import PRODUCER
 from tests.support.restored_stores import Archive, Restore

@@ -15,7 +15,7 @@ from commitlake.pipelines.snapshot.files import MAX_TRIES, read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, serialize_offsets
 from commitlake.schemas.layouts.jmq.offsets import ConsumerPosition as JmqPosition
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint, serialize_timer_checkpoint
+from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint, serialize_timer_checkpoint
 from tests.support.logs import write_store
 
 NOW = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.schemas.quality.expectation import Expectation, Severity, Suite
-from commitlake.schemas.quality.former_names import FORMER_NAMES, present_name
-from commitlake.schemas.quality.suites import SUITES
+from commitlake.schemas.quality.suites import FORMER_NAMES, SUITES, present_name
 
 EVERY = [(suite, one) for suite in SUITES for one in suite.expectations]
 

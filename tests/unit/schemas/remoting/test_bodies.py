@@ -10,6 +10,7 @@ import pytest
 from commitlake.schemas.remoting.codes import code_name
 from commitlake.schemas.remoting.configs import DataVersion, RegisterBrokerBody, TopicConfig, TopicConfigs
 from commitlake.schemas.remoting.errors import BodyError
+from commitlake.schemas.remoting.frames import version_name
 from commitlake.schemas.remoting.heartbeats import (
     ConsumerData,
     Heartbeat,
@@ -41,7 +42,6 @@ from commitlake.schemas.remoting.statistics import (
     TopicOffset,
     TopicStats,
 )
-from commitlake.schemas.remoting.versions import version_name
 
 ROUTE = (
     b'{"brokerDatas":[{"brokerAddrs":{0:"127.0.0.1:21911"},"brokerName":"lab-a","cluster":"Lab",'

@@ -6,8 +6,14 @@ import time
 
 import pytest
 
-from commitlake.schemas.remoting.sql92 import MAX_DEPTH, MAX_LENGTH, SqlError, compile_sql92
-from commitlake.schemas.remoting.sql92_conditions import PausableProperties, PausedError
+from commitlake.schemas.remoting.sql92 import (
+    MAX_DEPTH,
+    MAX_LENGTH,
+    PausableProperties,
+    PausedError,
+    SqlError,
+    compile_sql92,
+)
 from tests.support.machine_speed import slowness
 
 PROPERTIES = {"a": "5", "b": "abc", "c": "-2.5", "d": "true", "it's": "x", "e": "it's"}

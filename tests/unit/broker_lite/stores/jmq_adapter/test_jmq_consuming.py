@@ -315,7 +315,7 @@ def test_a_filter_selects_messages(peer: Peer, expression: str, kind: str, numbe
 
 
 def test_a_filter_with_many_searches_selects_messages(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlake.schemas.remoting.sql92_conditions.SEARCHES_AT_ONCE", 1)
+    monkeypatch.setattr("commitlake.schemas.remoting.sql92.SEARCHES_AT_ONCE", 1)
     for number in range(6):
         send(peer, number)
     expression = " OR ".join([*(f"KEYS CONTAINS 'other-{number}'" for number in range(9)), "KEYS CONTAINS 'order-4'"])

@@ -12,7 +12,7 @@ from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.stores.jmq.prepared import ordered_queue
 from commitlake.broker_lite.stores.jmq_adapter import JmqStore
-from commitlake.schemas.layouts.jmq.body import original_body
+from commitlake.schemas.layouts.jmq.journal import original_body
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import StoreOptionError, StoreOptions
-from commitlake.schemas.layouts.rocketmq.delay_levels import parse_delay_levels
+from commitlake.schemas.layouts.rocketmq.broker_conf import parse_delay_levels
 
 
 def test_defaults_are_those_of_rocketmq() -> None:

@@ -12,16 +12,18 @@ import pytest
 
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreFilesError
-from commitlake.schemas.layouts.rocketmq.timer_checkpoint import TimerCheckpoint, parse_timer_checkpoint
-from commitlake.schemas.layouts.rocketmq.timer_log import (
+from commitlake.schemas.layouts.rocketmq.timers import (
     MAGIC_DELETE,
     MAGIC_ROLL,
     NO_POSITION,
     UNIT,
+    WHEEL_SIZE,
+    TimerCheckpoint,
     TimerUnit,
+    parse_timer_checkpoint,
+    parse_timer_slot,
     timer_units,
 )
-from commitlake.schemas.layouts.rocketmq.timer_wheel import FILE_SIZE, parse_timer_slot
 from commitlake.schemas.layouts.rocketmq.topics import TIMER_TOPIC
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.message_stores import SMALL, message
@@ -140,7 +142,7 @@ def test_files_have_waiting_timers_and_not_delivered_ones(root: Path, broker: Br
     assert (found.last_read_time_ms, found.last_timer_queue_offset) == (START_MS + 3 * SECOND, 6)
     assert [unit.slot_ms - START_MS for _, unit in log_units(root)] == [2000, 2000, 59_000, 60_000, 60_000, 2000]
     assert [path.name for path in sorted((root / "timerlog").iterdir())] == [segment_name(0), segment_name(228)]
-    assert (root / "timerwheel").stat().st_size == FILE_SIZE
+    assert (root / "timerwheel").stat().st_size == WHEEL_SIZE
     assert sum(rocketmq_would_deliver(root).values()) == 3
 
 

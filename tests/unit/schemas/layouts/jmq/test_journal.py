@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
-from commitlake.schemas.layouts.jmq.body import compress_body, original_body
 from commitlake.schemas.layouts.jmq.journal import (
     HEAD,
     MIN_RECORD_SIZE,
     JournalMessage,
+    compress_body,
+    original_body,
     parse_message,
     serialize_filler,
 )

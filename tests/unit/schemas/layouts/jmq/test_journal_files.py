@@ -17,10 +17,17 @@ from commitlake.schemas.layouts.jmq.consumption import (
     serialize_consumption,
 )
 from commitlake.schemas.layouts.jmq.journal import HEAD
-from commitlake.schemas.layouts.jmq.message_id import MessagePlace, parse_message_id, serialize_message_id
 from commitlake.schemas.layouts.jmq.offsets import ConsumedQueue, ConsumerPosition, parse_offsets, serialize_offsets
 from commitlake.schemas.layouts.jmq.properties import parse_properties, serialize_properties
-from commitlake.schemas.layouts.jmq.queue import JmqQueueEntry, count_valid, parse_entry, serialize_entry
+from commitlake.schemas.layouts.jmq.queue import (
+    JmqQueueEntry,
+    MessagePlace,
+    count_valid,
+    parse_entry,
+    parse_message_id,
+    serialize_entry,
+    serialize_message_id,
+)
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 
 ENTRIES = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
-from commitlake.schemas.layouts.rocketmq.offset_keys import split_offset_key
 from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf, parse_store_conf
+from commitlake.schemas.layouts.rocketmq.topics import split_offset_key
 
 CONF = """
 brokerName=broker-b

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from commitlake.schemas.remoting.errors import BodyError
-from commitlake.schemas.remoting.json_cursor import STEP_CHARACTERS, JsonCursor, decode_in_steps
+from commitlake.schemas.remoting.registration import STEP_CHARACTERS, JsonCursor, decode_in_steps
 
 
 def read(text: str, skipped: str = "skip") -> Iterator[tuple[str, Any]]:

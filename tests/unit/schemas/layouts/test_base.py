@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from commitlake.schemas.layouts.base import PAGE_SIZE, parse_page, serialize_page
 from commitlake.schemas.layouts.errors import LayoutError
-from commitlake.schemas.layouts.page import PAGE_SIZE, parse_page, serialize_page
 from commitlake.schemas.layouts.rocketmq.checkpoint import LAYOUT as CHECKPOINT
 
 
