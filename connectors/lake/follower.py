@@ -17,14 +17,10 @@ from commitlake.connectors.lake.committer import append_files, append_rows
 from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, GAPS, QUALITY_RESULTS, QUARANTINE, STORE_CONFIG
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.erasures import ERASURES
-from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.profile import PROFILES
-from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
-from commitlake.schemas.tables.quarantine import QUARANTINE
-from commitlake.schemas.tables.store_config import STORE_CONFIG
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 
 FOLLOWING: dict[str, Columns] = {

@@ -20,8 +20,7 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
-from commitlake.schemas.tables.subscriptions import SUBSCRIPTIONS
+from commitlake.schemas.tables.snapshots import CONSUMER_OFFSETS, SUBSCRIPTIONS
 
 _GROUP_KIND = "group"
 _LEAST_OFFSET = -(1 << 62)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
+from itertools import pairwise
+from types import ModuleType
 
 from commitlake.schemas.tables.columns import Column, Columns, DataType, ListOf, MapOf
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable, Origin
@@ -10,8 +14,17 @@ from commitlake.schemas.tables.spark import spark_field
 from docs.generate.prose import markdown_of, table
 from docs.generate.table_queries import QUERIES
 
-_MODULES = {"profiles": "profile"}
-_SCHEMAS = {"profiles": "PROFILES"}
+_MODULES = {
+    "profiles": "profile",
+    "message_keys": "messages",
+    "consumptions": "edges",
+    "consumer_offsets": "snapshots",
+    "subscriptions": "snapshots",
+    "replay_messages": "replays",
+    "replay_rows": "replays",
+    **dict.fromkeys(("quality_results", "store_config", "quarantine", "gaps", "evidence"), "archive_runs"),
+}
+"""Modules of the tables that are not declared in a module of their own name."""
 _ORIGINS = {
     Origin.ARCHIVE: "`archive` writes it.",
     Origin.COMMITS: "`archive` writes it, with each run.",
@@ -42,16 +55,30 @@ def page() -> str:
 
 def schema_of(name: str) -> Columns:
     """Return the columns of a table."""
-    schema: Columns = getattr(_module(name), _SCHEMAS.get(name, name.upper()))
+    schema: Columns = getattr(_module(name), name.upper())
     return schema
 
 
-def _module(name: str) -> object:
+def _module(name: str) -> ModuleType:
     return importlib.import_module(f"commitlake.schemas.tables.{_MODULES.get(name, name)}")
 
 
+def _prose(name: str) -> str:
+    """Return the description of a table: its module's, or, in a module with several tables, that of its columns."""
+    module = _module(name)
+    text = module.__doc__ or ""
+    if text.startswith(f"`{name}`: "):
+        description = text.removeprefix(f"`{name}`: ")
+        return description[:1].upper() + description[1:]
+    statements = ast.parse(inspect.getsource(module)).body
+    for statement, following in pairwise(statements):
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == name.upper():
+            return str(ast.literal_eval(ast.unparse(following)))
+    raise KeyError(name)
+
+
 def _section(name: str, entry: LakeTable) -> str:
-    parts = [f"## {name}", markdown_of(_module(name).__doc__), _origin(entry), _columns(schema_of(name))]
+    parts = [f"## {name}", markdown_of(_prose(name)), _origin(entry), _columns(schema_of(name))]
     parts += [
         f'{purpose}:\n\n```console\n$ commitlake query --lake /data/lake --sql "{sql}"\n```'
         for purpose, sql in QUERIES[name]
@@ -93,6 +120,4 @@ def _type_name(kind: DataType) -> str:
 
 
 def _first_sentence(name: str) -> str:
-    first = (_module(name).__doc__ or "").partition("\n\n")[0]
-    text = " ".join(first.split()).partition(": ")[2]
-    return text[:1].upper() + text[1:]
+    return " ".join(_prose(name).partition("\n\n")[0].split())

@@ -25,7 +25,7 @@ from commitlake.jobs.cli.output_files import check_text_file
 from commitlake.pipelines.lineage.story import Edge, Step, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.tables.edge_kinds import AbsentReason
+from commitlake.schemas.tables.edges import AbsentReason
 from commitlake.schemas.times import iso_text
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.judge_input import BeginJudging, BrokerFacts, ProfileJudge, RunFacts, split_by_topics
 from commitlake.pipelines.quality.report import Losses, QualityReport, brokers_concerned, sentences, to_table
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
+from commitlake.schemas.tables.archive_runs import QUALITY_RESULTS
 
 
 class CriticalQualityError(CommitLakeError):

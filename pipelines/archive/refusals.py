@@ -22,9 +22,8 @@ from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.schemas.layouts.rocketmq.scan import Fault
+from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE
 from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.gaps import GAPS
-from commitlake.schemas.tables.quarantine import QUARANTINE
 
 PART_ROWS = 1 << 15  # some 20 MiB, with 256 bytes of each range
 _BYTES = ("first_bytes", "found")

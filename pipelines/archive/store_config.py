@@ -42,7 +42,7 @@ from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.indexfile import geometry_of
 from commitlake.schemas.store_files import UnsafeFileError
-from commitlake.schemas.tables.store_config import STORE_CONFIG
+from commitlake.schemas.tables.archive_runs import STORE_CONFIG
 
 _INDEX = "index"
 _LOGGER = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from commitlake.pipelines.dead_letters.letters import DeadLetterError, read_lett
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
-from commitlake.schemas.tables.replay_messages import SendOutcome
+from commitlake.schemas.tables.replays import SendOutcome
 
 MAX_LISTED = 50_000
 """Maximum number of offsets in a condition: the plan of a replay stores it, and each part of the replay uses it."""

@@ -25,7 +25,7 @@ from commitlake.pipelines.lineage.phrases import (
 )
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Record, Step, StepKind
 from commitlake.schemas.layouts.rocketmq.topics import Kind
-from commitlake.schemas.tables.edge_kinds import EdgeKind, StepOutcome
+from commitlake.schemas.tables.edges import EdgeKind, StepOutcome
 
 NONE: Sequence[Row] = ()
 RETRY_STORE = "retry store"

@@ -17,7 +17,7 @@ from commitlake.pipelines.lineage.value_texts import when_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.topics import Kind
-from commitlake.schemas.tables.edge_kinds import EdgeKind
+from commitlake.schemas.tables.edges import EdgeKind
 
 NO_EDGES = (
     "the lake has no table edges, so the records are in time order without links; 'commitlake archive --lake LAKE "

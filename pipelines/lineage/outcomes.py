@@ -34,7 +34,7 @@ from commitlake.pipelines.lineage.story import OutcomeState, Proof
 from commitlake.pipelines.lineage.value_texts import group_of, length_text, ordinal, when_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, Kind, is_system_group
-from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 
 _SENT_AGAIN = frozenset({EdgeKind.REDRIVEN, EdgeKind.REPLAYED})
 _COPIES = frozenset({EdgeKind.RETRIED, EdgeKind.DEAD, EdgeKind.DELAYED, EdgeKind.TIMER})

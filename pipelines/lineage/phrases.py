@@ -11,7 +11,7 @@ from commitlake.pipelines.lineage.value_texts import group_of, length_text, ordi
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX, Kind
-from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind, StepOutcome
 from commitlake.schemas.times import MILLISECOND
 
 _ARRIVALS: Mapping[str, str] = {

@@ -31,7 +31,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.message_keys.files import COLUMNS, MAX_ROWS, REPEATING, PreparedKeys, write_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_erasure, followed_version
-from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+from commitlake.schemas.tables.messages import MESSAGE_KEYS
 
 _DRIVER_ROWS = 1 << 17  # fewer rows are read in this process, before others would have started
 

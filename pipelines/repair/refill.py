@@ -55,8 +55,8 @@ from commitlake.pipelines.repair.following_tables import is_of_runs, replace_row
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.tables.archive_runs import GAPS
 from commitlake.schemas.tables.erasures import ERASURES
-from commitlake.schemas.tables.gaps import GAPS
 from commitlake.schemas.tables.messages import STORE_DATE
 
 PACK_BYTES = 32 << 20

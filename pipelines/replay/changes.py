@@ -22,7 +22,7 @@ from commitlake.pipelines.masking.masks import Mask, MaskError, Message, apply_m
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
 from commitlake.pipelines.replay.parts import StoredBodies
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, BodyCodec, body_codec
-from commitlake.schemas.tables.replay_rows import IDENTITY, TRANSFORMED
+from commitlake.schemas.tables.replays import IDENTITY, TRANSFORMED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

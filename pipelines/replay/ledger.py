@@ -33,8 +33,7 @@ from commitlake.pipelines.replay.plan import ReplayPlan, plan_from_json, plan_to
 from commitlake.pipelines.replay.sent_messages import Origin
 from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, SendOutcome
-from commitlake.schemas.tables.replays import REPLAYS, ReplayEvent
+from commitlake.schemas.tables.replays import REPLAY_MESSAGES, REPLAYS, ReplayEvent, SendOutcome
 
 _OTHER_HOST_SECONDS = 60
 """Time without writes after which a process on another host counts as ended."""

@@ -32,8 +32,7 @@ from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClie
 from commitlake.pipelines.replay.sent_messages import Origin
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES, SendOutcome
-from commitlake.schemas.tables.replays import ReplayEvent
+from commitlake.schemas.tables.replays import REPLAY_MESSAGES, ReplayEvent, SendOutcome
 
 MAX_BATCH_MESSAGES = 1000
 _WAVE_SECONDS = 5.0

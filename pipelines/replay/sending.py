@@ -42,7 +42,7 @@ from commitlake.pipelines.replay.sent_messages import Origin, find_sent
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.tables.replay_messages import SendOutcome
+from commitlake.schemas.tables.replays import SendOutcome
 
 _T = TypeVar("_T")
 

@@ -18,7 +18,7 @@ from commitlake.pipelines.query.engines import select
 from commitlake.pipelines.tps.answers import rows_of
 from commitlake.pipelines.tps.question import RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, Kind
-from commitlake.schemas.tables.edge_kinds import EdgeKind, StepOutcome
+from commitlake.schemas.tables.edges import EdgeKind, StepOutcome
 
 MAX_TRANSACTIONS = 5_000_000
 """Largest number of transactions whose outcomes are counted; each is a group of the engine."""

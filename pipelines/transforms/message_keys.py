@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from commitlake.pipelines.transforms.profile import wrapped_sum
-from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+from commitlake.schemas.tables.messages import MESSAGE_KEYS
 
 _PLACE = ("broker", "physical_offset", "topic", "store_timestamp")
 DIFFERENCE = "difference"

@@ -1,1 +1,1 @@
-"""The tables of a lake as Spark StructTypes: grain, keys, and a comment for each column."""
+"""The tables of a lake, as declared columns: grain, keys, and a comment for each column."""

@@ -1,27 +1,84 @@
-"""`edges`: one row per step between two stored records of a message, or between a record and what a client did with it.
-
-Grain: one row per step and node. A node is a unique key, or `BROKER@OFFSET` for a record without one. Most steps have
-one node and so one row, because all copies that a broker makes of a message keep its unique key. An op record, or a
-replayed message with a new key, is a separate node; its step has two rows, and `WHERE side != 'to'` returns each step
-once. A file's rows are sorted by `node_hash`, the CRC-32 of the node as UTF-8 (`crc32(node)` in Spark), so that a
-look-up reads one row group per file.
-
-If the lake lacks the record at one end of a step, its columns are null and `absent_reason` gives the reason. A row with
-the reason `not_yet` is replaced by a complete one as soon as the lake has the missing record.
-
-The table is derived from `messages` and `consumptions` by their Delta versions, and may lack the newest ones. Times are
-UTC with millisecond precision.
-"""
+"""Tables of what happened to messages: `edges` has their steps, `consumptions` the deliveries by JMQ stores."""
 
 from __future__ import annotations
 
-from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns
-from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind, StepOutcome
+from enum import StrEnum
 
-__all__ = ["EDGES", "LINK_DAYS", "AbsentReason", "EdgeKind", "StepOutcome"]
+from commitlake.schemas.tables.columns import INT32, INT64, TEXT, TIME, Column, Columns
 
 LINK_DAYS = 7
 """Days within which a copy must follow its predecessor if only the unique key links them, or follow its due time."""
+
+
+class EdgeKind(StrEnum):
+    """The kind of a step between two records, or at one record."""
+
+    DELAYED = "delayed"
+    """A record that waited in a schedule topic was delivered to its own topic, or to a group's retry topic."""
+    TIMER = "timer"
+    """A record that waited for the timer wheel was delivered, or waits there again."""
+    RETRIED = "retried"
+    """A consumer failed on a record: its copy waits in a schedule topic or a retry store, or is in a retry topic."""
+    DEAD = "dead"
+    """A consumer failed on a record for the last time: its copy is a dead letter."""
+    COMMITTED = "committed"
+    """A half message was committed: its copy is in the message's own topic."""
+    FINISHED = "finished"
+    """An op record says that a half message is finished; the outcome is committed or rolled_back."""
+    RECHECKED = "rechecked"
+    """A half message was stored again because the broker asked its producer for the outcome."""
+    GIVEN_UP = "given_up"
+    """The broker gave up a half message that its producer did not finish."""
+    REPLAYED = "replayed"
+    """An archived message was sent again by a replay."""
+    REDRIVEN = "redriven"
+    """A dead letter was sent again by a replay."""
+    PRODUCED = "produced"
+    """A trace says that a producer sent a record; it has no record at its `from` end."""
+    CONSUMED = "consumed"
+    """A trace, or a consume record of JMQ, says that a group consumed a record; it has no record at its `to` end."""
+    ENDED = "ended"
+    """A trace says that a producer has decided on a half message; it has no record at its `to` end."""
+    RECALLED = "recalled"
+    """A trace says that a producer cancelled a timer message; it has no record at its `to` end."""
+
+
+class AbsentReason(StrEnum):
+    """The reason why the lake does not have the record at one end of a step."""
+
+    NOT_YET = "not_yet"
+    """A later run may bring it: it is not yet written, or not yet archived."""
+    BEFORE_ARCHIVE = "before_archive"
+    """It was stored before the first archived record of its broker."""
+    EXPIRED = "expired"
+    """The lake had it, but has dropped rows of its age."""
+    OTHER_CLUSTER = "other_cluster"
+    """It belongs to a broker that is not in the lake."""
+    LOST = "lost"
+    """It is in an archived range of the log that has no intact record there: see quarantine and gaps."""
+    OVERDUE = "overdue"
+    """It was due more than `LINK_DAYS` days before the newest record of its broker, and was never stored."""
+    AMBIGUOUS = "ambiguous"
+    """Several records match and cannot be distinguished, or the record has no unique key to find the other end with."""
+    REFUSED = "refused"
+    """The producer was told that its message was not stored."""
+    RETRY_STORE = "retry_store"
+    """It is in the broker's retry store, not in its log; a later run may find it delivered."""
+
+
+class StepOutcome(StrEnum):
+    """The outcome of a step."""
+
+    COMMITTED = "committed"
+    ROLLED_BACK = "rolled_back"
+    UNKNOWN = "unknown"
+    SUCCESS = "success"
+    FAILED = "failed"
+    TIME_OUT = "time_out"
+    EXCEPTION = "exception"
+    RETURNED_NULL = "returned_null"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
 
 
 def _end(prefix: str, what: str) -> list[Column]:
@@ -85,4 +142,41 @@ EDGES = Columns(
         Column("evidence_entry", INT32, "number of the entry within that record, from 0"),
     ]
 )
-"""The columns of `edges`."""
+"""One row per step between two stored records of a message, or between a record and what a client did with it.
+
+Grain: one row per step and node. A node is a unique key, or `BROKER@OFFSET` for a record without one. Most steps have
+one node and so one row, because all copies that a broker makes of a message keep its unique key. An op record, or a
+replayed message with a new key, is a separate node; its step has two rows, and `WHERE side != 'to'` returns each step
+once. A file's rows are sorted by `node_hash`, the CRC-32 of the node as UTF-8 (`crc32(node)` in Spark), so that a
+look-up reads one row group per file.
+
+If the lake lacks the record at one end of a step, its columns are null and `absent_reason` gives the reason. A row with
+the reason `not_yet` is replaced by a complete one as soon as the lake has the missing record.
+
+The table is derived from `messages` and `consumptions` by their Delta versions, and may lack the newest ones. Times are
+UTC with millisecond precision.
+"""
+
+
+CONSUMPTIONS = Columns(
+    [
+        Column("broker", TEXT, "the store's name"),
+        Column("consume_offset", INT64, "offset of the record in the store's consume log, bytes"),
+        Column("topic", TEXT, "topic of the message"),
+        Column("queue_id", INT32, "queue of the message"),
+        Column("queue_offset", INT64, "offset of the message in its queue"),
+        Column("physical_offset", INT64, "offset of the message's record in the journal, bytes"),
+        Column("consumer_group", TEXT, "the application that consumed it"),
+        Column("attempt", INT32, "failed deliveries to the application before this one"),
+        Column("outcome", TEXT, "success, failed (it is delivered again) or dead (it is a dead letter)"),
+        Column("client_host", TEXT, "address of the application's client, as ip:port"),
+        Column("event_timestamp", TIME, "time at which the delivery ended, by the broker's clock"),
+    ]
+)
+"""Deliveries of messages to applications, one row for each record of a JMQ store's consume log.
+
+A message is delivered to an application once, and again after each failure. `edges` has the same steps, linked to the
+messages. A consumption whose message is not in the lake is in both tables.
+
+Key: (`broker`, `consume_offset`). Append-only. Times are UTC with millisecond precision.
+"""

@@ -1,6 +1,7 @@
 """Registry of the lake's tables, for code that reads, compacts, audits or repairs all of them.
 
-The columns of a table are in the module of its name. This module needs no Spark, because `query` must start fast.
+The columns of a table are constants of its name in the modules of this package. This module imports none of them,
+because `query` must start fast.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ and queue offset, so that queries by topic and by time can skip files by their s
 RocketMQ's CommitLog and JMQ's journal; a column without an equivalent in a format is null.
 
 `MESSAGES` is the schema of the lake's table. `SOURCE` is the schema of the Spark sources `commitlog` and `journal`: the
-same without the partition column and `body_ref`, but with the body and `_corrupt_record`.
+same without the partition column and `body_ref`, but with the body and `_corrupt_record`. `MESSAGE_KEYS` is the schema
+of `message_keys`, by which messages are found.
 """
 
 from __future__ import annotations
@@ -104,3 +105,22 @@ CORRUPT_RECORD = Column(
 MESSAGES = Columns([*_METADATA, BODY_REF, STORE_DATE])
 SOURCE = Columns([*_METADATA, BODY, CORRUPT_RECORD])
 PARTITION_COLUMNS = (STORE_DATE.name,)
+
+
+MESSAGE_KEYS = Columns(
+    [
+        Column("key_hash", INT64, "CRC-32 of the key in UTF-8; files are sorted by it"),
+        Column("key", TEXT, "a business key, or the client's message id"),
+        Column("kind", TEXT, "key (one of keys) or unique_key, as in messages"),
+        Column("broker", TEXT, "as in messages"),
+        Column("physical_offset", INT64, "as in messages"),
+        Column("topic", TEXT, "as in messages"),
+        Column("store_timestamp", TIME, "as in messages; its date is the partition"),
+    ]
+)
+"""One row per key of a message, to find messages by business key or by a client's message id.
+
+Key: (`key`, `kind`, `broker`, `physical_offset`). A file's rows are sorted by `key_hash`, the CRC-32 of the key as
+UTF-8 (`crc32(key)` in Spark), so that a look-up by hash and key reads one page per file. The table is derived from
+`messages` by its Delta version, and may lack the newest one.
+"""

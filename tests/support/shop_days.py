@@ -28,8 +28,7 @@ from commitlake.pipelines.snapshot.progress import (
     Subscription,
 )
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
-from commitlake.schemas.tables.gaps import GAPS
-from commitlake.schemas.tables.quarantine import QUARANTINE
+from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of
 from tests.support.logs import new_message
 

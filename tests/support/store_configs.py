@@ -8,7 +8,7 @@ from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.work import ArchiveWork
-from commitlake.schemas.tables.store_config import STORE_CONFIG
+from commitlake.schemas.tables.archive_runs import STORE_CONFIG
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

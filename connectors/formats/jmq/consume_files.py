@@ -30,7 +30,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.segments import parse_segment_name
 from commitlake.schemas.segment_files import files_by_start
 from commitlake.schemas.shipped import FILES_MANIFEST
-from commitlake.schemas.tables.edge_kinds import StepOutcome
+from commitlake.schemas.tables.edges import StepOutcome
 
 WINDOW_BYTES = 16 << 20
 MAX_PROBLEMS = 20

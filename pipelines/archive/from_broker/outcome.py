@@ -24,7 +24,7 @@ from commitlake.pipelines.archive.from_broker.planning import BrokerPlan, Broker
 from commitlake.pipelines.archive.work import TasksResult
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.archive_runs import GAPS
 
 _SHOWN = 5
 _IN_FOUND = 100

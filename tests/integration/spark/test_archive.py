@@ -40,10 +40,8 @@ from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
-from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, GAPS, QUARANTINE
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.quarantine import QUARANTINE
 from commitlake.schemas.tables.spark import spark_schema
 from tests.support.comparing import plain_rows, spark_rows, with_entries
 from tests.support.logs import closed_segment, messages, new_message, open_segment, records, write_store

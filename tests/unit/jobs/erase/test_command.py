@@ -30,9 +30,8 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.properties import serialize_properties
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
 from commitlake.schemas.remoting.batch import BatchItem, serialize_batch
-from commitlake.schemas.tables.quarantine import QUARANTINE
-from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
-from commitlake.schemas.tables.replays import REPLAYS
+from commitlake.schemas.tables.archive_runs import QUARANTINE
+from commitlake.schemas.tables.replays import REPLAY_ROWS, REPLAYS
 from tests.support.audited_lakes import judge_nothing
 from tests.support.erased_lakes import KEY, MARK, SECRET, UNIQUE_KEY, archive, shop_message, traces, write_lake
 from tests.support.indexed_stores import Clock

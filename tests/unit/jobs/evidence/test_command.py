@@ -22,7 +22,7 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.evidence.chain import APPLICATION_ID, read_documents
 from commitlake.pipelines.evidence.documents import Document, parse_document
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.tables.evidence import EVIDENCE
+from commitlake.schemas.tables.archive_runs import EVIDENCE
 from tests.support.erased_lakes import KEY, shop_messages, write_lake
 from tests.support.lakes import GrowingLake
 

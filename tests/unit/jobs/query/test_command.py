@@ -20,9 +20,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
-from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, QUARANTINE
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
-from commitlake.schemas.tables.quarantine import QUARANTINE
 from tests.support.query_lakes import FIRST_DAY, ROOT, UTC, Row, message, table_of
 
 pytestmark = pytest.mark.usefixtures("own_folder")

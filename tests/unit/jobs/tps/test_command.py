@@ -28,7 +28,7 @@ from commitlake.pipelines.tps.question import MESSAGES, RatesQuestion
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC
-from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.archive_runs import GAPS
 from commitlake.schemas.tables.messages import MESSAGES as MESSAGES_SCHEMA
 from tests.support.earlier_archives import without_topic_minutes
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of

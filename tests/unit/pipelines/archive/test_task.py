@@ -36,9 +36,8 @@ from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import parse_profile
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, serialize_message
 from commitlake.schemas.layouts.segments import segment_name
-from commitlake.schemas.tables.gaps import GAPS
+from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.quarantine import QUARANTINE
 from tests.support.logs import BROKER_HOST, closed_segment, messages, new_message, open_segment, write_store
 from tests.support.sending_runner import SendingRunner
 

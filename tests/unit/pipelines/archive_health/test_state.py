@@ -28,9 +28,7 @@ from commitlake.pipelines.archive_health.state import (
     unmet_expectations,
 )
 from commitlake.pipelines.tps.coverage import read_coverage
-from commitlake.schemas.tables.gaps import GAPS
-from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
-from commitlake.schemas.tables.quarantine import QUARANTINE
+from commitlake.schemas.tables.archive_runs import GAPS, QUALITY_RESULTS, QUARANTINE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake, shop_messages
 

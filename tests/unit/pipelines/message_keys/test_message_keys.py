@@ -31,7 +31,7 @@ from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_
 from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 from commitlake.pipelines.query.sql import Conditions, Question
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
-from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+from commitlake.schemas.tables.messages import MESSAGE_KEYS
 from tests.support.logs import new_message, open_segment, records, write_store
 from tests.support.sending_runner import SendingRunner
 

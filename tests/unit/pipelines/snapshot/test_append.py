@@ -34,7 +34,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
-from commitlake.schemas.tables.consumer_offsets import CONSUMER_OFFSETS
+from commitlake.schemas.tables.snapshots import CONSUMER_OFFSETS
 
 START = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 

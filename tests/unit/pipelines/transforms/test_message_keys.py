@@ -9,7 +9,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.pipelines.transforms.message_keys import compare_keys, to_message_keys, to_totals
-from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+from commitlake.schemas.tables.messages import MESSAGE_KEYS
 from commitlake.schemas.tables.spark import spark_schema
 
 _NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)

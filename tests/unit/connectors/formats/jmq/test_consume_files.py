@@ -25,7 +25,7 @@ from commitlake.schemas.layouts.jmq.consumption import (
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.store_files import UnsafeFileError
-from commitlake.schemas.tables.consumptions import CONSUMPTIONS
+from commitlake.schemas.tables.edges import CONSUMPTIONS
 
 FILE_BYTES = 4096
 WORDS = {DeliveryOutcome.CONSUMED: "success", DeliveryOutcome.FAILED: "failed", DeliveryOutcome.GIVEN_UP: "dead"}
