@@ -15,7 +15,7 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_usual_time
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.schemas.quality.former_names import present_name
+from commitlake.schemas.quality.suites import present_name
 
 Row = Mapping[str, Any]
 DELETED = "deleted before it was archived"

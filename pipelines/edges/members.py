@@ -32,12 +32,19 @@ from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.store_config import SETTING, read_store_config
 from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.pipelines.verify.observed_delays import archived_levels
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
-from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import DELAY, ORIGIN_MESSAGE_ID, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, GIVEN_UP_TOPIC, RETRY_PREFIX, SYSTEM_PREFIX, Kind
-from commitlake.schemas.layouts.rocketmq.transactions import CHECK_TIMES, PREPARED_QUEUE_OFFSET
+from commitlake.schemas.layouts.rocketmq.topics import (
+    CHECK_TIMES,
+    DLQ_PREFIX,
+    GIVEN_UP_TOPIC,
+    POP_SEPARATORS,
+    PREPARED_QUEUE_OFFSET,
+    RETRY_PREFIX,
+    SYSTEM_PREFIX,
+    Kind,
+)
 
 TIME = pa.timestamp("us", "UTC")
 KEYS_LEAF = "properties.key_value.key"

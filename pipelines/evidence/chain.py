@@ -22,7 +22,7 @@ from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows, times_of
 from commitlake.pipelines.evidence.documents import Document, EvidenceError, StoredAs, parse_document, sign
-from commitlake.schemas.tables.evidence import EVIDENCE
+from commitlake.schemas.tables.archive_runs import EVIDENCE
 from commitlake.schemas.times import iso_text
 
 APPLICATION_ID = "commitlake.evidence"

@@ -14,7 +14,7 @@ from commitlake.connectors.lake.sql import text_literal, timestamp_literal
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.pipelines.snapshot.progress import OffsetKind
-from commitlake.schemas.layouts.rocketmq.offset_keys import BROADCAST_SUFFIX
+from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX
 
 GROUP_KINDS = frozenset({"group", "retry"})
 """Kinds of rows that belong to a consumer group."""

@@ -19,8 +19,7 @@ from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
 from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic, SnapshotSource
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.offset_keys import plain_group
-from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX, plain_group
 from commitlake.schemas.times import EPOCH
 
 BROADCASTING = "BROADCASTING"

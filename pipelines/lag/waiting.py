@@ -27,10 +27,10 @@ from commitlake.pipelines.lag.queues import Count, QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
-from commitlake.schemas.tables.edge_kinds import AbsentReason, EdgeKind
+from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 from commitlake.schemas.times import epoch_ms, from_ms, plain_text
 
 _TIMER_DELETED = "TIMER_DEL_UNIQKEY"

@@ -20,7 +20,7 @@ from commitlake.connectors.plain_arrays import text_spans
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.connectors.reading.kernel.crc import crc32
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
-from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
+from commitlake.schemas.tables.messages import MESSAGE_KEYS
 
 MAX_ROWS = 1 << 18
 """Largest number of rows of `messages` whose keys go to one file, unless one data file has more: some 150 MiB of a

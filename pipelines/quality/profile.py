@@ -31,7 +31,7 @@ from commitlake.pipelines.quality.profile_columns import QUEUE, SUMS, ProfileErr
 from commitlake.schemas.layouts.jmq import journal
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import commitlog
-from commitlake.schemas.layouts.rocketmq.inner_batch import INNER_NUM
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, BodyCodec, TransactionType
 from commitlake.schemas.layouts.rocketmq.topics import Kind

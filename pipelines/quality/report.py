@@ -16,7 +16,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.quality.expectation import Expectation, Severity
 from commitlake.schemas.quality.suites import SUITES
-from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
+from commitlake.schemas.tables.archive_runs import QUALITY_RESULTS
 
 MAX_EXAMPLES = 10
 """Largest number of rows in the examples of a result."""

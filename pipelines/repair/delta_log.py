@@ -60,13 +60,9 @@ from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.consumptions import CONSUMPTIONS
-from commitlake.schemas.tables.edges import EDGES
-from commitlake.schemas.tables.message_keys import MESSAGE_KEYS
-from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
-from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES
-from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
-from commitlake.schemas.tables.replays import REPLAYS
+from commitlake.schemas.tables.edges import CONSUMPTIONS, EDGES
+from commitlake.schemas.tables.messages import MESSAGE_KEYS, MESSAGES, PARTITION_COLUMNS
+from commitlake.schemas.tables.replays import REPLAY_MESSAGES, REPLAY_ROWS, REPLAYS
 
 ASIDE = "_damaged"
 """Folder in the lake for files that a repair has replaced."""

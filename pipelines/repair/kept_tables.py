@@ -53,11 +53,10 @@ from commitlake.pipelines.masking.erasure_rows import ERASURES_SCHEMA, ErasureWr
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.tables.archive_runs import EVIDENCE, STORE_CONFIG
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
-from commitlake.schemas.tables.evidence import EVIDENCE
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.store_config import STORE_CONFIG
 
 KEPT_TABLES: dict[str, tuple[Columns, str, tuple[str, ...]]] = {
     "erasures": (ERASURES, ERASURE, ("number", "erasure_id", "event", "at", "broker", "physical_offset")),

@@ -46,8 +46,7 @@ from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_BASE, IN
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
 from commitlake.schemas.remoting.batch import BatchItem, parse_batch
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.replay_messages import SendOutcome
-from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
+from commitlake.schemas.tables.replays import REPLAY_ROWS, SendOutcome
 
 SCHEMA = arrow_schema(REPLAY_ROWS)
 _AS_MESSAGES = arrow_schema(MESSAGES.only(COLUMNS))

@@ -35,8 +35,7 @@ from commitlake.pipelines.replay.changes import Changes, as_produced, finish
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, check_is_free, read_states
 from commitlake.pipelines.replay.planned_messages import SCHEMA, PlannedMessages
-from commitlake.schemas.tables.replay_rows import IDENTITY, REPLAY_ROWS, TRANSFORMED
-from commitlake.schemas.tables.replays import ENDED, ReplayEvent
+from commitlake.schemas.tables.replays import ENDED, IDENTITY, REPLAY_ROWS, TRANSFORMED, ReplayEvent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

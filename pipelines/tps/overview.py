@@ -13,8 +13,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.tps.coverage import ALL, Coverage
 from commitlake.pipelines.tps.question import MINUTE, SECOND, RatesQuestion, rounded
 from commitlake.pipelines.tps.rates import Rates
-from commitlake.schemas.time_windows import TimeWindows
-from commitlake.schemas.times import EPOCH
+from commitlake.schemas.times import EPOCH, TimeWindows
 
 MAX_WINDOWS = 96
 _DAY = datetime.timedelta(days=1)

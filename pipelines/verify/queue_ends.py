@@ -17,7 +17,7 @@ from commitlake.pipelines.verify.queue_check import MAX_NUMBER, BadRanges, Resta
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.pipelines.verify.store_view import StoreView
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.layouts.rocketmq.inner_batch import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BATCH_QUEUE_TYPE, SIMPLE_QUEUE_TYPE
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 
 _ENTRIES_AT_ONCE = 4096

@@ -176,7 +176,7 @@ REPLAY_ROWS = Columns(
 A replay with `--transform` or `--mask`, or one of a store or live topics, writes all rows before it sends the first
 message, so that it sends the same messages if it is resumed after a crash. While a function changes the messages, the
 table also has their original rows. `maintain` deletes the rows of a replay 30 days after its end, see
-`pipelines.replay.expiry`.
+`pipelines.replay.replay_rows`.
 
 Key: (`replay_id`, `is_changed`, `broker`, `physical_offset`).
 """

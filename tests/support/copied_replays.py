@@ -11,8 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.replay.ledger import add_event
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import SCHEMA
-from commitlake.schemas.tables.replay_rows import REPLAY_ROWS
-from commitlake.schemas.tables.replays import ReplayEvent
+from commitlake.schemas.tables.replays import REPLAY_ROWS, ReplayEvent
 
 COPIES = 3
 """Number of messages of each replay."""

@@ -40,30 +40,17 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/broker_lite/shop/test_traffic.py": ("broker_lite.shop_traffic",),
     "tests/unit/broker_lite/stores/jmq/test_journal_recovery.py": ("schemas.layouts.jmq.checkpoint",),
     "tests/unit/broker_lite/stores/jmq_adapter/test_jmq_administration.py": ("broker_lite.broker.layouts",),
-    "tests/unit/broker_lite/stores/rocketmq/test_batch_queues.py": (
-        "broker_lite.stores.engine.pulling",
-        "schemas.layouts.rocketmq.inner_batch",
-    ),
-    "tests/unit/broker_lite/stores/rocketmq/test_flushing.py": (
-        "broker_lite.stores.engine.checkpoint_file",
-        "broker_lite.stores.engine.flushing",
-    ),
+    "tests/unit/broker_lite/stores/rocketmq/test_batch_queues.py": ("broker_lite.stores.engine.reading",),
+    "tests/unit/broker_lite/stores/rocketmq/test_flushing.py": ("broker_lite.stores.engine.flushing",),
     "tests/unit/broker_lite/stores/rocketmq/test_light_queues.py": ("schemas.layouts.rocketmq.light_queues",),
     "tests/unit/broker_lite/stores/rocketmq/test_ownership.py": ("broker_lite.stores.engine.ownership",),
     "tests/unit/broker_lite/stores/rocketmq/test_prepared.py": ("broker_lite.stores.engine.topic_names",),
-    "tests/unit/broker_lite/stores/rocketmq/test_reading.py": ("broker_lite.stores.engine.reading",),
     "tests/unit/broker_lite/stores/rocketmq/test_recovery.py": (
         "broker_lite.stores.engine.log_writer",
-        "broker_lite.stores.engine.message_log",
         "broker_lite.stores.engine.record_log",
-        "broker_lite.stores.engine.recovery",
     ),
     "tests/unit/broker_lite/stores/rocketmq/test_retention.py": ("broker_lite.stores.engine.retention",),
-    "tests/unit/broker_lite/stores/rocketmq/test_timer_files.py": (
-        "schemas.layouts.rocketmq.timer_checkpoint",
-        "schemas.layouts.rocketmq.timer_log",
-        "schemas.layouts.rocketmq.timer_wheel",
-    ),
+    "tests/unit/broker_lite/stores/rocketmq/test_timer_files.py": ("schemas.layouts.rocketmq.timers",),
     "tests/unit/broker_lite/stores/rocketmq/test_vectors.py": (
         "broker_lite.stores.engine.entry_queue",
         "broker_lite.stores.engine.queue_table",
@@ -167,7 +154,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/rebuild/test_topic_kinds.py": (
         "connectors.formats.facts.topic_kinds",
         "connectors.formats.rocketmq.topic_kinds",
-        "schemas.layouts.rocketmq.batch_evidence",
     ),
     "tests/unit/jobs/replay/test_source.py": ("pipelines.replay.copied_messages",),
     "tests/unit/jobs/replay/test_verify.py": ("pipelines.replay.verifying",),
@@ -192,6 +178,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.rules",
         "connectors.formats.rocketmq.small_files",
     ),
+    "tests/unit/broker_lite/stores/engine/test_file_queue.py": ("broker_lite.errors",),
 }
 """Modules by the tests that they are a part of: their own folder's tests do not reach them."""
 

@@ -17,8 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, read_past_runs
 from commitlake.pipelines.quality.report import Losses, QualityReport, to_table
-from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
-from commitlake.schemas.tables.quality_results import QUALITY_RESULTS
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, QUALITY_RESULTS
 from tests.support.lakes import GrowingLake, rows_of, shop_messages
 from tests.support.profiles import NOON
 from tests.support.reports import report_of

@@ -11,9 +11,8 @@ import pytest
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.pipelines.archive.refusals import SAMPLE_ROWS, read_refused
+from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE
 from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.gaps import GAPS
-from commitlake.schemas.tables.quarantine import QUARANTINE
 from tests.support.lakes import GrowingLake, shop_messages
 
 REASONS = {"magic": 143, "body_crc": 2, "it's": 4}

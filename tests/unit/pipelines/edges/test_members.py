@@ -13,8 +13,8 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.edges.follow import catch_up_edges
 from commitlake.pipelines.edges.members import DelayLevels
-from commitlake.schemas.layouts.rocketmq.delay_levels import DEFAULT_DELAY_LEVELS_MS
-from commitlake.schemas.tables.store_config import STORE_CONFIG
+from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
+from commitlake.schemas.tables.archive_runs import STORE_CONFIG
 from tests.support.lakes import GrowingLake
 from tests.support.logs import START_MS
 from tests.support.message_families import Family, delayed, timed

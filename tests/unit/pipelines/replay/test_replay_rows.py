@@ -17,8 +17,7 @@ from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
 from commitlake.pipelines.replay.replay_rows import OldCopies, drop_copies, find_old_copies
-from commitlake.schemas.tables.replay_messages import REPLAY_MESSAGES
-from commitlake.schemas.tables.replays import ReplayEvent
+from commitlake.schemas.tables.replays import REPLAY_MESSAGES, ReplayEvent
 from tests.support.copied_replays import COPIES, add_copied_replay, add_copies
 from tests.support.lakes import data_files
 
