@@ -16,7 +16,7 @@ from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.reading.stores import Store
-from commitlake.schemas.tables.consumptions import CONSUMPTIONS
+from commitlake.schemas.tables.edges import CONSUMPTIONS
 
 _APPLICATION = "commitlake.consumptions."
 

@@ -19,8 +19,7 @@ from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.schemas.layouts.jmq.body import original_body
-from commitlake.schemas.layouts.jmq.journal import NewJournalMessage
+from commitlake.schemas.layouts.jmq.journal import NewJournalMessage, original_body
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from tests.support.hypothesis_profiles import load
 from tests.support.journals import closed_file, messages, new_message, open_file, records, write_journal

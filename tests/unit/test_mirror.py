@@ -77,10 +77,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.pulled",
     ),
     "tests/unit/connectors/reading/test_stores.py": ("connectors.reading.format_kernel",),
-    "tests/unit/connectors/reading/test_walk.py": (
-        "connectors.reading.kernel.decode",
-        "connectors.reading.kernel.hop",
-    ),
+    "tests/unit/connectors/reading/test_walk.py": ("connectors.reading.kernel.decode", "connectors.reading.kernel.hop"),
     "tests/unit/connectors/formats/index_entries/test_index_rows.py": (
         "connectors.formats.queue_walking",
         "connectors.formats.rocketmq.indexes",
@@ -100,7 +97,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.format",
     ),
     "tests/unit/connectors/rocketmq/source/test_source_options.py": ("connectors.rocketmq.spark_options",),
-    "tests/unit/connectors/sources/test_stream_offsets.py": ("connectors.reading.continuity",),
     "tests/unit/connectors/storage/test_hdfs_storage.py": ("connectors.shipping.storage",),
     "tests/unit/jobs/metrics/test_traffic_families.py": ("pipelines.archive_health.traffic",),
     "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),

@@ -29,8 +29,8 @@ from commitlake.connectors.reading.kernel.hop import FAULT_BY_CODE, PROPERTIES, 
 from commitlake.connectors.reading.kernel.memory import PADDING
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.reading.splits import Split
+from commitlake.schemas.layouts.rocketmq.batchconsumequeue import queue_numbers
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD
-from commitlake.schemas.layouts.rocketmq.inner_batch import queue_numbers
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH

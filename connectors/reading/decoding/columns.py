@@ -23,7 +23,6 @@ from commitlake.connectors.reading.kernel.buffers import is_crowded, make_intern
 from commitlake.connectors.reading.kernel.memory import PADDING
 from commitlake.connectors.reading.kernel.strings import DISTINCT, intern_span
 from commitlake.schemas.layouts.rocketmq.hosts import V6_SIZE, parse_host
-from commitlake.schemas.layouts.rocketmq.origins import FAILED_KINDS, WAITING_KINDS
 from commitlake.schemas.layouts.rocketmq.properties import (
     KEYS,
     UNIQ_KEY,
@@ -33,7 +32,7 @@ from commitlake.schemas.layouts.rocketmq.properties import (
     split_keys,
 )
 from commitlake.schemas.layouts.rocketmq.sysflag import COMPRESSED, COMPRESSION_MASK, body_codec
-from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+from commitlake.schemas.layouts.rocketmq.topics import FAILED_KINDS, WAITING_KINDS, Kind, kind_of
 
 _MAX_KEPT = 1024  # a data file stores all values of a dictionary, also those that its rows do not have
 ToText = Callable[[bytes], str]

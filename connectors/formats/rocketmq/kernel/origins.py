@@ -1,4 +1,4 @@
-"""Compiled search for the original topic of a message, by the rules of `schemas.layouts.rocketmq.origins`.
+"""Compiled search for the original topic of a message, by the rules of `schemas.layouts.rocketmq.topics`.
 
 A value is a pair of position and length; a length of -1 means that there is none.
 """
@@ -10,8 +10,7 @@ import numpy as np
 from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.connectors.reading.kernel.compiled import compiled, inlined
 from commitlake.connectors.reading.kernel.memory import load_le_u64
-from commitlake.schemas.layouts.rocketmq.origins import POP_SEPARATORS
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, POP_SEPARATORS, RETRY_PREFIX
 
 _NONE = np.int64(-1)
 _RETRY, _RETRY_LENGTH = np.uint64(int.from_bytes(RETRY_PREFIX.encode(), "little")), len(RETRY_PREFIX)
