@@ -132,6 +132,8 @@ def _needed(
         groups = {name for source in sources for name in source.groups}
         if group in groups:
             raise JobError(f"no topic of the group {group!a} is known", "name the topics with --topic")
+        if not_read := [f"{source.broker}: {sentence}" for source in sources for sentence in source.not_read]:
+            return Gathered((), not_read)
         return _unknown_group(group, groups)
     broadcast = {topic for source in sources for topic in topics if _broadcasts(source, group, topic)}
     missing = [

@@ -150,12 +150,14 @@ class OffsetSource:
         queues: Queues of the store.
         subscriptions: Last known subscriptions of groups.
         newest: Last known offsets of groups.
+        not_read: Sentences on why the offsets of groups could not be read; empty if they were.
     """
 
     broker: str
     queues: QueueMessages
     subscriptions: Subscriptions
     newest: Mapping[OffsetOwner, int]
+    not_read: tuple[str, ...] = ()
 
     @property
     def groups(self) -> set[str]:
@@ -207,7 +209,10 @@ def store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
             newest = {place: offset for place, offset in progress.offsets.items() if place.kind == OffsetKind.GROUP}
             for key, one in progress.subscriptions.items():
                 subscribed[key] = SubscribedAt(GroupFilter.of(one.expression_type or "", one.expression or ""))
-        found.append(OffsetSource(store.broker, StoreQueues(store), Subscriptions(subscribed), newest))
+        not_read: tuple[str, ...] = ()
+        if progress is not None and OffsetKind.GROUP not in progress.taken:
+            not_read = progress.unreadable or (progress.note,)
+        found.append(OffsetSource(store.broker, StoreQueues(store), Subscriptions(subscribed), newest, not_read))
     return found
 
 

@@ -222,6 +222,26 @@ def test_unknown_names_and_wrong_options_are_reported(
     assert expected in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("consumerOffset.json", "{", "consumerOffset.json: expected JSON with offsetTable"),
+        ("consumerOffsets/CURRENT", "MANIFEST-000005\n", "the offsets of groups are in RocksDB, which cannot be read"),
+    ],
+)
+def test_offsets_of_a_store_that_cannot_be_read_are_not_an_unknown_group(
+    name: str, content: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = GrowingLake(tmp_path)
+    growing.write(orders([0]))
+    (file := growing.store / "config" / name).parent.mkdir(parents=True)
+    file.write_text(content)
+    given = ["--store", str(growing.store), "--group", "billing", "--consume-from", at(0)]
+    assert main(given) == 3
+    printed = capsys.readouterr().err
+    assert (expected in printed, "There are none" in printed) == (True, False), printed
+
+
 def test_a_lake_or_store_without_history_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     growing = GrowingLake(tmp_path)
     growing.write(orders([0]))
