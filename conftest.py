@@ -1,11 +1,11 @@
-"""The Spark session of the tests, and of the examples in docstrings of `pipelines.transforms`."""
+"""The Spark session of the tests."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -41,16 +41,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _has_spark(item: pytest.Item) -> bool:
     """Return True if a unit test needs the session; integration tests have their own order."""
-    has_spark = "spark" in getattr(item, "fixturenames", ()) or _is_example(item)
-    return has_spark and "integration" not in item.path.parts
-
-
-def _is_example(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.DoctestItem) and "transforms" in item.path.parts
-
-
-@pytest.fixture(autouse=True)
-def _spark_in_examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
-    """Give the examples of transforms their session; other tests do not start one."""
-    if _is_example(request.node):
-        doctest_namespace["spark"] = request.getfixturevalue("spark")
+    return "spark" in getattr(item, "fixturenames", ()) and "integration" not in item.path.parts

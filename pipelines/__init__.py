@@ -2,7 +2,6 @@
 
     archive        archive runs, from new messages in the stores to updated tables
     snapshot       snapshots of consumer offsets and subscriptions
-    transforms     functions from DataFrame to DataFrame, without session, path, clock or action
     quality        profiles of a run, and checks of them by the expectation suites
     evidence       signed documents about archive runs, audits and erasures
     message_keys   the table `message_keys`, which follows `messages`

@@ -7,18 +7,44 @@ processes would take longer to start than it takes to read a gigabyte. Processes
 from __future__ import annotations
 
 import multiprocessing
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
 from commitlake.connectors.runtime.fork_server import begin_process, start_fork_server
 from commitlake.connectors.runtime.pool import run_in_pool
-from commitlake.connectors.runtime.runner import Result, Runner, Task, available_cores
+from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Task, available_cores
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _MAX_PROCESSES = 64
 
 
-class ThreadRunner(Runner):
+class LocalRunner(Runner):
+    """Runner whose tasks share this machine's folder for temporary files."""
+
+    def exchange(
+        self,
+        divide: Callable[[Task], DividedRows],
+        tasks: Sequence[Task],
+        combine: Callable[[Sequence[pa.Table]], Result],
+        parts: int,
+    ) -> Iterator[Result]:
+        """Combine the parts of many tasks, see `Runner.exchange`; a folder with the rows is deleted at the end."""
+        with tempfile.TemporaryDirectory(prefix="commitlake-") as folder:
+            paths: list[Path] = []
+            for _, written in self.run(partial(_write_parts, divide, parts, Path(folder)), tasks):
+                paths += written
+            for _, results in self.run(partial(_combine_part, combine, paths), range(parts if paths else 0)):
+                yield from results
+
+
+class ThreadRunner(LocalRunner):
     """Runner of tasks on threads of this process.
 
     Args:
@@ -46,7 +72,7 @@ class ThreadRunner(Runner):
             yield from run_in_pool(pool, count, function, tasks)
 
 
-class ProcessRunner(Runner):
+class ProcessRunner(LocalRunner):
     """Runner of tasks in processes of this machine, which exit with this one.
 
     Args:
@@ -89,3 +115,17 @@ def _begin_worker() -> None:
 def _run_in_turn(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:
     for number, task in enumerate(tasks):
         yield number, function(task)
+
+
+def _write_parts(divide: Callable[[Task], DividedRows], parts: int, folder: Path, task: Task) -> list[Path]:
+    from commitlake.connectors.runtime.partition_files import write_partitions  # noqa: PLC0415 (Arrow, where it is used)
+
+    return [write_partitions(rows, numbers, parts, folder) for rows, numbers in divide(task) if rows.num_rows]
+
+
+def _combine_part(combine: Callable[[Sequence[pa.Table]], Result], paths: Sequence[Path], number: int) -> list[Result]:
+    """Return the result of a part; nothing for a part without rows."""
+    from commitlake.connectors.runtime.partition_files import read_partition  # noqa: PLC0415 (Arrow, where it is used)
+
+    tables = [rows for rows in read_partition(paths, number) if rows.num_rows]
+    return [combine(tables)] if tables else []

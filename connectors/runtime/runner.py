@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from commitlake.connectors.arrays import Array
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Value = TypeVar("Value")
 
+_GROUP_BYTES, _GROUP_TASKS = 32 << 20, 64
+_GROUPS_PER_CORE = 4
+
+DividedRows = Iterable[tuple["pa.Table", "Array"]]
+"""Rows in any number of tables, each with the number of each row's part."""
 TaskCounter = Callable[[], tuple[int, int]]
 """Function that returns the numbers of finished and of known tasks; raises `CounterGoneError`."""
 
@@ -63,6 +73,32 @@ class Runner(ABC):
             Exception: the first error of a task, as it was raised. Tasks that have not started are skipped.
         """
 
+    @abstractmethod
+    def exchange(
+        self,
+        divide: Callable[[Task], DividedRows],
+        tasks: Sequence[Task],
+        combine: Callable[[Sequence[pa.Table]], Result],
+        parts: int,
+    ) -> Iterator[Result]:
+        """Divide the rows of many tasks into parts, and run a function over the rows of each part.
+
+        The rows between the two functions are on disk. A part must fit into a worker's memory.
+
+        Args:
+            divide: returns the rows of a task, and the number of each row's part. Columns have one chunk each and no
+                dictionaries, and are the same in all tables.
+            tasks: arguments of `divide`.
+            combine: function of all rows of one part, in no particular order.
+            parts: number of parts.
+
+        Yields:
+            The result of each part that has rows, in no particular order.
+
+        Raises:
+            Exception: the first error of a function, as it was raised.
+        """
+
     def run_at_once(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
         """Call functions that do not depend on each other, and return their results in order.
 
@@ -97,3 +133,30 @@ def divided(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
     groups = min(count, len(tasks))
     ends = [number * len(tasks) // max(groups, 1) for number in range(groups + 1)]
     return [tasks[start:end] for start, end in pairwise(ends)]
+
+
+def in_groups(tasks: Sequence[Task], sizes: Sequence[int], cores: int) -> list[Sequence[Task]]:
+    """Divide tasks, in order, into groups, so that small tasks run together and return one result.
+
+    A group has at most 32 MiB and 64 tasks, or a single larger task. If there are enough tasks, there are at least four
+    groups for each core.
+
+    >>> in_groups(["a", "b", "c", "d"], [5, 5, 20, 2], cores=1)
+    [['a'], ['b'], ['c'], ['d']]
+    >>> in_groups(["a", "b", "c", "d"] * 2, [1, 1, 20, 2] * 2, cores=1)
+    [['a', 'b'], ['c'], ['d', 'a', 'b'], ['c'], ['d']]
+
+    Args:
+        sizes: size of each task in bytes.
+        cores: number of tasks that run at a time.
+    """
+    limit = min(_GROUP_BYTES, sum(sizes) // (_GROUPS_PER_CORE * cores))
+    groups: list[list[Task]] = []
+    free = 0
+    for task, size in zip(tasks, sizes, strict=True):
+        if not groups or size > free or len(groups[-1]) == _GROUP_TASKS:
+            groups.append([])
+            free = limit
+        groups[-1].append(task)
+        free -= size
+    return list(groups)

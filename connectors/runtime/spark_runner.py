@@ -2,7 +2,7 @@
 
 A run is divided into jobs of a few tasks, several at a time, so that results arrive while others are still computed:
 Spark returns the rows of a job all at once. `toLocalIterator` would return them one by one, but runs at most two tasks
-at a time.
+at a time. An exchange is a single job, whose results are therefore kept on the workers' disks until they are returned.
 
 Code that needs more of a session than its SQL is only in this package: `classic_spark` for a JVM of this machine, and
 `connect_session` for Spark Connect.
@@ -19,27 +19,35 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.util import inheritable_thread_target
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.runtime.connect_session import ConnectSession, is_connect
 from commitlake.connectors.runtime.gc_freeze import freeze_loaded
 from commitlake.connectors.runtime.memory import use_system_memory
+from commitlake.connectors.runtime.partition_files import divide_rows, pack_rows, unpack_rows
 from commitlake.connectors.runtime.pool import run_in_pool
-from commitlake.connectors.runtime.runner import Result, Runner, Shared, Task, TaskCounter, divided
+from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Shared, Task, TaskCounter, divided
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from commitlake.connectors.runtime.classic_spark import ClassicSession
 
 _NUMBER, _RESULT = "number", "result"
 _SCHEMA = f"{_NUMBER} int, {_RESULT} binary"
+_TASKS = "tasks"
+_GROUPS = pa.schema([(_NUMBER, pa.int32()), (_TASKS, pa.binary())])
+_PART, _ROWS = "part", "rows"
+_PARTS = pa.schema([(_PART, pa.int32()), (_ROWS, pa.binary())])
 _MAX_JOBS = 8  # concurrent jobs; each uses a thread of this process
 _MAX_JOBS_OF_RUN = 16  # a job costs about 50 ms in addition to its tasks
 _MAX_JOB_TASKS = 512  # every worker receives all tasks of a job
 _MAX_LOADED = 4  # shared values that a worker keeps
 _TASKS_PER_CORE = 2  # total of all concurrent jobs: one runs, and one waits
+_RETURNED_PARTS = 64  # an exchange's results are returned in so many jobs, one after the other
 
 
 class SparkRunner(Runner):
@@ -93,6 +101,47 @@ class SparkRunner(Runner):
             (job[row[_NUMBER]], pickle.loads(bytes(row[_RESULT])))  # noqa: S301 (data of our own workers)
             for row in rows
         ]
+
+    def exchange(
+        self,
+        divide: Callable[[Task], DividedRows],
+        tasks: Sequence[Task],
+        combine: Callable[[Sequence[pa.Table]], Result],
+        parts: int,
+    ) -> Iterator[Result]:
+        """Combine the parts of many tasks, see `Runner.exchange`; Spark's shuffle takes the rows to the parts."""
+        if not tasks:
+            return
+        tag = f"commitlake-{secrets.token_hex(8)}"
+        results = self._exchanged(divide, tasks, combine, parts).persist(StorageLevel.DISK_ONLY)
+        compute = inheritable_thread_target(self.session)(partial(self._call_tagged, tag, results.count))
+        try:
+            with ThreadPoolExecutor(1) as pool, raise_worker_errors():
+                list(run_in_pool(pool, 1, _call, [compute], cancel=partial(self._control.cancel, tag)))
+                for row in results.coalesce(min(parts, _RETURNED_PARTS)).toLocalIterator():
+                    yield pickle.loads(bytes(row[_RESULT]))  # noqa: S301 (data of our own workers)
+        finally:
+            results.unpersist()
+
+    def _exchanged(
+        self,
+        divide: Callable[[Task], DividedRows],
+        tasks: Sequence[Task],
+        combine: Callable[[Sequence[pa.Table]], Result],
+        parts: int,
+    ) -> DataFrame:
+        """Return a table with a row for the result of each part that has rows."""
+        groups = divided(tasks, max(_MAX_JOB_TASKS, _TASKS_PER_CORE * self.cores))
+        # As rows, because every worker would receive all tasks as arguments of the function.
+        pickled = [
+            {_NUMBER: number, _TASKS: pickle.dumps(list(group), pickle.HIGHEST_PROTOCOL)}
+            for number, group in enumerate(groups)
+        ]
+        table = self.session.createDataFrame(pa.Table.from_pylist(pickled, _GROUPS))
+        one_each = table.repartitionById(len(groups), _NUMBER)
+        rows = one_each.mapInArrow(partial(_divide_in_worker, divide, parts), f"{_PART} int, {_ROWS} binary")
+        in_parts = rows.repartitionById(parts, _PART)
+        return in_parts.mapInArrow(partial(_combine_in_worker, combine), f"{_RESULT} binary")
 
     def run_at_once(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
         """Call functions on a thread each, see `Runner.run_at_once`.
@@ -199,4 +248,38 @@ def _run_in_worker(
                 task: Task = load_task(tasks[number], shared)
                 data = pickle.dumps(function(task), pickle.HIGHEST_PROTOCOL)
             yield pa.RecordBatch.from_pylist([{_NUMBER: number, _RESULT: data}], schema)
+    freeze_loaded()
+
+
+def _divide_in_worker(
+    divide: Callable[[Task], DividedRows], parts: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the tasks of a group, divided into parts."""
+    use_system_memory()
+    for batch in batches:
+        for group in batch.column(_TASKS).to_pylist():
+            with carry_errors():
+                tasks: list[Task] = pickle.loads(group)  # noqa: S301 (data of our own driver)
+                for task in tasks:
+                    for rows, numbers in divide(task):
+                        yield _packed_parts(rows, numbers, parts)
+    freeze_loaded()
+
+
+def _packed_parts(rows: pa.Table, numbers: Array, parts: int) -> pa.RecordBatch:
+    divided_rows = enumerate(divide_rows(rows, numbers, parts))
+    packed = [{_PART: part, _ROWS: pack_rows(batch)} for part, batch in divided_rows if batch is not None]
+    return pa.RecordBatch.from_pylist(packed, _PARTS)
+
+
+def _combine_in_worker(
+    combine: Callable[[Sequence[pa.Table]], Result], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the result of the part whose rows a task has received, if there are any."""
+    use_system_memory()
+    with carry_errors():
+        tables = [unpack_rows(rows) for batch in batches for rows in batch.column(_ROWS)]
+        if tables:
+            data = pickle.dumps(combine(tables), pickle.HIGHEST_PROTOCOL)
+            yield pa.RecordBatch.from_pylist([{_RESULT: data}], pa.schema([(_RESULT, pa.binary())]))
     freeze_loaded()

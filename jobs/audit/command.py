@@ -50,8 +50,8 @@ from commitlake.pipelines.audit.comparisons import (
 )
 from commitlake.pipelines.audit.minutes import compare_minutes
 from commitlake.pipelines.audit.moment import Moment, read_moment
-from commitlake.pipelines.audit.open_sides import open_sides
-from commitlake.pipelines.audit.sides import Profile, Sides
+from commitlake.pipelines.audit.profile import Profile
+from commitlake.pipelines.audit.sides import Sides, open_sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import (
     TableFinding,
@@ -157,7 +157,7 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
     # Spark is not started for a lake with missing files, unless all files are read anyway.
     reads_much = command.local or command.deep
-    runner = make_runner(command, "audit", lake.s3) if reads_much else HERE
+    runner = make_runner(command, "audit") if reads_much else HERE
     findings = damaged_files(lake, deep=command.deep, runner=runner)
     if prevents_comparison(findings):
         notes = ["nothing else was compared, because the tables cannot be read"]
@@ -167,7 +167,7 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
         return _signed(command, lake, key, audit_facts(moment, span, [], findings, notes), ExitCode.DAMAGE)
     findings += compare_archive_runs(lake, moment, {finding.table for finding in findings})
     if not reads_much:
-        runner = make_runner(command, "audit", lake.s3)
+        runner = make_runner(command, "audit")
     with (
         runner_progress(runner, f"auditing {lake.root}", 0, quiet=command.quiet),
         open_sides(runner, lake, bodies, span.since(moment.expired.get("messages")), moment) as sides,

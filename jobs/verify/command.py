@@ -176,7 +176,7 @@ def _verify(command: Verify, stores: Sequence[Store], options: VerifyOptions, br
     from commitlake.pipelines.verify.doctor import verify_stores
 
     lake = lake_of(command) if command.lake else None
-    runner = make_runner(command, "verify", lake.s3 if lake else None)
+    runner = make_runner(command, "verify")
     size = sum(segment.file_size for store in stores for segment in store.segments)
     with runner_progress(runner, f"verifying {command.store}", size, quiet=command.quiet) as advance:
         reports = verify_stores(stores, options, runner=runner, advance=advance)

@@ -11,9 +11,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.open_sides import open_sides
-from commitlake.pipelines.audit.sides import Differences, Sides, stretches_of
-from commitlake.pipelines.audit.span import AuditSpan
+from commitlake.pipelines.audit.profile import Differences
+from commitlake.pipelines.audit.sides import Sides, open_sides
+from commitlake.pipelines.audit.span import AuditSpan, stretches_of
 from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.verify.doctor import StoreReport
 from commitlake.pipelines.verify.findings import Finding

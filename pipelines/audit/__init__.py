@@ -1,8 +1,11 @@
 """Audit: compares a lake at one moment with stores, packs, HBase and the tables that follow `messages`.
 
-moment       the state of the lake to audit      comparisons  comparisons of two sides
-span         the time range of messages          verdicts     results, as text and JSON
-sides        interfaces of the sides             tables       checks of data files and of tables that follow
-spark_sides  sides as DataFrames on Spark        store_ranges ranges of the stores that can be compared
-local        sides by tasks, without Spark       open_sides   opens one of these two
+moment       the state of the lake to audit          span          ranges of messages: of time, and of logs
+sides        the sides, counted by a runner's tasks  comparisons   comparisons of two sides
+profile      windows of many tasks                   windows       counts rows by window, as Arrow
+message_rows, store_tasks, hbase_tasks, body_tasks   tasks: data files, splits, salts, and packs
+run_counts   counts that runs recorded               key_rows      keys that only one of two tables has
+erased       changes by erasures                     refilled      profiles of messages that a repair has read again
+tables       checks of data files and of tables that follow        minutes   check of `topic_minutes`
+store_ranges ranges of the stores that can be compared             verdicts  results, as text and JSON
 """

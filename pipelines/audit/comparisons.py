@@ -11,7 +11,9 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.pipelines.audit.errors import NothingInCommonError
 from commitlake.pipelines.audit.moment import Moment, wait_for_hbase
-from commitlake.pipelines.audit.sides import Profile, Sides, stretches_of
+from commitlake.pipelines.audit.profile import Profile
+from commitlake.pipelines.audit.sides import Sides
+from commitlake.pipelines.audit.span import stretches_of
 from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.audit.verdicts import AuditVerdict, compare
 from commitlake.pipelines.maintenance.expiry import read_expiries

@@ -18,11 +18,10 @@ import pyarrow.compute as pc
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, ErasedPlaces, erased_places, open_erasures
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.plain_arrays import texts_of
-from commitlake.pipelines.audit.local.message_rows import RowCriteria
-from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows, window_starts
+from commitlake.pipelines.audit.message_rows import RowCriteria
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.sides import Stretch
-from commitlake.pipelines.audit.span import AuditSpan
+from commitlake.pipelines.audit.span import AuditSpan, Stretch
+from commitlake.pipelines.audit.windows import SCHEMA, merge_windows, window_starts
 from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, CHECKSUMS, changes_of, newest_of_messages
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent

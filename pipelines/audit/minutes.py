@@ -17,7 +17,7 @@ from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import microseconds_literal, window_start
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.sides import SHOWN
+from commitlake.pipelines.audit.profile import SHOWN
 from commitlake.pipelines.audit.tables import TableFinding
 from commitlake.pipelines.topic_minutes.progress import BACKFILLED, JOINED, count_runs_without_rows, covered_sequence
 from commitlake.schemas.counts import count_text

@@ -18,11 +18,10 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.sum_changes import wrapped
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.audit.local.windows import window_starts
 from commitlake.pipelines.audit.moment import read_moment
-from commitlake.pipelines.audit.open_sides import open_sides
-from commitlake.pipelines.audit.sides import Sides
+from commitlake.pipelines.audit.sides import Sides, open_sides
 from commitlake.pipelines.audit.span import AuditSpan
+from commitlake.pipelines.audit.windows import window_starts
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
 from commitlake.pipelines.repair.refill import refilled_since
 from commitlake.pipelines.repair.repeat_runs import REFILL_ID

@@ -1,124 +1,49 @@
-"""Interfaces of the sides of an audit, and of profiles that count each side's messages by window.
+"""The sides of an audit: a lake's messages at one moment, as the tables, packs, stores and HBase have them.
 
-`SparkSides` implements them with DataFrames, and `LocalSides` with tasks of a runner, without Spark. Both give the same
-figures.
+Each side is counted by tasks of a runner, in this process, on several threads, or on Spark. A task reads some data
+files, some splits of a log, a salt of HBase's table, or the packs of one part.
 """
 
 from __future__ import annotations
 
 import datetime
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from functools import partial
+from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 
+from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.table_rows import TableRows
+from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.reading.snapshots import StoreRange
+from commitlake.connectors.runtime.partition_files import partition_count
+from commitlake.connectors.runtime.runner import Runner, Task, in_groups
+from commitlake.pipelines.audit import body_tasks, run_counts, store_tasks
+from commitlake.pipelines.audit.erased import Erased, read_erased
+from commitlake.pipelines.audit.key_rows import different_keys
+from commitlake.pipelines.audit.message_rows import DICTIONARIES, MessageRows, RowCriteria, count_file
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.span import AuditSpan
-from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS
+from commitlake.pipelines.audit.profile import Profile
+from commitlake.pipelines.audit.run_counts import Counted
+from commitlake.pipelines.audit.span import AuditSpan, Stretch, stretches_of
+from commitlake.pipelines.audit.windows import merge_windows
+from commitlake.pipelines.masking.archiving import masks_of_lake
+from commitlake.pipelines.message_keys.check import keys_of_messages, keys_of_table
+from commitlake.schemas.tables.messages import MESSAGES
 
-if TYPE_CHECKING:
-    from commitlake.pipelines.audit.erased import Erased
-
-SHOWN = 5
-"""Number of differences, errors and keys of each kind that are shown."""
-
-
-class Stretch(NamedTuple):
-    """Physical offsets of one broker's log, from `first` to before `last`."""
-
-    broker: str
-    first: int
-    last: int
-
-
-class Totals(NamedTuple):
-    """Number of windows, and of messages in them."""
-
-    windows: int
-    messages: int
-
-
-@dataclass(frozen=True)
-class Differences:
-    """Windows in which two profiles differ.
-
-    Attributes:
-        counts: number of windows by broker and kind of difference ("missing", "unexpected" or "different").
-        rows: the first windows of each broker and kind, in the order of `KEY_COLUMNS`: the key, `difference`,
-            `different_columns`, and `expected_…` and `found_…` for each compared column. Times are UTC.
-    """
-
-    counts: Mapping[tuple[str, str], int]
-    rows: Sequence[Mapping[str, Any]]
-
-    @property
-    def count(self) -> int:
-        """Number of windows that differ."""
-        return sum(self.counts.values())
-
-
-def in_key_order(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sort rows by `KEY_COLUMNS`, rows without a value first."""
-    return sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in KEY_COLUMNS if name in row])
-
-
-class Profile(ABC):
-    """One side's messages counted by window, as a table of `AUDIT`. Holds memory or files until its context ends."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @abstractmethod
-    def close(self) -> None:
-        """Free memory and files."""
-
-    @abstractmethod
-    def correct(self, windows: pa.Table) -> None:
-        """Add differences to the figures.
-
-        Args:
-            windows: a table of `AUDIT`.
-        """
-
-    @abstractmethod
-    def totals(self) -> Totals:
-        """Count windows and messages."""
-
-    @abstractmethod
-    def differences(self, found: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
-        """Compare this profile, as the expected one, with another of the same lake.
-
-        Args:
-            columns: columns to compare.
-            limit: number of differences to return of each broker and kind.
-        """
-
-
-@dataclass(frozen=True)
-class Counted:
-    """Part of `messages` for which runs recorded counts.
-
-    Attributes:
-        runs: number of runs without a profile of their messages.
-        stretches: ranges of the brokers' logs of the other runs; None for all.
-    """
-
-    runs: int
-    stretches: Sequence[Stretch] | None
+_MESSAGES: pa.Schema = arrow_schema(MESSAGES)
+_SPLIT_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -136,19 +61,9 @@ class PackedBodies:
     errors: Sequence[str]
 
 
-def body_error(broker: str, physical_offset: int, error: str) -> str:
-    """Return a sentence on a body that cannot be read."""
-    return f"{broker} {physical_offset}: {error}"
-
-
-def key_difference(difference: str, key: str, broker: str, physical_offset: int) -> str:
-    """Return a sentence on a row of `message_keys` that only one side has."""
-    return f"{difference}: {key!r} of {broker}, {physical_offset}"
-
-
 @dataclass(frozen=True)
-class Sides(ABC):
-    """A lake's messages at one moment, as the tables, packs, stores and HBase have them.
+class Sides:
+    """The sides of a lake.
 
     Attributes:
         lake: the lake.
@@ -156,6 +71,8 @@ class Sides(ABC):
         span: time range of messages.
         moment: moment of the lake.
         erased: messages that are erased at that moment.
+        runner: runs the tasks.
+        scratch: folder of this machine, for windows that do not fit into memory.
     """
 
     lake: Lake
@@ -163,6 +80,8 @@ class Sides(ABC):
     span: AuditSpan
     moment: Moment
     erased: Erased
+    runner: Runner
+    scratch: Path
 
     def since(self, date: datetime.date) -> Self:
         """Return the same sides for messages of a date or later."""
@@ -187,51 +106,131 @@ class Sides(ABC):
         """
         windows = self.erased.correction(self.span, stretches)
         if windows is not None:
-            expected.correct(windows)
+            expected.add(windows)
 
-    @abstractmethod
     def messages(self, within: Sequence[Stretch] | None = None) -> Profile:
         """Profile the table.
 
         Args:
             within: ranges of the brokers' logs to limit it to, which do not overlap.
         """
+        names = {field.name for field in self.lake.table("messages").schema().fields}
+        columns = pa.schema([field for field in _MESSAGES if field.name in names])
+        rows, files = self._message_rows(columns, within)
+        return self._profile_files(partial(count_file, rows), files)
 
-    @abstractmethod
     def archived(self) -> Profile:
         """Profile the counts that runs recorded."""
+        profiles, files = self._run_profiles(run_counts.COLUMNS)
+        return self._profile_files(partial(profiles.windows, self.span), files)
 
-    @abstractmethod
     def counted(self) -> Counted | None:
         """Return the part of `messages` with counts; None if no run with messages has counts."""
+        runs = _all_rows(*self._table(self.lake.uri("archive_runs"), run_counts.RUN_COLUMNS))
+        profiles, files = self._run_profiles(run_counts.TAKEN)
+        taken = [table for _, table in self.runner.run(profiles.taken, self._in_groups(files))]
+        has_expired = bool({"profiles", "archive_runs"} & self.moment.expired.keys())
+        return run_counts.counted_of(runs, taken, self.moment.commit.sequence, has_expired=has_expired)
 
-    @abstractmethod
-    def with_bodies(self, kept_since: datetime.date | None) -> AbstractContextManager[PackedBodies]:
+    @contextmanager
+    def with_bodies(self, kept_since: datetime.date | None) -> Iterator[PackedBodies]:
         """Read the bodies that the table refers to.
 
         Args:
             kept_since: bodies of earlier dates may have expired; None if all are kept.
         """
+        rows, files = self._message_rows(pa.schema([_MESSAGES.field(name) for name in body_tasks.COLUMNS]))
+        packed = body_tasks.PackedMessages(rows, kept_since, self.erased.places)
+        parts = partition_count(sum(file.rows or 0 for file in files))
+        check = partial(body_tasks.check_packs, pack_location(self.bodies))
+        errors: body_tasks.BodyErrors = []
+        with self._profile_files(packed.count, files) as messages, Profile(self.scratch) as found:
+            for windows, broken in self.runner.exchange(partial(packed.divide, parts), files, check, parts):
+                found.add(windows)
+                errors += broken
+            yield PackedBodies(messages, found, body_tasks.error_sentences(errors))
 
-    @abstractmethod
     def store(
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
     ) -> Profile:
         """Profile the stores, in ranges of the brokers' logs."""
+        splits = store_tasks.splits_of(path, broker, ranges, layout, _SPLIT_BYTES)
+        masks = masks_of_lake(self.moment.commit.masks, os.environ)
+        count = partial(store_tasks.count_split, RowCriteria(self.span), masks, self.erased_in_stores)
+        return self._profile(count, in_groups(splits, [split.size for split in splits], self.runner.cores))
 
-    @abstractmethod
     def hbase(self, options: HBaseOptions) -> Profile:
         """Profile HBase, up to the moment."""
+        from commitlake.pipelines.audit import hbase_tasks  # noqa: PLC0415 (happybase, only where it is wanted)
 
-    @abstractmethod
+        ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
+        wanted = RowCriteria(self.span, stretches_of(ends))
+        salts = [[salt] for salt in hbase_tasks.salts_of(options)]
+        return self._profile(partial(hbase_tasks.count_salt, options, wanted), salts)
+
     def different_keys(self, version: int) -> tuple[int, Sequence[str]]:
         """Compare a version of `message_keys` with the keys of all messages.
 
         Returns:
             The number of rows that only one of them has, and sentences on the first ones.
         """
+        expected, found = keys_of_messages(self.lake, self.moment.version), keys_of_table(self.lake, version)
+        return different_keys(expected, found, self.runner)
+
+    def _profile_files(self, count: Callable[[AddedFile], pa.Table], files: Sequence[AddedFile]) -> Profile:
+        return self._profile(count, self._in_groups(files))
+
+    def _in_groups(self, files: Sequence[AddedFile]) -> list[Sequence[AddedFile]]:
+        return in_groups(files, [file.size for file in files], self.runner.cores)
+
+    def _profile(self, count: Callable[[Task], pa.Table], groups: Sequence[Sequence[Task]]) -> Profile:
+        """Combine the windows that tasks count into a profile; each group is a task of the runner."""
+        profile = Profile(self.scratch)
+        try:
+            for _, windows in self.runner.run(partial(_count_all, count), groups):
+                profile.add(windows)
+        except BaseException:
+            profile.close()
+            raise
+        return profile
+
+    def _message_rows(
+        self, columns: pa.Schema, within: Sequence[Stretch] | None = None
+    ) -> tuple[MessageRows, Sequence[AddedFile]]:
+        """Return a reader of the wanted messages, and the data files that may have them."""
+        wanted = RowCriteria(self.span, within)
+        table, files = self._table(self.lake.uri("messages"), columns, self.moment.version, DICTIONARIES)
+        return MessageRows(table, wanted), [file for file in files if wanted.may_hold(file)]
+
+    def _run_profiles(self, columns: pa.Schema) -> tuple[run_counts.RunProfiles, Sequence[AddedFile]]:
+        version = self.moment.profiles
+        if version is None:
+            return run_counts.RunProfiles(TableRows(self.lake.uri("profiles"), self.lake.s3, columns), ()), ()
+        table, files = self._table(self.lake.uri("profiles"), columns, version)
+        return run_counts.RunProfiles(table, self.moment.later), files
+
+    def _table(
+        self, uri: str, columns: pa.Schema, version: int | None = None, dictionaries: Sequence[str] = ()
+    ) -> tuple[TableRows, Sequence[AddedFile]]:
+        files = snapshot_files(uri, self.lake.storage_options, version).files
+        return TableRows(uri, self.lake.s3, columns, dictionaries), files
 
 
-def stretches_of(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
-    """Return ranges of the brokers' logs as a list of `Stretch`."""
-    return [Stretch(broker, part.start, part.end) for broker, part in ranges.items()]
+def _count_all(count: Callable[[Task], pa.Table], tasks: Sequence[Task]) -> pa.Table:
+    return merge_windows([count(task) for task in tasks])
+
+
+def _all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
+    return pa.concat_tables([table.schema.empty_table(), *(rows for file in files for rows in table.read(file))])
+
+
+@contextmanager
+def open_sides(runner: Runner, lake: Lake, bodies: str, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
+    """Open the sides of a lake, with a folder for windows that do not fit into memory; it is deleted at the end.
+
+    Args:
+        runner: runs the tasks.
+        bodies: root folder of the packs.
+    """
+    with tempfile.TemporaryDirectory(prefix="commitlake-audit-") as scratch:
+        yield Sides(lake, bodies, span, moment, read_erased(lake, moment), runner, Path(scratch))

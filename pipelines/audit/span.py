@@ -1,11 +1,13 @@
-"""Time range of the messages to audit, in whole windows."""
+"""Ranges of the messages to audit: of time, in whole windows, and of the brokers' logs."""
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import NamedTuple, Self
 
+from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 from commitlake.schemas.times import EPOCH
 
@@ -44,3 +46,16 @@ class AuditSpan:
     def __str__(self) -> str:
         names = (("from", self.first), ("to", self.last))
         return " ".join(f"{name} {moment:%Y-%m-%d %H:%M}" for name, moment in names if moment is not None)
+
+
+class Stretch(NamedTuple):
+    """Physical offsets of one broker's log, from `first` to before `last`."""
+
+    broker: str
+    first: int
+    last: int
+
+
+def stretches_of(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
+    """Return ranges of the brokers' logs as a list of `Stretch`."""
+    return [Stretch(broker, part.start, part.end) for broker, part in ranges.items()]

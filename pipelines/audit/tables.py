@@ -33,7 +33,8 @@ from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import Moment
-from commitlake.pipelines.audit.sides import SHOWN, Sides
+from commitlake.pipelines.audit.profile import SHOWN
+from commitlake.pipelines.audit.sides import Sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.edges.progress import APPLICATION_ID as EDGES_ID
 from commitlake.pipelines.edges.progress import count_kinds

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from commitlake.pipelines.audit.sides import SHOWN, Profile, in_key_order
+from commitlake.pipelines.audit.profile import SHOWN, Profile, in_key_order
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.profile import FIGURES
 

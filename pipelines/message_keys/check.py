@@ -1,14 +1,14 @@
 """Checks that `message_keys` has exactly the keys of `messages`.
 
-Both tables are read file by file, by tasks of a runner. A task returns the number of keys of a file and the sum of
-their hashes, for each part of the keys; the part of a key follows from its hash. Tables with equal sums have the same
-keys. If sums differ, only these parts must be compared key by key.
+Both tables are read by tasks of a runner. A task returns the number of keys of some files and the sum of their hashes,
+for each part of the keys; the part of a key follows from its hash. Tables with equal sums have the same keys. If sums
+differ, only these parts must be compared key by key.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,7 +23,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile, snapshot_files
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.runner import Runner, in_groups
 from commitlake.pipelines.message_keys.files import COLUMNS, REPEATING, SCHEMA, to_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
@@ -135,14 +135,15 @@ def sum_keys(keys: KeyFiles, runner: Runner, parts: int = 1) -> Array:
         2 x parts: the number of keys of each part, and the sum of their hashes modulo 2^64.
     """
     total = np.zeros((2, parts), np.int64)
-    for _, sums in runner.run(partial(_sums_of_file, keys.reader, parts), keys.files):
+    groups = in_groups(keys.files, [file.size for file in keys.files], runner.cores)
+    for _, sums in runner.run(partial(_sums_of_files, keys.reader, parts), groups):
         total += sums
     return total
 
 
-def _sums_of_file(keys: KeyFiles, parts: int, file: AddedFile) -> Array:
+def _sums_of_files(keys: KeyFiles, parts: int, files: Sequence[AddedFile]) -> Array:
     sums = np.zeros((2, parts), np.int64)
-    for rows in keys.read(file):
+    for rows in (rows for file in files for rows in keys.read(file)):
         hashes = key_row_hashes(rows)
         numbers = part_numbers(hashes, parts)
         sums[0] += np.bincount(numbers, minlength=parts)

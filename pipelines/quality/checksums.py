@@ -1,7 +1,7 @@
 """Hashes of columns of `messages`, for the profile's `COLUMN_CHECKSUMS`.
 
 Each column gives a number for each row: the value itself, or its hash; `NULL_NUMBER` for a null. The row's hash is
-Spark's `xxhash64` of these numbers. `pipelines.transforms.profile` computes the same as an expression of Spark.
+Spark's `xxhash64` of these numbers.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from commitlake.pipelines.audit.local.windows import to_windows
+from commitlake.pipelines.audit.windows import to_windows
 from tests.support.profiles import Row, table_of
 
 

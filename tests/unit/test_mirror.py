@@ -20,10 +20,9 @@ OTHER_FOLDERS = {
 }
 TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_follower.py": ("connectors.hbase.follower",),
-    "tests/integration/hbase/test_jobs.py": ("pipelines.audit.local.hbase_tasks", "pipelines.query.engines"),
+    "tests/integration/hbase/test_jobs.py": ("pipelines.query.engines",),
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
-    "tests/integration/spark/test_audit.py": ("connectors.lake.packs.spark_check", "pipelines.audit.spark_sides"),
     "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
     "tests/integration/spark/test_query_engines.py": (
         "connectors.runtime.spark_plan_check",
@@ -115,11 +114,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/audit/test_local.py": (
         "connectors.lake.packs.body_check",
         "pipelines.audit.comparisons",
-        "pipelines.audit.local.body_tasks",
-        "pipelines.audit.local.key_rows",
-        "pipelines.audit.local.sides",
-        "pipelines.audit.local.store_tasks",
-        "pipelines.audit.open_sides",
     ),
     "tests/unit/jobs/cli/test_layouts.py": ("connectors.formats.facts.queue_layouts",),
     "tests/unit/jobs/cli/test_main.py": ("jobs.cli.damaged_files", "jobs.cli.places"),
@@ -141,6 +135,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/archive/test_profile_files.py": ("connectors.lake.manifest",),
     "tests/unit/pipelines/archive/test_task.py": ("connectors.lake.refusal_counts",),
     "tests/unit/pipelines/audit/test_tables.py": ("connectors.lake.plain_files",),
+    "tests/unit/pipelines/audit/test_windows.py": ("schemas.tables.profile",),
     "tests/unit/pipelines/maintenance/test_packs.py": ("connectors.lake.archive_log", "connectors.lake.log_history"),
     "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
     "tests/unit/jobs/pages/test_tps.py": ("pipelines.tps.report",),
@@ -163,7 +158,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/jobs/replay/test_command.py": ("pipelines.replay.run",),
     "tests/unit/pipelines/restore/test_config.py": ("connectors.lake.store_config",),
-    "tests/unit/pipelines/transforms/test_profile.py": ("schemas.tables.profile",),
     "tests/unit/pipelines/verify/test_rocketmq_damages.py": (
         "connectors.formats.rocketmq.facts",
         "connectors.formats.rocketmq.kernel.facts",

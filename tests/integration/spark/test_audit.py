@@ -18,7 +18,8 @@ from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit.spark_sides import SparkProfile, SparkSides
+from commitlake.pipelines.audit.profile import Profile
+from commitlake.pipelines.audit.sides import Sides
 from commitlake.pipelines.masking.archiving import parse_archive_masks
 from tests.support.lakes import GrowingLake, shop_messages
 from tests.support.logs import messages
@@ -82,7 +83,7 @@ def test_a_masked_lake_is_compared_with_its_store_under_the_same_masks(
     assert verdicts["store-messages"]["messages"] == MESSAGES
 
 
-@pytest.mark.long("a sound lake is audited without Spark each time, and both audits are compared")
+@pytest.mark.long("a sound lake is audited without Spark each time, and one on Spark")
 def test_a_sound_lake_has_no_differences(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, verdicts = run_audit(folder, capsys)
     assert code == 0
@@ -91,7 +92,7 @@ def test_a_sound_lake_has_no_differences(folder: Path, capsys: pytest.CaptureFix
     assert {verdict["differing"] for verdict in verdicts.values()} == {0}
 
 
-@pytest.mark.long("both audits are compared over a lake that lost a message and has one twice")
+@pytest.mark.long("an audit on Spark equals one here each time, of a lake that lost a message and has one twice")
 def test_a_message_missing_in_the_table_fails_the_audit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = DeltaTable(str(folder / "lake" / "messages"))
     row = table.to_pyarrow_table(columns=["physical_offset", "topic", "queue_id"]).to_pylist()[7]
@@ -106,7 +107,7 @@ def test_a_message_missing_in_the_table_fails_the_audit(folder: Path, capsys: py
     assert "checksum" in difference["different_columns"]
 
 
-@pytest.mark.long("both audits are compared over a lake with each column changed")
+@pytest.mark.long("an audit on Spark equals one here each time, of a lake with each column changed")
 @pytest.mark.parametrize("column", ["tags", "born_host"])
 def test_a_changed_value_fails_the_audit(folder: Path, capsys: pytest.CaptureFixture[str], column: str) -> None:
     table = DeltaTable(str(folder / "lake" / "messages"))
@@ -119,7 +120,7 @@ def test_a_changed_value_fails_the_audit(folder: Path, capsys: pytest.CaptureFix
         assert difference["different_columns"] == ["row_checksum"]
 
 
-@pytest.mark.long("both audits are compared over a lake that lost keys")
+@pytest.mark.long("an audit on Spark equals one here each time, of a lake that lost keys")
 def test_lost_keys_and_runs_fail_the_audit(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     keys = DeltaTable(str(folder / "lake" / "message_keys"))
     key = keys.to_pyarrow_table(columns=["key"]).column(0)[7].as_py()
@@ -133,7 +134,7 @@ def test_lost_keys_and_runs_fail_the_audit(folder: Path, capsys: pytest.CaptureF
     assert all(note.startswith(f"missing: '{key}' of broker-a") for note in verdicts["message_keys"]["notes"])
 
 
-@pytest.mark.long("both audits are compared over a lake with damaged and lost packs")
+@pytest.mark.long("an audit on Spark equals one here each time, of a lake with damaged and lost packs")
 @pytest.mark.parametrize("damage", ["flipped", "gone", "cut"])
 def test_an_unreadable_body_fails_the_audit(folder: Path, capsys: pytest.CaptureFixture[str], damage: str) -> None:
     pack = sorted((folder / "lake" / "bodies").rglob("*.zst"))[1]
@@ -166,19 +167,19 @@ def test_a_segment_deleted_during_the_audit_is_not_a_difference(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     oldest = folder / "broker-a" / "store" / "commitlog" / f"{0:020d}"
-    whole = SparkSides.store
+    whole = Sides.store
 
-    def deleted(sides: SparkSides, *arguments: Any) -> SparkProfile:
+    def deleted(sides: Sides, *arguments: Any) -> Profile:
         oldest.unlink(missing_ok=True)  # after the plan, before the read
         return whole(sides, *arguments)
 
-    monkeypatch.setattr(SparkSides, "store", deleted)
+    monkeypatch.setattr(Sides, "store", deleted)
     code, verdicts = run_audit(folder, capsys)
     assert code == 0
     assert 0 < verdicts["store-messages"]["messages"] < MESSAGES
 
 
-@pytest.mark.long("both audits are compared each time, and print with the same code")
+@pytest.mark.long("an audit on Spark equals one here each time, and is printed by the same code")
 def test_a_difference_is_printed_in_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     DeltaTable(str(folder / "lake" / "messages")).delete("topic = 'topic-1' and queue_id = 1")
     assert audit.main(["--lake", str(folder / "lake"), "--quiet", "--no-bodies", "--local"]) == 3
@@ -199,16 +200,16 @@ def test_the_next_audit_of_a_session_reads_again(folder: Path, capsys: pytest.Ca
 def test_an_archive_run_during_the_audit_is_not_a_difference(
     spark: SparkSession, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, whole = folder / "broker-a" / "store", SparkSides.counted
+    store, whole = folder / "broker-a" / "store", Sides.counted
 
-    def archive_more(sides: SparkSides) -> object:
+    def archive_more(sides: Sides) -> object:
         with MessageStore.open(store, OPTIONS) as broker:
             for message in messages(20, seed=3):
                 broker.put(message)
         assert run_archive(SparkRunner(spark), Config(str(store), str(folder / "lake"))).messages == 20
         return whole(sides)
 
-    monkeypatch.setattr(SparkSides, "counted", archive_more)
+    monkeypatch.setattr(Sides, "counted", archive_more)
     code, verdicts = run_audit(folder, capsys)
     assert code == 0, verdicts
     assert {verdict["messages"] for verdict in verdicts.values()} == {MESSAGES}

@@ -1,4 +1,4 @@
-"""Two audits that share no code, by Spark's DataFrames and by tasks without Spark, agree on every lake."""
+"""An audit whose tasks run on Spark gives the result of one in this process, on every lake."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ KEPT_SINCE = f"{(datetime.datetime.now(datetime.UTC).date() - FIRST).days - 2}d"
         pytest.param("uncounted", nothing, (), 0, marks=pytest.mark.long("one rule; also in a unit test")),
     ],
 )
-def test_both_audits_give_the_same_result(
+def test_an_audit_on_spark_gives_the_result_of_one_here(
     spark: SparkSession,
     lakes: Lakes,
     tmp_path: Path,
@@ -111,8 +111,8 @@ def test_both_audits_give_the_same_result(
     assert here[0] == code
 
 
-@pytest.mark.long("both print the same results with the same code")
-def test_both_audits_print_the_same(
+@pytest.mark.long("the results are the same each time, and are printed by the same code")
+def test_an_audit_on_spark_prints_what_one_here_prints(
     spark: SparkSession, lakes: Lakes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = Path(shutil.copytree(lakes("counted"), tmp_path / "copy"))

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.schemas.layouts.numbers import NumberError, require_int
+from tests.support.exchanged import PARTS, SUMS, TASKS, divide, fail_to_combine, fail_to_divide, sum_part
 from tests.support.waiting import wait_until
 
 
@@ -73,6 +74,29 @@ def test_tasks_run_in_the_job_group_of_the_caller(spark: SparkSession) -> None:
         assert spark.sparkContext.statusTracker().getJobIdsForGroup("asked")
     finally:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+
+
+def test_rows_of_all_tasks_are_combined_by_their_part(spark: SparkSession) -> None:
+    runner = SparkRunner(spark)
+    assert sorted(runner.exchange(divide, TASKS, sum_part, PARTS)) == SUMS
+    assert list(runner.exchange(divide, [], sum_part, PARTS)) == []
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+def test_an_error_of_an_exchange_keeps_its_class(spark: SparkSession) -> None:
+    runner = SparkRunner(spark)
+    with pytest.raises(NumberError, match="number: expected a whole number"):
+        list(runner.exchange(fail_to_divide, TASKS, sum_part, PARTS))
+    with pytest.raises(NumberError, match="number: expected a whole number"):
+        list(runner.exchange(divide, TASKS, fail_to_combine, PARTS))
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+
+
+def test_an_exchange_that_nobody_reads_on_keeps_nothing(spark: SparkSession) -> None:
+    results = SparkRunner(spark).exchange(divide, TASKS, sum_part, PARTS)
+    next(results)
+    results.close()  # type: ignore[attr-defined]  # an iterator that is a generator
+    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
 
 
 def test_questions_are_asked_at_once_and_answered_in_order(spark: SparkSession) -> None:

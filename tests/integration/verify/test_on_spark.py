@@ -16,7 +16,8 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.run import Config, run_archive
-from commitlake.pipelines.audit.spark_sides import SparkProfile, SparkSides
+from commitlake.pipelines.audit.profile import Profile
+from commitlake.pipelines.audit.sides import Sides
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import verify_stores
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
@@ -105,13 +106,13 @@ def test_a_segment_deleted_during_verify_is_not_a_finding(
     archived: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = Path(shutil.copytree(archived, tmp_path / "copy"))
-    whole = SparkSides.store
+    whole = Sides.store
 
-    def deleted(sides: SparkSides, *arguments: Any) -> SparkProfile:
+    def deleted(sides: Sides, *arguments: Any) -> Profile:
         (folder / "broker-a" / "store" / "commitlog" / f"{0:020d}").unlink(missing_ok=True)
         return whole(sides, *arguments)
 
-    monkeypatch.setattr(SparkSides, "store", deleted)
+    monkeypatch.setattr(Sides, "store", deleted)
     _, (report,) = run_verify(folder, capsys, "--lake", str(folder / "lake"))
     assert not {code for code in report["counts"] if code.startswith("lake_")}
 

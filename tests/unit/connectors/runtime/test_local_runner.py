@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
-from commitlake.connectors.runtime.runner import Runner, available_cores
+from commitlake.connectors.runtime.runner import Runner, available_cores, in_groups
 from commitlake.schemas.layouts.numbers import NumberError
+from tests.support.exchanged import PARTS, SUMS, TASKS, divide, fail_to_combine, fail_to_divide, sum_part
 
 RUNNERS = [HERE, ThreadRunner(), ThreadRunner(3), ProcessRunner(1), ProcessRunner(2)]
 NAMES = ["here", "threads", "three threads", "one process", "two processes"]
@@ -36,6 +39,36 @@ def test_an_error_of_a_task_keeps_its_class(runner: Runner) -> None:
 @pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
 def test_no_tasks_give_no_results(runner: Runner) -> None:
     assert list(runner.run(squared, [])) == []
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
+def test_rows_of_all_tasks_are_combined_by_their_part(runner: Runner, temporary: Path) -> None:
+    assert sorted(runner.exchange(divide, TASKS, sum_part, PARTS)) == SUMS
+    assert list(runner.exchange(divide, [], sum_part, PARTS)) == []
+    assert list(temporary.glob("commitlake-*")) == []
+
+
+@pytest.mark.parametrize("runner", RUNNERS, ids=NAMES)
+def test_an_error_of_an_exchange_keeps_its_class_and_leaves_no_files(runner: Runner, temporary: Path) -> None:
+    with pytest.raises(NumberError, match="number: expected a whole number"):
+        list(runner.exchange(fail_to_divide, TASKS, sum_part, PARTS))
+    with pytest.raises(NumberError, match="number: expected a whole number"):
+        list(runner.exchange(divide, TASKS, fail_to_combine, PARTS))
+    assert list(temporary.glob("commitlake-*")) == []
+
+
+def test_an_exchange_that_nobody_reads_on_leaves_no_files(temporary: Path) -> None:
+    results = HERE.exchange(divide, TASKS, sum_part, PARTS)
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert list(temporary.iterdir()) == []
 
 
 def test_as_many_tasks_run_at_a_time_as_cores_or_as_given() -> None:
@@ -106,3 +139,13 @@ def test_questions_are_answered_in_order_and_end_at_an_error(runner: Runner) -> 
     with pytest.raises(NumberError, match=r"found '?-1"):
         runner.run_at_once([lambda: ask(1), lambda: ask(-1), lambda: ask(5)])
     assert asked == [2, 3, 1, -1]
+
+
+@pytest.mark.parametrize("cores", [1, 2, 64])
+@pytest.mark.parametrize("sizes", [[], [5], [1 << 30] * 3, [1] * 10_000, [1 << 20] * 1000, [0, 40 << 20, 0, 0, 3]])
+def test_small_tasks_are_in_groups_and_large_ones_are_not(sizes: list[int], cores: int) -> None:
+    groups = in_groups(range(len(sizes)), sizes, cores)
+    assert [task for group in groups for task in group] == [*range(len(sizes))]
+    assert all(len(group) == 1 or sum(sizes[task] for task in group) <= 32 << 20 for group in groups)
+    assert all(0 < len(group) <= 64 for group in groups)
+    assert len(groups) >= min(len(sizes), 4 * cores) * bool(sum(sizes) and len(set(sizes)) == 1)

@@ -21,7 +21,7 @@ from commitlake.connectors.reading.files import shipped_files
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.runtime.local_runner import LocalRunner
 from commitlake.connectors.shipping.folder import FolderTarget
 from commitlake.connectors.storage.pace import Pace
 from commitlake.pipelines.ship.agent import ShipAgent
@@ -82,7 +82,7 @@ IN_INDEX: dict[str, Callable[[Path], object]] = {
 }
 
 
-class PickledRunner(Runner):
+class PickledRunner(LocalRunner):
     """Runner of tasks in this process that are pickled, as for another process."""
 
     cores = 1

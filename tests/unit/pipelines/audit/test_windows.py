@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.audit.local.windows import (
+from commitlake.pipelines.audit.windows import (
     DIFFERENCE,
     SCHEMA,
     differing_windows,

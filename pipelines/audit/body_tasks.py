@@ -1,15 +1,16 @@
-"""Tasks that read bodies: first the locations of all bodies, divided by pack; then each pack once."""
+"""Tasks that compare bodies with their messages: the messages are divided by pack, so that each pack is read once."""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.erasures import ErasedPlaces
 from commitlake.connectors.lake.packs.body_check import ERROR, KEPT, check_bodies
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -17,13 +18,14 @@ from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.versions import AddedFile
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.audit.local.message_rows import MessageRows
-from commitlake.pipelines.audit.local.partition_files import partition_numbers, read_partition, write_partitions
-from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
-from commitlake.pipelines.audit.sides import SHOWN, body_error
+from commitlake.pipelines.audit.message_rows import MessageRows
+from commitlake.pipelines.audit.profile import SHOWN
+from commitlake.pipelines.audit.windows import merge_windows, to_windows
+from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, STORE_DATE
 
 COLUMNS = (*KEPT, "body_size", "body_crc", BODY_REF.name, STORE_DATE.name)
+_COMPARED = [*KEPT, "body_size", "body_crc"]
 _PLACE = BODY_PLACE.names
 _BATCH_ROWS = 1 << 15
 _DATED = "store_date="  # prefix of the names of packs with a date
@@ -33,39 +35,47 @@ BodyErrors = list[tuple[str, int, str]]
 
 
 @dataclass(frozen=True)
-class BodyPlaces:
-    """Locations of the bodies of messages; picklable.
+class PackedMessages:
+    """Messages whose bodies must be in the packs; picklable.
 
     Attributes:
         rows: rows of `messages`, with `COLUMNS`.
-        kept_since: bodies of earlier dates are left out; None for none.
-        folder: folder for the files that the tasks write.
-        partitions: number of partitions.
+        kept_since: messages whose bodies may have expired, because they are of earlier dates, are left out; None for
+            none.
         erased: messages with erased bodies, which are left out.
     """
 
     rows: MessageRows
     kept_since: datetime.date | None
-    folder: Path
-    partitions: int
     erased: ErasedPlaces
 
+    def _read(self, file: AddedFile) -> Iterator[pa.Table]:
+        for rows in self.rows.read(file):
+            left = self.erased.without(rows)
+            yield left if self.kept_since is None else _kept(left, self.kept_since)
 
-def find_places(places: BodyPlaces, file: AddedFile) -> tuple[pa.Table, list[Path]]:
-    """Count the messages of a data file by window, and write the locations of their bodies, divided by pack."""
-    windows, paths = [], []
-    for rows in places.rows.read(file):
-        rows = places.erased.without(rows)  # noqa: PLW2901 (batch by batch)
-        kept = rows if places.kept_since is None else _kept(rows, places.kept_since)
-        windows.append(to_windows(kept.select([*KEPT, "body_size", "body_crc"])))
-        flat = _with_flat_places(kept)
-        numbers = partition_numbers(flat, ["pack"], places.partitions)
-        paths.append(write_partitions(flat, numbers, places.partitions, places.folder))
-    return merge_windows(windows), paths
+    def count(self, file: AddedFile) -> pa.Table:
+        """Count the messages of a data file by window. Returns a table of `AUDIT`."""
+        return merge_windows([to_windows(rows.select(_COMPARED)) for rows in self._read(file)])
+
+    def divide(self, parts: int, file: AddedFile) -> Iterator[tuple[pa.Table, Array]]:
+        """Yield the messages of a data file and the locations of their bodies, each with the number of its pack's part.
+
+        Messages without a location are spread over the parts.
+        """
+        for rows in self._read(file):
+            flat = _with_flat_places(rows).combine_chunks()
+            has_pack = pc.is_valid(flat.column("pack").combine_chunks()).to_numpy(zero_copy_only=False)
+            hashes = np.where(has_pack, column_hashes(flat, ["pack"]), column_hashes(flat, ["physical_offset"]))
+            yield flat, part_numbers(hashes, parts)
 
 
 def _kept(rows: pa.Table, since: datetime.date) -> pa.Table:
-    """Keep the messages whose bodies cannot have expired, by the rule of `transforms.kept_bodies`."""
+    """Keep the messages whose bodies cannot have expired.
+
+    A pack expires by the date in its name. One without a date holds messages without a time, or of many dates, and
+    expires by the time when it was written, which is not before the last of them was stored.
+    """
     packs = pc.struct_field(rows.column(BODY_REF.name), "pack").cast(pa.string())
     is_dated_since = pc.greater_equal(packs, f"{_DATED}{since.isoformat()}")
     is_stored_since = pc.greater_equal(rows.column(STORE_DATE.name), pa.scalar(since)).fill_null(False)
@@ -75,36 +85,35 @@ def _kept(rows: pa.Table, since: datetime.date) -> pa.Table:
 
 
 def _with_flat_places(rows: pa.Table) -> pa.Table:
-    """Return rows with the fields of `body_ref` as columns of their own, for partitioning and sorting."""
+    """Return rows with the fields of `body_ref` as columns of their own, to be divided and sorted by them."""
     places = rows.column(BODY_REF.name)
-    columns = {name: rows.column(name) for name in (*KEPT, "body_size", "body_crc")}
+    columns = {name: rows.column(name) for name in _COMPARED}
     columns |= {name: pc.struct_field(places, name) for name in _PLACE}
     return pa.table([_plain(column) for column in columns.values()], list(columns))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Decode a dictionary column. Arrow requires all batches of a file to share their dictionaries."""
+    """Decode a dictionary column, because rows are divided without dictionaries."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def check_packs(location: PackLocation, paths: Sequence[Path], number: int) -> tuple[pa.Table, BodyErrors]:
-    """Read the bodies of one partition.
+def check_packs(location: PackLocation, rows: Sequence[pa.Table]) -> tuple[pa.Table, BodyErrors]:
+    """Read the bodies of the packs of one part.
 
     Args:
-        paths: from `find_places`.
-        number: index of the partition.
+        rows: from `PackedMessages.divide`.
 
     Returns:
         A table of `AUDIT` with the sizes and CRCs of the bodies that were read, and the first errors.
     """
-    rows = pa.concat_tables(read_partition(paths, number))
+    messages = pa.concat_tables(rows)
     order = [(name, "ascending") for name in ("pack", "frame_offset", "offset")]
-    rows = rows.take(pc.sort_indices(rows, order)).combine_chunks()
+    messages = messages.take(pc.sort_indices(messages, order)).combine_chunks()
     windows: list[pa.Table] = []
     errors: BodyErrors = []
     store, cache = open_store(location), FrameCache()
-    for start in range(0, rows.num_rows, _BATCH_ROWS):
-        batch = _with_references(rows.slice(start, _BATCH_ROWS))
+    for start in range(0, messages.num_rows, _BATCH_ROWS):
+        batch = _with_references(messages.slice(start, _BATCH_ROWS))
         found = pa.Table.from_batches(list(check_bodies(batch, store, cache))).combine_chunks()
         windows.append(to_windows(found))
         errors = _first([*errors, *_errors_of(found)])
@@ -132,5 +141,5 @@ def _first(errors: BodyErrors) -> BodyErrors:
 
 
 def error_sentences(errors: BodyErrors) -> list[str]:
-    """Return sentences on the first errors of all partitions."""
-    return [body_error(*error) for error in _first(errors)]
+    """Return sentences on the first errors of all parts."""
+    return [f"{broker} {physical_offset}: {error}" for broker, physical_offset, error in _first(errors)]

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.audit.local.message_rows import is_within
-from commitlake.pipelines.audit.local.windows import SCHEMA, merge_windows
-from commitlake.pipelines.audit.sides import Counted, Stretch
-from commitlake.pipelines.audit.span import AuditSpan
+from commitlake.pipelines.audit.message_rows import is_within
+from commitlake.pipelines.audit.span import AuditSpan, Stretch
+from commitlake.pipelines.audit.windows import SCHEMA, merge_windows
 
 COLUMNS = pa.schema([*SCHEMA, pa.field("run_id", pa.string())])
 """Columns of `profiles`."""
@@ -32,6 +31,19 @@ TAKEN = pa.schema(
     ]
 )
 _RUN = ["run_id", "broker"]
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Part of `messages` for which runs recorded counts.
+
+    Attributes:
+        runs: number of runs without a profile of their messages.
+        stretches: ranges of the brokers' logs of the other runs; None for all.
+    """
+
+    runs: int
+    stretches: Sequence[Stretch] | None
 
 
 @dataclass(frozen=True)
@@ -60,9 +72,10 @@ class RunProfiles:
             parts.append(kept.select(SCHEMA.names))
         return merge_windows(parts)
 
-    def taken(self, file: AddedFile) -> pa.Table:
-        """Return the first and last physical offset of each run and broker in a data file."""
-        return _merged([self._without_later(rows).select(TAKEN.names) for rows in self.table.read(file)])
+    def taken(self, files: Sequence[AddedFile]) -> pa.Table:
+        """Return the first and last physical offset of each run and broker in data files."""
+        parts = (rows for file in files for rows in self.table.read(file))
+        return _merged([self._without_later(rows).select(TAKEN.names) for rows in parts])
 
 
 def _merged(parts: Sequence[pa.Table]) -> pa.Table:
@@ -99,9 +112,10 @@ def counted_of(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_
 
 
 def _stretches(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> list[Stretch]:
-    """Join the ranges of the runs with a profile, as `transforms.log_stretches.to_counted_stretches` does.
+    """Join the ranges of the runs with a profile.
 
-    Between two runs without a profile, all of each log is counted. A run without a sequence is older than all others.
+    Between two runs without a profile, all of each log is counted, so that there are few ranges however many runs there
+    are. A run without a sequence is older than all others.
     """
     place = pc.index_in(ranges.column("run_id"), value_set=runs.column("run_id").combine_chunks())
     sequences = runs.column("sequence").take(place).fill_null(0).to_numpy()

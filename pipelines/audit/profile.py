@@ -1,4 +1,4 @@
-"""Merges windows of many tasks into one profile, in bounded memory; the rest is on disk, in partitions."""
+"""One side's messages counted by window: the windows of many tasks, merged in bounded memory; the rest is on disk."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.audit.local.partition_files import partition_numbers, read_partition, write_partitions
-from commitlake.pipelines.audit.local.windows import (
+from commitlake.connectors.runtime.partition_files import read_partition, write_partitions
+from commitlake.pipelines.audit.windows import (
     DIFFERENCE,
     EXPECTED_ROW,
     FOUND_ROW,
@@ -25,17 +27,52 @@ from commitlake.pipelines.audit.local.windows import (
     differing_windows,
     merge_windows,
 )
-from commitlake.pipelines.audit.sides import SHOWN, Differences, Profile, Totals, in_key_order
+from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.profile import FIGURES, KEY_COLUMNS, OPTIONAL_CHECKSUMS
 
-MAX_ROWS = 1 << 20
-"""Number of windows in memory, some 150 MB; more are written to disk."""
+SHOWN = 5
+"""Number of differences, errors and keys of each kind that are shown."""
+MAX_ROWS = 1 << 18
+"""Number of windows in memory, some 40 MB; more are written to disk. On Spark, several comparisons run at a time."""
 _MAX_TABLES = 256  # each table of a few windows takes some 20 KB
 _PARTITIONS = 64
 
 
-class LocalProfile(Profile):
-    """Profile to which windows are added.
+class Totals(NamedTuple):
+    """Number of windows, and of messages in them."""
+
+    windows: int
+    messages: int
+
+
+@dataclass(frozen=True)
+class Differences:
+    """Windows in which two profiles differ.
+
+    Attributes:
+        counts: number of windows by broker and kind of difference ("missing", "unexpected" or "different").
+        rows: the first windows of each broker and kind, in the order of `KEY_COLUMNS`: the key, `difference`,
+            `different_columns`, and `expected_…` and `found_…` for each compared column. Times are UTC.
+    """
+
+    counts: Mapping[tuple[str, str], int]
+    rows: Sequence[Mapping[str, Any]]
+
+    @property
+    def count(self) -> int:
+        """Number of windows that differ."""
+        return sum(self.counts.values())
+
+
+def in_key_order(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Sort rows by `KEY_COLUMNS`, rows without a value first."""
+    return sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in KEY_COLUMNS if name in row])
+
+
+class Profile:
+    """One side's messages counted by window, as a table of `AUDIT`. Holds memory and files until its context ends.
+
+    When all windows are added, several threads may read it.
 
     Args:
         scratch: folder for windows that do not fit into memory.
@@ -49,8 +86,16 @@ class LocalProfile(Profile):
         self._rows = 0
         self._files: list[Path] = []
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
     def add(self, windows: pa.Table) -> None:
-        """Add a table of `AUDIT`; its windows may be there already."""
+        """Add a table of `AUDIT`, or differences to its figures; its windows may be there already."""
         self._held.append(windows)
         self._rows += windows.num_rows
         if self._rows <= self._max_rows and len(self._held) <= _MAX_TABLES:
@@ -60,10 +105,6 @@ class LocalProfile(Profile):
             self._files.append(write_partitions(merged, _numbers(merged), _PARTITIONS, self._folder))
             merged = SCHEMA.empty_table()
         self._held, self._rows = [merged], merged.num_rows
-
-    def correct(self, windows: pa.Table) -> None:
-        """Add differences to the figures; see `Profile.correct`."""
-        self.add(windows)
 
     @property
     def is_on_disk(self) -> bool:
@@ -99,8 +140,13 @@ class LocalProfile(Profile):
             messages += count_messages(part)
         return Totals(windows, messages)
 
-    def differences(self, found: LocalProfile, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
-        """Compare with another profile; see `Profile.differences`."""
+    def differences(self, found: Self, columns: Sequence[str] = FIGURES, limit: int = SHOWN) -> Differences:
+        """Compare this profile, as the expected one, with another of the same lake.
+
+        Args:
+            columns: columns to compare.
+            limit: number of differences to return of each broker and kind.
+        """
         counts: Counter[tuple[str, str]] = Counter()
         rows: list[Mapping[str, Any]] = []
         divided = self.is_on_disk or found.is_on_disk
@@ -114,7 +160,7 @@ class LocalProfile(Profile):
 
 
 def _numbers(windows: pa.Table) -> np.ndarray[Any, Any]:
-    return partition_numbers(windows, KEY_COLUMNS, _PARTITIONS)
+    return part_numbers(column_hashes(windows, KEY_COLUMNS), _PARTITIONS)
 
 
 def _counts(differing: pa.Table) -> dict[tuple[str, str], int]:

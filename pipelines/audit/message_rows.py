@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.table_rows import TableRows
 from commitlake.connectors.lake.versions import AddedFile
-from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
-from commitlake.pipelines.audit.sides import Stretch
-from commitlake.pipelines.audit.span import AuditSpan
+from commitlake.pipelines.audit.span import AuditSpan, Stretch
+from commitlake.pipelines.audit.windows import merge_windows, to_windows
 
 DICTIONARIES = (
     "broker", "topic", "tags", "kind", "born_host", "store_host", "body_codec", "format", "origin_topic",

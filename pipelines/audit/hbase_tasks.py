@@ -8,8 +8,8 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_salt
 from commitlake.connectors.hbase.tables import open_table
-from commitlake.pipelines.audit.local.message_rows import RowCriteria
-from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
+from commitlake.pipelines.audit.message_rows import RowCriteria
+from commitlake.pipelines.audit.windows import merge_windows, to_windows
 from commitlake.schemas.tables.messages import MESSAGES
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.audit.local.run_counts import RUN_COLUMNS, TAKEN, counted_of
-from commitlake.pipelines.audit.sides import Counted, Stretch
+from commitlake.pipelines.audit.run_counts import RUN_COLUMNS, TAKEN, Counted, counted_of
+from commitlake.pipelines.audit.span import Stretch
 
 Run = tuple[int, str, int]
 Taken = tuple[str, str, int, int]

@@ -16,8 +16,8 @@ from commitlake.connectors.reading.request import Request, narrow
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.archive.row_buffer import join_rows
-from commitlake.pipelines.audit.local.message_rows import RowCriteria
-from commitlake.pipelines.audit.local.windows import merge_windows, to_windows
+from commitlake.pipelines.audit.message_rows import RowCriteria
+from commitlake.pipelines.audit.windows import merge_windows, to_windows
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.schemas.tables.messages import BODY, BODY_REF, CORRUPT_RECORD, MESSAGES, SOURCE
@@ -53,10 +53,10 @@ def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, erased: ErasedP
         erased: messages to count as the lake has them after their erasure.
         split: part of a store's log.
     """
-    return merge_windows([to_windows(wanted.of(as_erased(rows, erased))) for rows in _read(split, masks)])
+    return merge_windows([to_windows(wanted.of(_as_erased(rows, erased))) for rows in _read(split, masks)])
 
 
-def as_erased(rows: pa.Table, erased: ErasedPlaces) -> pa.Table:
+def _as_erased(rows: pa.Table, erased: ErasedPlaces) -> pa.Table:
     """Return rows of a store as `messages` has them after erasures."""
     if not erased:
         return rows

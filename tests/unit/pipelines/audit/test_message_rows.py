@@ -7,9 +7,8 @@ import datetime
 import pytest
 
 from commitlake.connectors.lake.versions import AddedFile
-from commitlake.pipelines.audit.local.message_rows import RowCriteria
-from commitlake.pipelines.audit.sides import Stretch
-from commitlake.pipelines.audit.span import AuditSpan
+from commitlake.pipelines.audit.message_rows import RowCriteria
+from commitlake.pipelines.audit.span import AuditSpan, Stretch
 from tests.support.profiles import NOON, message, table_of
 
 MINUTE = datetime.timedelta(minutes=1)

@@ -1,0 +1,94 @@
+"""Rows divided into parts that fit into memory, in files on this machine's disk.
+
+A file has Arrow's IPC file format, with one record batch for each part, in order. Some tasks write such files; others
+read one part from all of them. Where tasks share no disk, the rows of a part are packed, and sent to it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from commitlake.connectors.arrays import Array
+
+_FEW, _SMALL_ROWS, _LARGE_ROWS = 64, 20_000, 200_000
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+
+
+def partition_count(rows: int) -> int:
+    """Return the number of parts for a number of rows, so that each fits into memory.
+
+    >>> partition_count(1000), partition_count(1_000_000), partition_count(1_000_000_000)
+    (1, 50, 5000)
+    """
+    return max(1, min(rows // _SMALL_ROWS, _FEW), rows // _LARGE_ROWS)
+
+
+def divide_rows(rows: pa.Table, numbers: Array, count: int) -> Iterator[pa.RecordBatch | None]:
+    """Yield the rows of each part; None for a part without rows.
+
+    Args:
+        rows: each column in one chunk.
+        numbers: part of each row.
+        count: number of parts.
+    """
+    counts = np.bincount(numbers, minlength=count)
+    ordered = rows.take(pa.array(np.argsort(numbers, kind="stable"))).combine_chunks()
+    starts = np.cumsum(counts) - counts
+    for start, length in zip(starts.tolist(), counts.tolist(), strict=True):
+        yield ordered.slice(start, length).combine_chunks().to_batches()[0] if length else None
+
+
+def write_partitions(rows: pa.Table, numbers: Array, count: int, folder: Path) -> Path:
+    """Write rows to a new file.
+
+    Args:
+        rows: each column in one chunk.
+        numbers: part of each row.
+        count: number of parts.
+        folder: folder of the file.
+    """
+    with tempfile.NamedTemporaryFile(dir=folder, suffix=".arrow", delete=False) as file:
+        with pa.ipc.new_file(file, rows.schema, options=_OPTIONS) as writer:
+            for part in divide_rows(rows, numbers, count):
+                writer.write_batch(_empty_batch(rows) if part is None else part)
+        return Path(file.name)
+
+
+def _empty_batch(rows: pa.Table) -> pa.RecordBatch:
+    columns = [
+        column.chunk(0).slice(0, 0) if column.num_chunks else pa.array([], column.type) for column in rows.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
+
+
+def read_partition(paths: Sequence[Path], number: int) -> list[pa.Table]:
+    """Read one part from each file.
+
+    Args:
+        paths: from `write_partitions`.
+        number: number of the part.
+    """
+    tables = []
+    for path in paths:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
+            tables.append(pa.Table.from_batches([reader.get_batch(number)]))
+    return tables
+
+
+def pack_rows(rows: pa.RecordBatch) -> bytes:
+    """Return rows as a stream of Arrow's IPC format."""
+    with pa.BufferOutputStream() as sink:
+        with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as writer:
+            writer.write_batch(rows)
+        packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def unpack_rows(data: pa.BinaryScalar) -> pa.Table:
+    """Return the rows of such a stream."""
+    return pa.ipc.open_stream(data.as_buffer()).read_all()
