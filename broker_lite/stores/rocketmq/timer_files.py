@@ -38,6 +38,7 @@ from commitlake.schemas.layouts.rocketmq.timers import (
     NO_POSITION,
     UNIT,
     WHEEL_NAME,
+    WHEEL_SIZE,
     TimerCheckpoint,
     TimerSlot,
     TimerUnit,
@@ -50,7 +51,6 @@ from commitlake.schemas.layouts.rocketmq.timers import (
     slot_position,
     timer_units,
 )
-from commitlake.schemas.layouts.rocketmq.timers import CHECKPOINT_SIZE as WHEEL_SIZE
 from commitlake.schemas.layouts.segments import is_segment_name
 from commitlake.schemas.store_files import create_file, files_in, make_folders, open_file, remove_file
 
