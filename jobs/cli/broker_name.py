@@ -14,7 +14,7 @@ if it cannot be read, if it is a link in the store, or if its name is not a vali
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from commitlake.connectors.formats.format import Format
@@ -69,6 +69,33 @@ def broker_name(
     names = {root: one.name for root, one in found.items() if one.name is not None}
     notes = "; ".join(one.note for one in found.values() if one.note)
     return BrokerName(names_text(names) if names else None, notes)
+
+
+def named_stores(path: str, given: str | None, conf: str | None, formats: Sequence[Format]) -> list[Store]:
+    """Return the stores that a path names, for a command without a lake, with the names of steps 2 to 4.
+
+    If two of them would have the same name, as two copies of a store, all have the names of their folders. They have
+    these, too, if the file of `--broker-conf` is found by them.
+
+    Args:
+        path: path of the stores, as for `find_stores`.
+        given: value of `--broker`, if it names the store.
+        conf: value of `--broker-conf`.
+        formats: formats of the stores, as for `find_stores`.
+
+    Raises:
+        JobError: if the file of `--broker-conf` cannot be read, or its name is not a valid broker name.
+        CommitLogError: see `find_stores`.
+    """
+    stores = find_stores(path, given, formats)
+    if given is not None or "{" in path or (conf and BROKER_PLACEHOLDER in conf):
+        return stores
+    of_single = conf if len(stores) == 1 else None
+    names = [next((name for _, name in _named_by(store, of_single)), store.broker) for store in stores]
+    if len(set(names)) < len(names):
+        return stores
+    named = (replace(store, broker=name) for store, name in zip(stores, names, strict=True))
+    return sorted(named, key=lambda store: store.broker)
 
 
 def _name_of(store: Store, conf: str | None, known: Collection[str]) -> BrokerName:

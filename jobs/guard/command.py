@@ -81,7 +81,9 @@ class Guard(
     lake: str = option(
         "the lake: a folder, which need not exist yet, or s3://bucket/prefix", required=True, metavar="PLACE"
     )
-    broker: str | None = option("the store's name (default: the folder's name)", action=Once)
+    broker: str | None = option(
+        "the store's name (default: brokerName in broker.conf beside the store, or the folder's name)", action=Once
+    )
 
     def run(self) -> ExitCode:
         """Check the stores, and print a report."""

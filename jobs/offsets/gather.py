@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
-from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Puller
+from commitlake.jobs.cli.broker_name import named_stores
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.lake_names import check_brokers
@@ -68,7 +68,7 @@ def gather(command: OffsetsOptions, client: OffsetClient | None) -> Gathered:
         RocketMQError: A broker does not answer.
     """
     if command.lake is None:
-        stores = find_stores(command.source[1], None, layout_of(command).formats)
+        stores = named_stores(command.source[1], None, None, layout_of(command).formats)
         sources = store_sources(store for store in stores if not command.broker or store.broker in command.broker)
         if not sources:
             raise JobError(f"--broker: {command.store} has no store of that name", there_are(s.broker for s in stores))

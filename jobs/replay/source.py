@@ -113,13 +113,13 @@ def open_source(arguments: argparse.Namespace, lake: Lake) -> Iterator[MessageSo
 
 
 def _copy_store(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
-    from commitlake.connectors.reading.stores import find_stores
+    from commitlake.jobs.cli.broker_name import named_stores
     from commitlake.jobs.cli.store_queues import unknown_names
     from commitlake.pipelines.replay.copied_messages import copy_store
     from commitlake.pipelines.snapshot.files import read_store_progress
     from commitlake.pipelines.snapshot.progress import OffsetKind
 
-    stores = find_stores(arguments.store, None, layout_of(arguments).formats)
+    stores = named_stores(arguments.store, None, None, layout_of(arguments).formats)
     names = [store.broker for store in stores]
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     for broker in arguments.broker:

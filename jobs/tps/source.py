@@ -135,13 +135,13 @@ def _read_store(
     folder: str,
 ) -> TpsSource:
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.connectors.reading.stores import find_stores
     from commitlake.connectors.runtime.local_runner import ThreadRunner
+    from commitlake.jobs.cli.broker_name import named_stores
     from commitlake.jobs.cli.layouts import layout_of
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.tps.store_tables import LogSelection, StoreLogs
 
-    stores = find_stores(command.source[1], None, layout_of(command).formats)
+    stores = named_stores(command.source[1], None, None, layout_of(command).formats)
     stores = [store for store in stores if not command.broker or store.broker in command.broker]
     if not stores:
         raise JobError(f"--broker: {command.store} has no store of that name")

@@ -77,7 +77,9 @@ class Verify(
         f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
         "the path component that names the broker. In an object store or HDFS, it must be a copy by 'commitlake ship'"
     )
-    broker: str | None = option("the store's name (default: the folder's name)", action=Once)
+    broker: str | None = option(
+        "the store's name (default: brokerName in broker.conf beside the store, or the folder's name)", action=Once
+    )
     delay_levels: tuple[int, ...] | None = option(
         "the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
         "levels that the store's schedule queues show)",
@@ -140,11 +142,17 @@ def _settings(command: Verify) -> Iterator[str]:
 def _verify_stores(command: Verify) -> list[StoreReport]:
     """Find the stores, and verify them."""
     from commitlake.connectors.reading.stores import find_stores
+    from commitlake.jobs.cli.broker_name import named_stores
     from commitlake.pipelines.verify.admission import VerifyOptions
 
     place = given_store(command.store)
-    broker = _name_in_lake(command, place) if command.lake else command.broker
-    stores = find_stores(place, broker, layout_of(command).formats)
+    formats = layout_of(command).formats
+    if command.lake:
+        broker = _name_in_lake(command, place)
+        stores = find_stores(place, broker, formats)
+    else:
+        broker = command.broker
+        stores = named_stores(place, broker, command.broker_conf, formats)
     confs = {store.broker: read_store_conf(command.broker_conf, store.broker) for store in stores}
     options = VerifyOptions(
         command.delay_levels,

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.jobs.cli.broker_name import BrokerName, broker_name
+from commitlake.jobs.cli.broker_name import BrokerName, broker_name, named_stores
 from commitlake.jobs.cli.command import JobError
 from tests.support.logs import messages, open_segment, write_store
 
@@ -159,3 +159,23 @@ def test_each_of_several_stores_has_the_name_in_its_broker_conf(store: Path, tmp
     assert names("copy", "plain") == ["broker-a", "copy", "plain"]  # archived under the name of its folder
     assert names("rocketmq", "copy", "plain") == ["copy", "plain", "rocketmq"]
     assert broker_name(str(tmp_path / "*" / "store"), None, None, (), all_formats()).note.count("is 'broker-") == 2
+
+
+def test_commands_without_a_lake_name_a_store_as_a_new_lake_would(store: Path, tmp_path: Path) -> None:
+    write_conf(store / "broker.conf", "broker-a")
+    other = write_store(tmp_path / "other" / "store", [(0, open_segment(messages(2), 1 << 14))])
+    both = f"{store},{other}"
+    assert [each.broker for each in named_stores(both, None, None, all_formats())] == ["broker-a", "other"]
+    conf = str(write_conf(tmp_path / "mine.conf", "broker-b"))
+    assert [each.broker for each in named_stores(str(store), None, conf, all_formats())] == ["broker-b"]
+    assert [each.broker for each in named_stores(str(store), "given", conf, all_formats())] == ["given"]
+
+
+def test_two_copies_of_a_store_keep_the_names_of_their_folders(store: Path, tmp_path: Path) -> None:
+    write_conf(store / "broker.conf", "broker-a")
+    other = write_store(tmp_path / "other" / "store", [(0, open_segment(messages(2), 1 << 14))])
+    write_conf(other / "broker.conf", "broker-a")
+    assert [each.broker for each in named_stores(f"{store},{other}", None, None, all_formats())] == [
+        "other",
+        "rocketmq",
+    ]
