@@ -21,15 +21,21 @@ _UNPRINTABLE_IN_LINE = re.compile(f"[\x00-\x1f{_NO_TEXT}]")
 
 FORMULA_STARTS = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
 """First characters of a formula, including full-width ones, and the quote that marks a changed text."""
+# A spreadsheet whose list separator is not the comma divides a text at a semicolon or a line break, also within quotes.
+_SIGNS = re.escape("".join(sorted(FORMULA_STARTS - set("\t\r\n"))))
+_FORMULA = re.compile(rf"(\A)(?=[{_SIGNS}\t\r\n])|([;\t\r\n])(?=[{_SIGNS}])")
 
 
 def csv_text(text: str) -> str:
     """Return a text as a field of CSV that a spreadsheet does not run as a formula; OWASP calls that CSV injection.
 
-    A formula can send the content of other fields to a stranger. Removing the first quote restores the text. Numbers
-    are not texts.
+    A formula can send the content of other fields to a stranger. A quote is put before what looks like one, at the
+    beginning and after each separator; removing a quote from these places restores the text. Numbers are not texts.
+
+    >>> csv_text("=1+1"), csv_text("a;=1+1"), csv_text("a-b; c")
+    ("'=1+1", "a;'=1+1", 'a-b; c')
     """
-    return f"'{text}" if text[:1] in FORMULA_STARTS else text
+    return _FORMULA.sub(r"\1\2'", text)
 
 
 def printable(text: str) -> str:

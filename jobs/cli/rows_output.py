@@ -92,7 +92,7 @@ def write_csv(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
 
 def _csv_field(value: object, *, is_guarded: bool) -> object:
     if isinstance(value, dict | list):
-        return _to_json(value)
+        value = _to_json(value)
     return csv_text(value) if is_guarded and isinstance(value, str) else value
 
 

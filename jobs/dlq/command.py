@@ -31,8 +31,9 @@ DESCRIPTION = (
     "client reported (property EXCEPTION or ERROR), and the shape of the body's JSON. 'export' writes them to a file. "
     "'redrive' sends them to their topics again, as 'replay' does: all groups of the topic receive them, not only the "
     "one that failed. 'outcome' shows which of them were consumed, are dead again, or are waiting; --follow waits for "
-    "the result. In CSV, a text that begins with =, +, -, @, a quote or a tab gets a leading quote ('), so that a "
-    "spreadsheet does not run it as a formula; --raw turns that off, and JSON lines and Parquet are exact."
+    "the result. In CSV, a text that begins with =, +, -, @, a quote or a tab gets a leading quote ('), also after a "
+    "semicolon, a tab or a line break in it, so that a spreadsheet does not run it as a "
+    "formula; --raw turns that off, and JSON lines and Parquet are exact."
 )
 EXAMPLES = (
     ("dlq --lake lake --from -1d", "causes of the last day, with a chart over time"),

@@ -63,7 +63,20 @@ def test_a_csv_field_like_a_formula_begins_with_a_quote(first: str) -> None:
     assert str(export._field(f"{first}x")).startswith("'")
 
 
-@pytest.mark.parametrize("value", ["x=1", "", " =1", -1, None])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("x;=1+1;y", "x;'=1+1;y"),
+        ("x\t@a\t=1", "x\t'@a\t'=1"),
+        ("x\n=1", "x\n'=1"),
+        ("=1;-2;'3", "'=1;'-2;''3"),
+    ],
+)
+def test_a_part_of_a_field_like_a_formula_begins_with_a_quote_too(text: str, expected: str) -> None:
+    assert export._field(text) == printable(expected)  # some spreadsheets divide a field there
+
+
+@pytest.mark.parametrize("value", ["x=1", "", " =1", "a;b", "a\r\nb", -1, None])
 def test_other_csv_fields_are_unchanged(value: object) -> None:
     assert export._field(value) == value
 
