@@ -51,10 +51,10 @@ class GcsStorage(CloudStorage):
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
         """See Storage."""
         root, prefix = f"{self.root.key('')}/", self._folder_key(folder)
-        # One more, because some tools create an object with the name of the folder and a slash.
-        maximum = None if limit is None else limit + 1
+        # One more, because some tools create an object with the name of the folder and a slash, also of folders in it.
+        page_size = None if limit is None else limit + 1
         with self.errors(folder, "listed"):
-            listed = self._bucket.list_blobs(prefix=prefix, max_results=maximum, **TIMEOUTS)
+            listed = self._bucket.list_blobs(prefix=prefix, page_size=page_size, **TIMEOUTS)
             names = (blob.name.removeprefix(root) for blob in listed if not blob.name.endswith("/"))
             yield from islice(names, limit)
 

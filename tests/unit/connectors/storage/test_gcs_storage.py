@@ -81,8 +81,11 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(503)
         if url.path.endswith("/o"):
             names = sorted(name for name in self.server.objects if name.startswith(query["prefix"][0]))
-            items = [self.server.objects[name][1] for name in names[: int(query["maxResults"][0])]]
-            return self._answer(200, json.dumps({"items": items}).encode())
+            start = int(query.get("pageToken", ["0"])[0])
+            end = start + int(query["maxResults"][0])
+            items = [self.server.objects[name][1] for name in names[start:end]]
+            more = {"nextPageToken": str(end)} if end < len(names) else {}
+            return self._answer(200, json.dumps({"items": items, **more}).encode())
         found = self.server.objects.get(unquote(url.path.rpartition("/o/")[2]))
         if found is None:
             return self._answer(404)
@@ -133,6 +136,12 @@ def test_names_follow_the_object_of_their_folder(bucket: Bucket, target: Storage
     assert target.names_in("commitlog", 1) == ["0"]
     assert target.names_in("commitlog", 5) == ["0", "1"]
     assert target.names_in("commitlog-2", 1) == ["x"]
+
+
+def test_names_follow_the_objects_of_folders_within(bucket: Bucket, target: StorageTarget) -> None:
+    for name in ("", "TopicTest/", "TopicTest/0/", "TopicTest/1/", "TopicTest/1/00000000000000000000"):
+        bucket.write({"name": f"copy/consumequeue/{name}"}, b"")
+    assert target.names_in("consumequeue", 1) == ["TopicTest/1/00000000000000000000"]
 
 
 def test_manifest_whose_answer_was_lost_before_a_long_outage_is_replaced(bucket: Bucket, target: StorageTarget) -> None:
