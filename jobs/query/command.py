@@ -310,7 +310,9 @@ def _known_columns(table: DeltaTable | None) -> list[str]:
 def _ask(query: QueryOptions, question: Question, lake: Lake, table: DeltaTable | None) -> Iterator[pa.RecordBatch]:
     if table is None:
         return ask_hbase(question, query.hbase or "localhost", query.hbase_table)
-    return ask_spark(question, lake) if query.is_on_spark else ask_deltalake(question, table)
+    # With --via hbase, only the environment can ask for Spark, and means other commands.
+    is_on_spark = query.is_on_spark and query.via != "hbase"
+    return ask_spark(question, lake) if is_on_spark else ask_deltalake(question, table)
 
 
 def _with_places(question: Question, lake: Lake) -> Question:

@@ -640,3 +640,12 @@ def test_several_ids_and_queues_are_alternatives(ask: Ask) -> None:
     counts = [int(ask("--topic", "orders", "--count", "--queue", each).out) for each in queues]
     together = [part for each in queues for part in ("--queue", each)]
     assert int(ask("--topic", "orders", "--count", *together).out) == sum(counts) == len(rows)
+
+
+def test_a_variable_for_spark_does_not_concern_a_look_up_in_hbase(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "missing_in_hbase", lambda *_: "HBase lacks some versions")
+    monkeypatch.setenv("COMMITLAKE_SPARK", "true")
+    monkeypatch.setattr(query, "ask_spark", lambda *_: pytest.fail("Spark was asked"))
+    answer = ask("--via", "hbase", "--topic", "odd", "--limit", 1)
+    assert (answer.code, len(answer.rows)) == (0, 1)
+    assert "the lake is queried instead" in answer.err
