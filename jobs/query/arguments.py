@@ -29,6 +29,11 @@ _EXCERPT = "it shows an excerpt; --id MSG_ID --body prints the body of one messa
 _LOOK_UPS = "HBase looks up by id, key, or topic"
 
 
+def _given_text(text: str) -> str | None:
+    """Parse a text; an empty one, as of a variable that is set to nothing, is as none."""
+    return text or None
+
+
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions(
     Command,
@@ -93,10 +98,16 @@ class QueryOptions(
         default="delta",
     )
     hbase: str | None = option(
-        "HBase's Thrift server (default: localhost:9090)", metavar="HOST[:PORT]", rules=needs("via hbase")
+        "HBase's Thrift server (default: localhost:9090)",
+        parse=_given_text,
+        metavar="HOST[:PORT]",
+        rules=needs("via hbase"),
     )
     hbase_table: str | None = option(
-        "name of the table in HBase (default: commitlake_messages)", metavar="NAME", rules=needs("via hbase")
+        "name of the table in HBase (default: commitlake_messages)",
+        parse=_given_text,
+        metavar="NAME",
+        rules=needs("via hbase"),
     )
     timeout: datetime.timedelta | None = option(
         "end the query after this time, with exit code 4; 0s for no limit (default: 10m with --sql or --where, "

@@ -649,3 +649,11 @@ def test_a_variable_for_spark_does_not_concern_a_look_up_in_hbase(ask: Ask, monk
     answer = ask("--via", "hbase", "--topic", "odd", "--limit", 1)
     assert (answer.code, len(answer.rows)) == (0, 1)
     assert "the lake is queried instead" in answer.err
+
+
+@pytest.mark.parametrize("option", ["--hbase", "--hbase-table"])
+def test_an_empty_option_of_hbase_is_as_none(ask: Ask, option: str) -> None:
+    assert ask(option, "", "--limit", 1).code == 0
+    refused = ask(option, "x", "--limit", 1)
+    assert refused.code == 2
+    assert f"{option} needs --via hbase" in refused.err
