@@ -141,9 +141,9 @@ class StorageTarget(ShipTarget):
             kind = ShipUnavailableError if error.is_transient else ShipError
             raise kind(str(error)) from None
         except (NotADirectoryError, IsADirectoryError, FileExistsError) as error:
-            raise ShipError(f"{self.text}, {name}: {error}") from None
+            raise ShipError(f"{self._storage.place_of(name)}: {error}") from None
         except FileNotFoundError as error:
-            raise ShipUnavailableError(f"{self.text}, {name}: {error}, also when tried again") from None
+            raise ShipUnavailableError(f"{self._storage.place_of(name)}: {error}, also when tried again") from None
 
 
 def _digest(data: bytes) -> bytes:

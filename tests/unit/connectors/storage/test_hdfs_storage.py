@@ -279,3 +279,16 @@ def test_a_manifest_that_is_one_file_is_not_a_missing_one(
     cluster.files[FOLDER] = Stored(b"{}", 1)
     with pytest.raises(ShipError, match=r"log\.json is a file, expected a folder"):
         targets()
+
+
+def test_an_error_of_the_place_itself_names_it_once(cluster: Cluster, targets: Callable[[], StorageTarget]) -> None:
+    target = targets()
+
+    def fail(name: str, path: str) -> None:
+        if name == "mkdirs":
+            raise NotADirectoryError(f"{path} is a file")
+
+    cluster.before = fail
+    with pytest.raises(ShipError) as raised:
+        target.claim()
+    assert str(raised.value).startswith("hdfs://host:8020/copy: ")
