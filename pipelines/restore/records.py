@@ -39,7 +39,6 @@ from commitlake.pipelines.restore.row_facts import NEEDED, Records, Refusal, Res
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.numbers import parse_int32
-from commitlake.schemas.layouts.rocketmq import properties as layout
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     FIXED_SIZE,
@@ -54,8 +53,8 @@ from commitlake.schemas.layouts.rocketmq.commitlog import (
 from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE, Host, serialize_host
 from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST_V6
 
-_EQUALS = layout.NAME_VALUE_SEPARATOR
-_NEXT = layout.PROPERTY_SEPARATOR
+_EQUALS = props.NAME_VALUE_SEPARATOR
+_NEXT = props.PROPERTY_SEPARATOR
 REPLACED = "\ufffd"
 """Character in the table for bytes that are not UTF-8."""
 _HEAD_COLUMNS = ("queue_id", "flag", "queue_offset", "physical_offset", "sys_flag", "body_crc")

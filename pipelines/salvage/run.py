@@ -111,8 +111,8 @@ class Salvaged:
         moved: number of records that had to move to another offset.
         dropped: number of records after the log's end that are left out: their CRC is right, but nothing proves that
             their last bytes were written.
-        lost: number of records that the store's queues have after the log's end, as `lost_end` finds them; 0 for a
-            store that a broker has open, and for a copy of one, which has the file `abort`.
+        lost: number of records that the store's queues have after the log's end; 0 for a store that a broker has open,
+            and for a copy of one, which has the file `abort`.
     """
 
     out: Path

@@ -253,7 +253,7 @@ def check_order(
     Args:
         runs: the runs of one queue, in log order.
         bad: ranges of the log that cannot be read.
-        findings: receives offsets that repeat or decrease; missing ones are checked in `loose`.
+        findings: receives offsets that repeat or decrease; missing ones are checked in `queue_ends`.
         log: name of the log's folder.
         restarts: when the topic was created again, as its other queues show it.
 
