@@ -16,9 +16,9 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from commitlake.broker_lite.stores.engine.record_log import MessageLog, StoredMessage
 
 DEFAULT_MAX_MESSAGES = 32
+"""Number of messages that a consumer requests at once."""
 MAX_EXAMINED = 800
 """Maximum number of entries that one pull examines if its filter accepts few of them."""
-"""Number of messages that a consumer requests at once."""
 
 M = TypeVar("M", bound=StoredMessage)
 
