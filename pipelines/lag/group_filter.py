@@ -16,6 +16,9 @@ from commitlake.connectors.arrays import Array
 from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, TAG_EXPRESSION, TAG_SEPARATOR
 from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92, property_names
 
+_TRIMMED = "".join(map(chr, range(0x21)))
+"""What Java's `trim` removes, by which FilterAPI reads an expression."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
@@ -46,11 +49,10 @@ class GroupFilter:
 
     @property
     def tags(self) -> frozenset[str] | None:
-        """The wanted tags; None for all."""
-        if self.expression_type != TAG_EXPRESSION:
+        """The wanted tags; None for all. Only `*` alone means all: in a list, or with blanks, it is the tag `*`."""
+        if self.expression_type != TAG_EXPRESSION or self.expression in {"", ALL_TAGS}:
             return None
-        tags = frozenset(tag.strip() for tag in self.expression.split(TAG_SEPARATOR)) - {""}
-        return None if not tags or tags == {ALL_TAGS} else tags
+        return frozenset(tag.strip(_TRIMMED) for tag in self.expression.split(TAG_SEPARATOR)) - {""}
 
     @property
     def is_known(self) -> bool:

@@ -29,6 +29,10 @@ def batch_of(tags: list[str | None], properties: list[dict[str, str]] | None = N
         ("", [True, True, True, True]),
         ("a", [True, False, False, False]),
         ("a || b", [True, True, False, False]),
+        ("* || a", [True, False, False, False]),  # FilterAPI takes `*` as a tag there
+        (" * ", [False, False, False, False]),
+        (" ", [False, False, False, False]),
+        ("\x1fa\t||\xa0b", [True, False, False, False]),
         # Two tags with one hash: a broker cannot distinguish them, a client can.
         ("Aa", [False, False, False, False]),
     ],
