@@ -76,27 +76,33 @@ def test_tasks_run_in_the_job_group_of_the_caller(spark: SparkSession) -> None:
         spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
 
 
+def persisted(spark: SparkSession) -> set[int]:
+    """Return the ids of the RDDs that a session keeps, also those of other tests."""
+    return set(spark.sparkContext._jsc.getPersistentRDDs())
+
+
 def test_rows_of_all_tasks_are_combined_by_their_part(spark: SparkSession) -> None:
-    runner = SparkRunner(spark)
+    runner, before = SparkRunner(spark), persisted(spark)
     assert sorted(runner.exchange(divide, TASKS, sum_part, PARTS)) == SUMS
     assert list(runner.exchange(divide, [], sum_part, PARTS)) == []
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+    assert persisted(spark) == before
 
 
 def test_an_error_of_an_exchange_keeps_its_class(spark: SparkSession) -> None:
-    runner = SparkRunner(spark)
+    runner, before = SparkRunner(spark), persisted(spark)
     with pytest.raises(NumberError, match="number: expected a whole number"):
         list(runner.exchange(fail_to_divide, TASKS, sum_part, PARTS))
     with pytest.raises(NumberError, match="number: expected a whole number"):
         list(runner.exchange(divide, TASKS, fail_to_combine, PARTS))
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+    assert persisted(spark) == before
 
 
 def test_an_exchange_that_nobody_reads_on_keeps_nothing(spark: SparkSession) -> None:
+    before = persisted(spark)
     results = SparkRunner(spark).exchange(divide, TASKS, sum_part, PARTS)
     next(results)
     results.close()  # type: ignore[attr-defined]  # an iterator that is a generator
-    assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
+    assert persisted(spark) == before
 
 
 def test_questions_are_asked_at_once_and_answered_in_order(spark: SparkSession) -> None:

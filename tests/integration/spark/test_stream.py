@@ -296,7 +296,7 @@ def test_a_checkpoint_of_another_broker_is_refused(sink: Sink, store: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"endingOffset": 5}, "option endingOffset is for spark.read"),
+        ({"endingOffset": 5}, "option endingOffset is only for spark.read: a stream has no end"),
         ({"startingOffset": 0, "startingTimestamp": 0}, "expected one of them, found both"),
         ({"startingOffset": "newest"}, "expected a physical offset, earliest, latest or JSON"),
         pytest.param(
