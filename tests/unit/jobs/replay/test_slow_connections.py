@@ -18,7 +18,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "faults", [Faults(hold=0.5, hold_seconds=0.5, large_bytes=500), Faults(cut=0.3, cut_seconds=0.5, large_bytes=500)]
+    "faults", [Faults(hold=0.5, hold_seconds=0.5, large_bytes=500), Faults(cut=0.5, cut_seconds=0.5, large_bytes=500)]
 )
 def test_a_batch_that_is_late_is_in_the_target_once_and_in_order(
     world: ReplayWorld, broker: BrokerLite, faults: Faults
