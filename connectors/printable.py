@@ -23,7 +23,7 @@ FORMULA_STARTS = frozenset("=+-@\t\r\n'\uff1d\uff0b\uff0d\uff20")
 """First characters of a formula, including full-width ones, and the quote that marks a changed text."""
 # A spreadsheet whose list separator is not the comma divides a text at a semicolon or a line break, also within quotes.
 _SIGNS = re.escape("".join(sorted(FORMULA_STARTS - set("\t\r\n"))))
-_FORMULA = re.compile(rf"(\A)(?=[{_SIGNS}\t\r\n])|([;\t\r\n])(?=[{_SIGNS}])")
+_BEFORE_FORMULA = re.compile(rf"\A(?=[{_SIGNS}\t\r\n])|(?<=[;\t\r\n])(?=[{_SIGNS}])")
 
 
 def csv_text(text: str) -> str:
@@ -35,7 +35,7 @@ def csv_text(text: str) -> str:
     >>> csv_text("=1+1"), csv_text("a;=1+1"), csv_text("a-b; c")
     ("'=1+1", "a;'=1+1", 'a-b; c')
     """
-    return _FORMULA.sub(r"\1\2'", text)
+    return _BEFORE_FORMULA.sub("'", text)
 
 
 def printable(text: str) -> str:
