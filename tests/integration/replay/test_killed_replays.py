@@ -30,8 +30,8 @@ from tests.support.replays import ReplayWorld, target_client
 from tests.support.waiting import let_pass, wait_until
 
 MESSAGES = message_count(20_000)
-RATE = 2_000 if MESSAGES <= 20_000 else MESSAGES // 250
-"""Messages per second: so slow that the kills come while it sends."""
+RATE = 1_000 if MESSAGES <= 20_000 else MESSAGES // 250
+"""Messages per second: so slow that the kills come while it sends, also where a broker takes long to start again."""
 MAX_SECONDS = 3.0 if MESSAGES <= 20_000 else 8.0
 """Maximum time before the replay is killed."""
 TOPICS, QUEUES = 5, 4
