@@ -104,6 +104,13 @@ class Movement(NamedTuple):
         return any(after < before for before, after in pairwise(places))
 
     @property
+    def has_moved(self) -> bool | None:
+        """True if the offset changed since the start, or since the first one after it; None if not known."""
+        if self.seconds > 0 and self.compared is not None:
+            return self.offset != self.compared
+        return True if self.moves and self.moves[0] != self.offset else None
+
+    @property
     def consume_tps(self) -> float | None:
         """Messages per second that the group consumed; None if not known."""
         if self.compared is None or self.seconds <= 0 or self.is_rewound:
@@ -190,12 +197,12 @@ def _verdict(
         return LagVerdict.OK, ""
     if movement.has_members is False:
         return LagVerdict.STOPPED, "messages wait, and the group has no client"
-    if movement.compared is None or movement.seconds <= 0:
+    if movement.has_moved is None:
         return (
             LagVerdict.UNKNOWN,
             "there is only one snapshot with an offset of the group, so it is not known whether it moves",
         )
-    if movement.offset != movement.compared or _waited(next_time, at) < movement.seconds:
+    if movement.has_moved or _waited(next_time, at) < movement.seconds:
         return LagVerdict.OK, ""
     return LagVerdict.STALLED, "the group does not move" + (
         "" if movement.has_members else "; its clients are not known"

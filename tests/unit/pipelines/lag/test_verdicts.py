@@ -38,6 +38,9 @@ WINDOW = 600.0
         (QueueSpan(1, 100, 80), Movement(-1, -1, (), WINDOW), 99, 700, LagVerdict.LOST),
         (QueueSpan(0, 100, 80), Movement(101, 50, (), WINDOW), 0, 0, LagVerdict.AHEAD),
         (QueueSpan(0, 100, None), Movement(50), 50, 700, LagVerdict.UNKNOWN),
+        # It has its first offset since the earlier snapshot, and has moved since, or not.
+        (QueueSpan(0, 100, 80), Movement(50, None, (40,), WINDOW), 50, 5, LagVerdict.OK),
+        (QueueSpan(0, 100, 80), Movement(50, None, (50,), WINDOW), 50, 5, LagVerdict.UNKNOWN),
         (None, Movement(50, 50, (), WINDOW), 0, 0, LagVerdict.OK),
     ],
 )
