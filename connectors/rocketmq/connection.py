@@ -19,7 +19,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from commitlake.connectors.rocketmq.errors import AnswerTimeoutError, ProtocolError, RocketMQError, UnreachableError
+from commitlake.connectors.rocketmq.errors import (
+    AnswerTimeoutError,
+    BrokenConnectionError,
+    ProtocolError,
+    RocketMQError,
+    UnreachableError,
+)
 from commitlake.connectors.rocketmq.exchange import Exchange
 from commitlake.connectors.rocketmq.options import ClientOptions, split_address
 from commitlake.schemas.layouts.errors import LayoutError
@@ -144,7 +150,7 @@ class PeerConnection:
 
     def _check_open(self) -> None:
         if self._problem is not None:
-            raise UnreachableError(str(self._problem))
+            raise BrokenConnectionError(str(self._problem))
 
     def _encrypt(self, data: bytes) -> bytes:
         """Return the encrypted form of bytes; the caller holds the lock."""
@@ -164,10 +170,10 @@ class PeerConnection:
             self._socket.sendall(data)
         except OSError as error:
             # A part of a frame may have been sent, so the connection is unusable; the reading thread closes it.
-            problem = UnreachableError(f"{self.address}: expected to send {len(data)} bytes, found {error}")
+            problem = BrokenConnectionError(f"{self.address}: expected to send {len(data)} bytes, found {error}")
             self._problem = self._problem or problem
             self._shut()
-            raise UnreachableError(str(self._problem)) from None
+            raise BrokenConnectionError(str(self._problem)) from None
 
     def _shut(self) -> None:
         with contextlib.suppress(OSError):  # the peer has closed it already
@@ -225,8 +231,8 @@ class PeerConnection:
             self._problem = self._problem or self._lost(error)
             raise
 
-    def _lost(self, error: OSError) -> UnreachableError:
-        return UnreachableError(f"{self.address}: expected an open connection, found {error}")
+    def _lost(self, error: OSError) -> BrokenConnectionError:
+        return BrokenConnectionError(f"{self.address}: expected an open connection, found {error}")
 
     def _expire(self) -> None:
         now = time.monotonic()
@@ -236,4 +242,4 @@ class PeerConnection:
         for answer in late:
             answer.set_exception(AnswerTimeoutError(f"{self.address}: expected an answer in time, found none"))
         if is_idle:
-            self._fail(UnreachableError(f"{self.address}: the connection was idle and is closed"))
+            self._fail(BrokenConnectionError(f"{self.address}: the connection was idle and is closed"))

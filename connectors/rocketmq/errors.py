@@ -1,17 +1,18 @@
 """Errors between this client and RocketMQ.
 
 RocketMQError
-├── ClientOptionError       an option, or an environment variable, that is not valid
-├── InvalidMessageError     a message that cannot be sent: the fault, and what is allowed
-├── NoRouteError            no name server knows the topic, or none of its queues can be used
-├── UnreachableError        no connection, or it broke; the request may or may not have been executed
-│   └── AnswerTimeoutError  no answer in time; the request may or may not have been executed
-├── ProtocolError           the peer sent an invalid frame, or an answer that does not fit the request
-│   └── PlaceError          an answer that messages are stored, without a valid position
-├── RefusedError            the peer answered with an error: its code and its message
-├── DataLossError           requested messages are no longer at the broker, or not yet
-├── CheckpointError         a stream's checkpoint that this source cannot have written
-└── NotSentError            rows that could not be sent: how many, their topic and queue, and the reason
+├── ClientOptionError           an option, or an environment variable, that is not valid
+├── InvalidMessageError         a message that cannot be sent: the fault, and what is allowed
+├── NoRouteError                no name server knows the topic, or none of its queues can be used
+├── UnreachableError            no connection; the request may or may not have been executed
+│   ├── BrokenConnectionError   the connection broke before the answer; the request may or may not have been executed
+│   └── AnswerTimeoutError      no answer in time; the request may or may not have been executed
+├── ProtocolError               the peer sent an invalid frame, or an answer that does not fit the request
+│   └── PlaceError              an answer that messages are stored, without a valid position
+├── RefusedError                the peer answered with an error: its code and its message
+├── DataLossError               requested messages are no longer at the broker, or not yet
+├── CheckpointError             a stream's checkpoint that this source cannot have written
+└── NotSentError                rows that could not be sent: how many, their topic and queue, and the reason
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ class NoRouteError(RocketMQError):
 
 class UnreachableError(RocketMQError):
     """The connection failed or broke; the request may have been carried out."""
+
+
+class BrokenConnectionError(UnreachableError):
+    """The connection broke; the request may have been carried out."""
 
 
 class AnswerTimeoutError(UnreachableError):

@@ -20,6 +20,7 @@ from commitlake.connectors.plain_connections import warn_of_plain
 from commitlake.connectors.rocketmq.connection import TICK_SECONDS, PeerConnection
 from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
+    BrokenConnectionError,
     ClientOptionError,
     ProtocolError,
     RefusedError,
@@ -32,7 +33,7 @@ from commitlake.connectors.rocketmq.options import (
     split_address,
     tls_context,
 )
-from commitlake.schemas.remoting.codes import ResponseCode
+from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
@@ -42,6 +43,8 @@ from commitlake.schemas.remoting.signing import Credentials, signed
 _HEADER = TypeVar("_HEADER", bound=NamedTuple)
 _BODY = TypeVar("_BODY", bound=NamedTuple)
 _FURTHER_WORKERS = 4
+_READ_REPEATS = 3
+"""Number of times that a request that changes nothing is sent again after its connection has broken."""
 
 _log = logging.getLogger(__name__)
 
@@ -196,6 +199,9 @@ class Network:
     ) -> PeerAnswer:
         """Send a request, and wait for its answer.
 
+        A request that changes nothing is sent again over a new connection if its own breaks: other requests share it,
+        and the peer, or a network between, can have closed it because of them.
+
         Args:
             address: the peer, `host:port`.
             code: a RequestCode.
@@ -210,8 +216,15 @@ class Network:
             RefusedError: if the answer has another code.
         """
         allowed = self.options.request_seconds if seconds is None else seconds
-        answer = self.ask(address, code, header, body, fields=fields, seconds=allowed, over=over)
-        return wait_for(address, answer, allowed).check(accepted)
+        repeats = _READ_REPEATS if over is None and RequestCode(code).is_read else 0
+        while True:
+            try:
+                answer = self.ask(address, code, header, body, fields=fields, seconds=allowed, over=over)
+                return wait_for(address, answer, allowed).check(accepted)
+            except BrokenConnectionError:
+                if not repeats:
+                    raise
+                repeats -= 1
 
     def tell(self, address: str, code: int, header: NamedTuple | None = None, body: bytes = b"", *,
              fields: Mapping[str, str] | None = None) -> None:  # fmt: skip

@@ -99,6 +99,11 @@ class RequestCode(IntEnum):
     NOTIFICATION = 200054
     BATCH_ACK_MESSAGE = 200151
 
+    @property
+    def is_read(self) -> bool:
+        """True if the request changes nothing, so that it may be sent again when its answer is lost."""
+        return self.name.startswith(("GET_", "QUERY_", "SEARCH_", "VIEW_"))
+
 
 class ResponseCode(IntEnum):
     """Codes of answers, with RocketMQ's names."""

@@ -15,6 +15,7 @@ import pytest
 from commitlake.connectors.rocketmq import connection
 from commitlake.connectors.rocketmq.errors import (
     AnswerTimeoutError,
+    BrokenConnectionError,
     ClientOptionError,
     ProtocolError,
     RefusedError,
@@ -23,6 +24,7 @@ from commitlake.connectors.rocketmq.errors import (
 )
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.connectors.rocketmq.options import ClientOptions
+from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command, SerializeType, serialize_command
 from commitlake.schemas.remoting.headers import OffsetResponse, QueueRequest
 from commitlake.schemas.remoting.routes import TopicList
@@ -114,12 +116,25 @@ def test_an_answer_with_other_fields_or_body_is_an_error(network: Network) -> No
 def test_a_broken_connection_is_replaced(hasty: Network) -> None:
     answers = iter([None, b""])
     with Peer(lambda command: next(answers, reply(command))) as peer:
-        with pytest.raises(UnreachableError):
-            hasty.call(peer.address, 31)
+        with pytest.raises(BrokenConnectionError):
+            hasty.call(peer.address, RequestCode.HEART_BEAT)
         with pytest.raises(AnswerTimeoutError):
-            hasty.call(peer.address, 31)
-        assert hasty.call(peer.address, 31).code == 0
+            hasty.call(peer.address, RequestCode.HEART_BEAT)
+        assert hasty.call(peer.address, RequestCode.HEART_BEAT).code == 0
         assert peer.connections == 2
+
+
+def test_only_a_request_that_changes_nothing_is_sent_again_when_its_connection_breaks(hasty: Network) -> None:
+    for code, sent in ((RequestCode.GET_MAX_OFFSET, 3), (RequestCode.UPDATE_CONSUMER_OFFSET, 1)):
+        answers = iter([None, None])
+        with Peer(lambda command, answers=answers: next(answers, reply(command))) as peer:  # type: ignore[misc]
+            with contextlib.nullcontext() if sent > 1 else pytest.raises(BrokenConnectionError):
+                hasty.call(peer.address, code)
+            assert len(peer.received) == sent
+    with Peer(lambda _: None) as peer:
+        with pytest.raises(BrokenConnectionError, match="that the peer closed it"):
+            hasty.call(peer.address, RequestCode.GET_MAX_OFFSET)
+        assert len(peer.received) == 4
 
 
 def test_a_port_without_a_listener_is_unreachable(hasty: Network) -> None:

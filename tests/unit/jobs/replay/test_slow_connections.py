@@ -18,7 +18,12 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "faults", [Faults(hold=0.5, hold_seconds=0.5, large_bytes=500), Faults(cut=0.5, cut_seconds=0.5, large_bytes=500)]
+    "faults",
+    [
+        Faults(hold=0.5, hold_seconds=0.5, large_bytes=500),
+        Faults(cut=0.5, cut_seconds=0.5, large_bytes=500),
+        Faults(cut=0.06, cut_seconds=0.3, large_bytes=100),  # requests for routes and offsets, too
+    ],
 )
 def test_a_batch_that_is_late_is_in_the_target_once_and_in_order(
     world: ReplayWorld, broker: BrokerLite, faults: Faults
