@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.arrow_output import arrow_output
 from commitlake.connectors.lake.statistics import file_statistics
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.writing import write_file
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError, check
 from commitlake.connectors.lake.log_files import LogFolder, LogListing
 from commitlake.connectors.lake.log_json import OUTSIDE
 from commitlake.connectors.storage.errors import S3Error
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
 
 
@@ -117,7 +117,6 @@ def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | N
     """
     if not is_s3(uri):
         return None
-    from commitlake.connectors.storage.access import delta_options
-    from commitlake.connectors.storage.finding import s3_options
+    from commitlake.connectors.storage.s3_clients import delta_options, s3_options
 
     return delta_options(s3 or s3_options())

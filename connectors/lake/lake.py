@@ -18,7 +18,7 @@ from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.lake.links import check_links
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import has_scheme, is_s3, parse_s3_uri
 from commitlake.schemas.store_files import create_file
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from commitlake.connectors.lake.log_files import LogFolder
+    from commitlake.connectors.storage.s3_storage import S3Storage
 
 STREAMS = "_streams"
 """Folder with the checkpoints of streams into a lake; it may exist before the first table."""
@@ -65,7 +66,7 @@ class Lake:
             object.__setattr__(self, "root", _lookup().find_lake(self.root))  # the class is frozen
         if is_s3(self.root):
             object.__setattr__(self, "root", str(parse_s3_uri(self.root)))
-            object.__setattr__(self, "s3", self.s3 or _finding().s3_options())
+            object.__setattr__(self, "s3", self.s3 or _s3_options())
             return
         if self.root.startswith("file:"):
             object.__setattr__(self, "root", unquote(urlsplit(self.root).path))
@@ -214,7 +215,7 @@ class Lake:
             S3Error: if an object store cannot be reached, or denies access.
         """
         if self.s3 is not None:
-            _access().first_names(self.s3, self.root, "")
+            self._bucket().check()
         else:
             _check_folder(Path(self.root))
 
@@ -237,9 +238,9 @@ class Lake:
 
     def _check_place(self) -> None:
         if self.s3 is not None:
-            found = _access().first_names(self.s3, self.root, f"messages/{LOG}/")
-            others = [name for name in _access().first_names(self.s3, self.root, "") if not name.startswith(STREAMS)]
-            if others and not found:
+            found = self._bucket().first_names(f"messages/{LOG}/")
+            names = [name for name in self._bucket().first_names() if not name.startswith(STREAMS)]
+            if names and not found:
                 raise LakeError(f"{self.root} is not a lake: it holds other objects and no table 'messages'. {_NAME}")
             if not found:
                 self._check_owner()
@@ -262,6 +263,11 @@ class Lake:
         if not others:
             self._check_owner()
             self._check_hard_links(root)
+
+    def _bucket(self) -> S3Storage:
+        from commitlake.connectors.storage.s3_storage import S3Storage
+
+        return S3Storage(self.root, self.s3)
 
     def _check_owner(self) -> None:
         """Refuse a new lake in a table of another lake, or in a folder of a broker's store."""
@@ -314,16 +320,10 @@ def _check_folder(root: Path) -> None:
         raise LakeError(f"{root} cannot be read by this user")
 
 
-def _access() -> ModuleType:
-    from commitlake.connectors.storage import access
+def _s3_options() -> S3Options:
+    from commitlake.connectors.storage.s3_clients import s3_options
 
-    return access
-
-
-def _finding() -> ModuleType:
-    from commitlake.connectors.storage import finding
-
-    return finding
+    return s3_options()
 
 
 def _lookup() -> ModuleType:

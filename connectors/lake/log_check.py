@@ -33,7 +33,7 @@ from commitlake.connectors.lake.log_seals import (
 from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import StorageOptions
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int64
 

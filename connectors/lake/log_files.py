@@ -18,7 +18,7 @@ from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.newest_versions import read_newest, write_newest
 from commitlake.connectors.lake.paths import local_folder
 from commitlake.connectors.lake.versions import StorageOptions, table_files
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
 from commitlake.connectors.storage.writing import write_file
 

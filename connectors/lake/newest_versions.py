@@ -17,7 +17,7 @@ from pathlib import Path
 
 from commitlake.connectors.lake.digests import with_digest, without_digest
 from commitlake.connectors.lake.versions import StorageOptions, table_files
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
 from commitlake.connectors.storage.writing import write_file
 from commitlake.schemas.layouts.numbers import INT64_MAX

@@ -17,7 +17,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.paths import LakeError, local_folder
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import S3Uri, is_s3, parse_s3_uri
 from commitlake.schemas import shipped
 from commitlake.schemas.layouts.segments import is_segment_name
@@ -122,14 +122,14 @@ def _has_segment(folder: Path) -> bool:
 
 
 def _owned_prefix(place: S3Uri) -> OwnedFolder | None:
-    from commitlake.connectors.storage.access import first_names
-    from commitlake.connectors.storage.finding import s3_options
+    from commitlake.connectors.storage.s3_clients import s3_options
+    from commitlake.connectors.storage.s3_storage import S3Storage
 
     options: S3Options = s3_options()
 
     def names(parts: list[str], prefix: str) -> list[str]:
         try:
-            return first_names(options, str(S3Uri(place.bucket, "/".join(parts))), prefix)
+            return S3Storage(str(S3Uri(place.bucket, "/".join(parts))), options).first_names(prefix)
         except S3UnavailableError:
             raise
         except S3Error:  # a user may be allowed to list only some prefixes

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.data_files import BATCH_VALUES, DataFile, open_table_file
 from commitlake.connectors.lake.statistics import file_statistics
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 
 
 def write_plain_file(

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.runtime.spark_errors import EXECUTION_ERRORS
 from commitlake.connectors.runtime.spark_plan_check import why_refused
-from commitlake.connectors.storage.spark import spark_uri
+from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.connectors.storage.uris import is_uri
 
 # Spark's messages end with a SQLSTATE; class 22 means errors in data, such as a division by zero.

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.log_check import WAY_OUT
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.versions import PARTITION, AddedFile, table_files
 from commitlake.connectors.plain_arrays import repeated, repeated_text
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.errors import ExitCode
 

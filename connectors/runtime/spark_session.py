@@ -24,8 +24,7 @@ from commitlake.connectors.runtime.connect_session import is_connect, open_conne
 from commitlake.connectors.runtime.jars import delta_jars, s3_jars
 from commitlake.connectors.runtime.submit_arguments import REMOTE_VARIABLE, names_cluster
 from commitlake.connectors.runtime.worker_check import check_workers
-from commitlake.connectors.storage.options import S3Options
-from commitlake.connectors.storage.spark import s3a_settings
+from commitlake.connectors.storage.s3_options import S3Options, s3a_settings
 from commitlake.schemas.store_files import restricted_umask
 
 if TYPE_CHECKING:

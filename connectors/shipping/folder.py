@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from commitlake.connectors.checksums import crc_of_range
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.target import ShipTarget
-from commitlake.connectors.storage.checksums import crc_of_range
 from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import LOCK, MAX_MANIFEST_BYTES, Part, ShippedFile
 from commitlake.schemas.store_files import (

@@ -35,7 +35,7 @@ def s3_error_of(error: BaseException) -> S3Error | None:
 
 def _place(url: str) -> str:
     """Return the folder or object that a request was for; with an endpoint, the bucket is a part of the path."""
-    from commitlake.connectors.storage.finding import s3_options  # noqa: PLC0415 (boto3 takes long to import)
+    from commitlake.connectors.storage.s3_clients import s3_options  # noqa: PLC0415 (boto3 takes long to import)
 
     parts = urlsplit(url)
     if s3_options().endpoint:
@@ -50,11 +50,10 @@ def _explained(place: str, what: str) -> S3Error:
         place: the object of the request, or its folder.
         what: the answer to that request, for a server that now gives another one.
     """
-    from commitlake.connectors.storage.access import first_names  # noqa: PLC0415 (likewise)
-    from commitlake.connectors.storage.finding import s3_options  # noqa: PLC0415
+    from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
 
     try:
-        first_names(s3_options(), place, "")
+        S3Storage(place).check()
     except S3Error as error:
         return error
     is_permanent = what.rpartition(" ")[2] in _PERMANENT

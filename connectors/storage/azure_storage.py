@@ -3,25 +3,163 @@
 obstore has no request that joins objects on the server, so a file that consists of others is written from bytes that
 are read back; it appears once its last byte has been written. Conditional puts replace a version: if two processes send
 one at the same time, the server performs only one of them.
+
+obstore is the client that deltalake uses, with the same names of settings. Credentials come from the environment
+(`AZURE_STORAGE_ACCOUNT_KEY`, `AZURE_STORAGE_SAS_TOKEN`, `AZURE_CLIENT_ID` with a secret or a federated token, …), else
+from the managed identity of the machine. obstore retries requests. Its messages repeat the URL of a request, which may
+contain a signature, so only the status and the code of an answer are taken from them.
 """
 
 from __future__ import annotations
 
+import datetime
+import os
+import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import obstore
+from obstore import exceptions
 from obstore.exceptions import AlreadyExistsError, PreconditionError
+from obstore.store import AzureStore
 
-from commitlake.connectors.storage.cloud_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, cloud_client
-from commitlake.connectors.storage.cloud_errors import ERRORS, cloud_error
+from commitlake.connectors.plain_connections import warn_of_plain
 from commitlake.connectors.storage.cloud_storage import CloudStorage
-from commitlake.connectors.storage.errors import CloudError
+from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
 from commitlake.connectors.storage.storage import Content, Entry, FoundFile, ReplacedError
+from commitlake.connectors.storage.uris import CloudUri
 from commitlake.schemas.shipped import Part
+
+if TYPE_CHECKING:
+    from obstore.store import AzureConfig, BackoffConfig
+
+_STATUS = re.compile(r"status code: ([0-9]{3})")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
+_LATER = "Run it again later: nothing is lost, and nothing is done twice"
+_CREDENTIALS = (
+    "Set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID, AZURE_TENANT_ID and "
+    "AZURE_CLIENT_SECRET, or give the machine's managed identity a role"
+)
+_CONTAINER = "Create the container, or correct its name, the account or AZURE_STORAGE_ENDPOINT"
+_NETWORK = "Is the account right, or AZURE_STORAGE_ENDPOINT, and does the server run? If so, run it again later"
+_NO_CREDENTIALS = re.compile(r"token request|Access Key|[Cc]redential|SAS|authoriz")
+_BUSY = frozenset({"408", "429", "500", "502", "503", "504"})
+_DENIED = frozenset({"401", "403"})
+_DENIED_ERRORS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+ERRORS = (exceptions.BaseError, OSError)  # a writer's errors are OSErrors, whatever they are
+
+
+def azure_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
+    """Return the error to raise for a failed request.
+
+    Args:
+        error: the error that obstore raised.
+        uri: a place in the container of the request.
+        what: beginning of the message: what was attempted.
+    """
+    text = str(error)
+    status, code = _STATUS.search(text), answer_code(error)
+    number = status[1] if status else ""
+    if _NO_CREDENTIALS.search(text.partition("Error performing")[0]) or "token request" in text:
+        found, advice = "no credentials that can be used", _CREDENTIALS
+        if number in _BUSY or (not number and "HTTP error" in text):
+            # The server of tokens may be back soon; on a machine without an identity, it never is.
+            return CloudUnavailableError(f"{found}, because their server cannot be reached", advice, what)
+    elif (isinstance(error, FileNotFoundError) or number == "404") and code in {"ContainerNotFound", None}:
+        found, advice = f"no container {uri.container!r} in the account {uri.account!r}", _CONTAINER
+    elif isinstance(error, _DENIED_ERRORS) or number in _DENIED:
+        found, advice = f"access denied ({code or number})", _CREDENTIALS
+    elif number in _BUSY:
+        found, advice = f"a server that is busy or not well ({code or number}), also when asked again", _LATER
+    elif number:
+        found, advice = f"the answer {code or number}", "See the server's log for its reason"
+    elif "HTTP error" in text:
+        found, advice = "no server at the endpoint, or a connection that broke off, also when tried again", _NETWORK
+    else:
+        found, advice = f"wrong settings ({type(error).__name__})", _CREDENTIALS
+    kind = CloudUnavailableError if advice in {_LATER, _NETWORK} else CloudError
+    return kind(found, advice, what)
+
+
+def answer_code(error: Exception) -> str | None:
+    """Return the error code in a server's answer, which has letters and digits only."""
+    found = _CODE.search(str(error))
+    return found[1] if found else None
+
+
+MAX_ATTEMPTS = 8
+FEW_ATTEMPTS = 2  # while a user waits, and a wrong endpoint is more likely than an overloaded server
+_BACKOFF: BackoffConfig = {
+    "init_backoff": datetime.timedelta(seconds=1),
+    "max_backoff": datetime.timedelta(seconds=20),
+}
+_RETRY_TIMEOUT = datetime.timedelta(minutes=3)
+_REQUEST_TIMEOUT = datetime.timedelta(minutes=2)
+_ENDPOINT_VARIABLES = ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+_PUBLIC_CLOUD = "core.windows.net"
+
+
+def azure_client(uri: CloudUri, attempts: int = MAX_ATTEMPTS) -> Any:
+    """Return this process's client for the container of a URI.
+
+    Args:
+        uri: any place in the container.
+        attempts: maximum number of attempts for a request.
+
+    Raises:
+        CloudError: if the settings in the environment are wrong.
+    """
+    return _client(CloudUri(uri.scheme, uri.authority, ""), attempts)
+
+
+@lru_cache(maxsize=64)
+def _client(uri: CloudUri, attempts: int) -> Any:
+    endpoint = next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES)), None)
+    if endpoint is None and uri.suffix != _PUBLIC_CLOUD:
+        endpoint = f"https://{uri.account}.blob.{uri.suffix}"
+    config: AzureConfig = {"account_name": uri.account}
+    if endpoint is not None:
+        config["endpoint"] = endpoint
+    try:
+        return AzureStore(
+            uri.container,
+            config=config,
+            client_options={"allow_http": _is_plain(endpoint), "timeout": _REQUEST_TIMEOUT},
+            retry_config={"max_retries": attempts - 1, "retry_timeout": _RETRY_TIMEOUT, "backoff": _BACKOFF},
+        )
+    except exceptions.BaseError as error:
+        raise azure_error(error, uri, f"{uri}: ") from None
+
+
+def _is_plain(endpoint: str | None) -> bool:
+    """Return whether an endpoint has no TLS, and warn if it is not on this machine."""
+    if endpoint is None:
+        return False
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError:
+        parts = urlsplit("")
+    if "@" in endpoint or "?" in endpoint or parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise CloudError(
+            "AZURE_STORAGE_ENDPOINT: expected https://HOST, without credentials", "Correct it, or leave it out"
+        )
+    if parts.scheme == "http":
+        warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
+    return parts.scheme == "http"
+
+
+def forget_clients() -> None:
+    """Let the next requests create clients from the environment again."""
+    _client.cache_clear()
+
+
+os.register_at_fork(after_in_child=forget_clients)
+
 
 _BLOCK_BYTES = 8 << 20
 _MARK = "commitlake_upload"
@@ -34,7 +172,7 @@ class AzureStorage(CloudStorage):
 
     def has_objects(self, folder: str, *, is_waited_for: bool = False) -> bool:
         """See CloudStorage."""
-        client = cloud_client(self.root, FEW_ATTEMPTS if is_waited_for else MAX_ATTEMPTS)
+        client = azure_client(self.root, FEW_ATTEMPTS if is_waited_for else MAX_ATTEMPTS)
         key = self.key(folder)
         with self.errors(folder, "listed"):
             return any(page for page in obstore.list(client, f"{key}/" if key else None, chunk_size=1))
@@ -134,11 +272,11 @@ class AzureStorage(CloudStorage):
 
     def explain(self, error: Any, what: str) -> CloudError:
         """See CloudStorage."""
-        return cloud_error(error, self.root, what)
+        return azure_error(error, self.root, what)
 
     @property
     def _client(self) -> Any:
-        return cloud_client(self.root, MAX_ATTEMPTS)
+        return azure_client(self.root, MAX_ATTEMPTS)
 
     def _read_part(self, name: str, part: Part) -> bytes:
         """Read a part, once it is known to be right."""

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
-from commitlake.connectors.storage.cloud_uris import parse_cloud_uri
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
 from commitlake.connectors.storage.pace import Pace
-from commitlake.connectors.storage.range_files import RangeFile
-from commitlake.connectors.storage.storage import Entry, FoundFile, ReadableStorage, ReplacedError, checked
+from commitlake.connectors.storage.storage import Entry, FoundFile, RangeFile, ReadableStorage, ReplacedError, checked
+from commitlake.connectors.storage.uris import parse_cloud_uri
 from commitlake.schemas.errors import CommitLakeError
 
 _MAX_LOOKS = 5

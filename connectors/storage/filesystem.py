@@ -13,8 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from commitlake.connectors.storage.opening import open_readable
-from commitlake.connectors.storage.range_files import RangeFile
-from commitlake.connectors.storage.storage import Entry, ReadableStorage
+from commitlake.connectors.storage.storage import Entry, RangeFile, ReadableStorage
 
 
 def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:

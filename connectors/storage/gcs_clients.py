@@ -3,24 +3,135 @@
 Credentials are the application default ones: the file named in `GOOGLE_APPLICATION_CREDENTIALS` (a service account's
 key, or a federated workload identity), else those of `gcloud auth application-default login`, else the service account
 of the machine or the pod. `COMMITLAKE_GCS_ENDPOINT` names another server, such as one of Private Service Connect. The
-package retries requests.
+package retries requests. Its messages repeat URLs and answers, which may contain credentials, so only classes, statuses
+and the reasons of answers are taken from them.
 """
 
 from __future__ import annotations
 
+import http.client
 import os
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
+import requests
+import urllib3.exceptions
+from google.api_core import exceptions as api
+from google.auth import exceptions as auth
 from google.cloud.storage import Client
+from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from google.cloud.storage.retry import DEFAULT_RETRY
 from requests.adapters import HTTPAdapter
 
 from commitlake.connectors.plain_connections import warn_of_plain
-from commitlake.connectors.storage.cloud_uris import CloudUri
-from commitlake.connectors.storage.errors import CloudError
-from commitlake.connectors.storage.gcs_errors import ERRORS, gcs_error, is_token_server_away
+from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.storage.uris import CloudUri
+
+_LATER = "Run it again later: nothing is lost, and nothing is done twice"
+_CREDENTIALS = (
+    "Name the key file of a service account in GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default "
+    "login', or give the machine a service account"
+)
+_ROLE = (
+    "Give the service account the role Storage Object User on the bucket, or Storage Object Viewer if it only reads; "
+    "or choose another one by GOOGLE_APPLICATION_CREDENTIALS"
+)
+_BUCKET = "Create the bucket, or correct its name or COMMITLAKE_GCS_ENDPOINT"
+_NETWORK = "Is COMMITLAKE_GCS_ENDPOINT right, if it is set, and does the network reach it? If so, run it again later"
+_CERTIFICATE = "Name the file of its authority in REQUESTS_CA_BUNDLE"
+_BUSY = frozenset({408, 429, 500, 502, 503, 504})
+_DENIED = frozenset({401, 403})
+ERRORS = (
+    api.GoogleAPIError, auth.GoogleAuthError, DataCorruption, InvalidResponse, requests.RequestException,
+    urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError,
+)  # fmt: skip
+"""OSError and ValueError: the package raises them also for key files that it cannot read or use."""
+_OF_NETWORK = (
+    requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError, urllib3.exceptions.HTTPError,
+    http.client.HTTPException, ConnectionError, TimeoutError,
+)  # fmt: skip
+
+
+def gcs_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
+    """Return the error to raise for a failed request.
+
+    Args:
+        error: the error that the package raised.
+        uri: a place in the bucket of the request.
+        what: beginning of the message: what was attempted.
+    """
+    if isinstance(error, CloudError):
+        return error
+    if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
+        error = error.cause
+    if isinstance(error, auth.GoogleAuthError):
+        return _of_credentials(error, what)
+    status = status_of(error)
+    if status is not None:
+        found, advice = _of_status(status, error, uri)
+    elif isinstance(error, DataCorruption):
+        found, advice = "bytes whose checksum is wrong, which were changed on their way", _LATER
+    elif isinstance(error, (requests.exceptions.SSLError, urllib3.exceptions.SSLError)):
+        found, advice = "a certificate that is not trusted", _CERTIFICATE
+    elif isinstance(error, _OF_NETWORK):
+        found, advice = "no server at the endpoint, or a connection that broke off, also when tried again", _NETWORK
+    else:
+        found, advice = f"wrong settings ({type(error).__name__})", _CREDENTIALS
+    kind = CloudUnavailableError if advice in {_LATER, _NETWORK} else CloudError
+    return kind(found, advice, what)
+
+
+def status_of(error: BaseException) -> int | None:
+    """Return the status of the server's answer, or None if there was no answer."""
+    if isinstance(error, api.GoogleAPICallError) and error.code is not None:
+        return int(error.code)
+    if isinstance(error, InvalidResponse):
+        return int(error.response.status_code)
+    return None
+
+
+def is_token_server_away(error: BaseException) -> bool:
+    """Return whether the server of tokens could not answer, so that a later attempt may succeed.
+
+    The package wraps errors of the metadata server, and includes its answer if there was one.
+    """
+    cause: Any = error
+    if isinstance(error, auth.RefreshError):
+        cause = error.__cause__ or (error.args[0] if error.args else None)
+    if isinstance(cause, auth.TransportError):
+        status = getattr(cause.args[1], "status", None) if len(cause.args) > 1 else None
+        return status is None or status in _BUSY
+    return isinstance(error, auth.GoogleAuthError) and bool(getattr(error, "retryable", False))
+
+
+def _of_credentials(error: auth.GoogleAuthError, what: str) -> CloudError:
+    found = "no credentials that can be used"
+    if is_token_server_away(error):
+        # The server of tokens may be back soon; on a machine without an identity, it never is.
+        return CloudUnavailableError(f"{found}, because their server cannot be reached", _CREDENTIALS, what)
+    if isinstance(error, auth.RefreshError):
+        return CloudError(f"{found}, because their server refuses them", _CREDENTIALS, what)
+    return CloudError(f"{found} ({type(error).__name__})", _CREDENTIALS, what)
+
+
+def _of_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, str]:
+    code = _reason(error) or str(status)
+    if status == http.HTTPStatus.NOT_FOUND:
+        return f"no bucket {uri.container!r}", _BUCKET
+    if status in _DENIED:
+        return f"access denied ({code})", _ROLE
+    if status in _BUSY:
+        return f"a server that is busy or not well ({code}), also when asked again", _LATER
+    return f"the answer {code}", "See the server's log for its reason"
+
+
+def _reason(error: Exception) -> str | None:
+    """Return the reason in a server's answer, if it has letters and digits only."""
+    errors: Any = getattr(error, "errors", None)
+    first = errors[0] if errors else None
+    reason = first.get("reason") if isinstance(first, dict) else None
+    return reason if isinstance(reason, str) and reason.isascii() and reason.isalnum() and len(reason) < 65 else None
 
 
 def _is_retried(error: Exception) -> bool:

@@ -20,11 +20,10 @@ from typing import Any
 
 from google.api_core.exceptions import NotFound, PreconditionFailed, RequestRangeNotSatisfiable
 
-from commitlake.connectors.storage.checksums import crc_of_parts
+from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.storage.cloud_storage import CloudStorage
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
-from commitlake.connectors.storage.gcs_clients import SHORT_TIMEOUTS, TIMEOUTS, gcs_bucket
-from commitlake.connectors.storage.gcs_errors import ERRORS, gcs_error
+from commitlake.connectors.storage.gcs_clients import ERRORS, SHORT_TIMEOUTS, TIMEOUTS, gcs_bucket, gcs_error
 from commitlake.connectors.storage.storage import UNKNOWN_CRC, Content, Entry, FoundFile, ReplacedError
 from commitlake.schemas.shipped import Part
 

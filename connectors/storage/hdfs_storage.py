@@ -5,7 +5,7 @@ process is killed. So a file that consists of others is written from bytes that 
 under a random name in `shipped/temporary`, then closed, then renamed, so it appears only once its last byte has been
 written. A killed agent leaves temporary files, which the next one deletes.
 
-Files that are replaced on a condition, manifests, are folders of versions, see `hdfs_versions`. There is no lock,
+Files that are replaced on a condition, manifests, are folders of versions, see `hdfs_files`. There is no lock,
 because its owner could be dead or only slow. Instead, an agent lists the versions, and ends if the newest is not the
 one that it knows. It replaces a manifest by renaming its own temporary file to the next version, which the NameNode
 does for one agent only. Then it lists the versions again. So of two agents, only one continues:
@@ -36,12 +36,18 @@ from typing import Any
 
 from commitlake.connectors.storage.errors import CloudNameError, CloudUnavailableError
 from commitlake.connectors.storage.hdfs_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, HdfsClient, pause
-from commitlake.connectors.storage.hdfs_files import HdfsFile, found_file
-from commitlake.connectors.storage.hdfs_uris import HdfsUri, is_possible, parse_hdfs_uri
-from commitlake.connectors.storage.hdfs_versions import Version, find_versions, version_path
+from commitlake.connectors.storage.hdfs_files import HdfsFile, Version, find_versions, found_file, version_path
 from commitlake.connectors.storage.pace import Pace
-from commitlake.connectors.storage.range_files import RangeFile
-from commitlake.connectors.storage.storage import Content, Entry, FoundFile, ReadableStorage, ReplacedError, checked
+from commitlake.connectors.storage.storage import (
+    Content,
+    Entry,
+    FoundFile,
+    RangeFile,
+    ReadableStorage,
+    ReplacedError,
+    checked,
+)
+from commitlake.connectors.storage.uris import HdfsUri, is_possible, parse_hdfs_uri
 from commitlake.schemas.shipped import FOLDER, MAX_MANIFEST_BYTES, Part
 
 TEMPORARY = f"{FOLDER}/temporary"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from commitlake.connectors.storage.cloud_uris import is_cloud, is_google
-from commitlake.connectors.storage.hdfs_uris import is_hdfs
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.storage import ReadableStorage, Storage
-from commitlake.connectors.storage.uris import is_s3
+from commitlake.connectors.storage.uris import is_cloud, is_google, is_hdfs, is_s3
 
 
 def open_storage(uri: str, pace: Pace | None = None) -> Storage:
@@ -21,10 +19,9 @@ def open_storage(uri: str, pace: Pace | None = None) -> Storage:
     """
     if not is_s3(uri):
         return open_readable(uri, pace)
-    from commitlake.connectors.storage.finding import s3_options  # noqa: PLC0415 (takes long to import)
-    from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
+    from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (takes long to import)
 
-    return S3Storage(uri, s3_options(), pace)
+    return S3Storage(uri, pace=pace)
 
 
 def is_storage(place: str) -> bool:

@@ -2,31 +2,47 @@
 
 The server joins objects by copies (UploadPartCopy), so their bytes are sent only once. Conditional puts (If-Match,
 If-None-Match) replace a version: if two processes send one at the same time, the server performs only one of them.
+
+Uploads need bounded memory, and an object appears completely, or not at all. An object of up to `PART_BYTES` is sent
+with one put. A larger one is sent in parts while the writer continues, one part at a time, so an open object needs
+twice that much memory. Each request carries a CRC-32 of its bytes, which the server compares. Any request may be sent
+twice if its answer was lost: puts and parts replace themselves. If a completion is refused, a mark on the object shows
+whether an earlier attempt succeeded.
+
+No library does this. boto3's `upload_fileobj` reads from a file and cannot be written to. A stream of pyarrow's S3 file
+system gives the object its name when it is closed, even after an error. Neither finds out whether a completion whose
+answer was lost has succeeded.
 """
 
 from __future__ import annotations
 
 import base64
+import io
+import secrets
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
 from botocore import exceptions
 
-from commitlake.connectors.storage.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.pace import Pace, PacedBody
-from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, error_code, s3_error
+from commitlake.connectors.storage.s3_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client, s3_options
+from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, NO_LISTING, error_code, s3_error
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.storage import Content, FoundFile, ReplacedError, Storage, checked
-from commitlake.connectors.storage.upload import S3Upload, open_upload
 from commitlake.connectors.storage.uris import parse_s3_uri
 from commitlake.schemas.shipped import Part
 
+PART_BYTES = 8 << 20  # servers accept parts of at least 5 MiB, and at most 10,000 of them: 80 GB
+_MARK = "commitlake-upload"
 MIN_COPIED_BYTES = 5 << 20
 """Smallest part of an upload that is made of copies, except the last one."""
 _CONFLICTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
+_FEW_NAMES = 3
 _CRC_LETTERS = 8
 """Letters of a CRC-32 in Base64; checksums of checksums are longer."""
 
@@ -36,21 +52,30 @@ class S3Storage(Storage):
 
     Args:
         uri: `s3://bucket/prefix`.
-        options: endpoint and region of the server.
+        options: endpoint and region of the server; by default those of the environment.
         pace: limit of the bytes per second.
     """
 
-    def __init__(self, uri: str, options: S3Options, pace: Pace | None = None) -> None:
+    def __init__(self, uri: str, options: S3Options | None = None, pace: Pace | None = None) -> None:
         self._root = parse_s3_uri(uri)
         super().__init__(str(self._root), pace)
-        self._options = options
+        self._options = options or s3_options()
 
     def check(self) -> None:
         """See Storage."""
+        self.first_names()
+
+    def first_names(self, prefix: str = "") -> list[str]:
+        """List a few names with a prefix, with few attempts, which shows whether objects exist and may be listed."""
+        folder = self._root.key("")
         with self._errors("", "listed"):
-            s3_client(self._options, FEW_ATTEMPTS).list_objects_v2(
-                Bucket=self._root.bucket, Prefix=self._root.key(""), MaxKeys=1
+            answer = s3_client(self._options, FEW_ATTEMPTS).list_objects_v2(
+                Bucket=self._root.bucket, Prefix=folder + prefix, MaxKeys=_FEW_NAMES
             )
+        if "Name" not in answer:  # as of a proxy's page, which is read as an empty answer
+            raise S3Error(*NO_LISTING, f"{self.text} cannot be listed: ")
+        names = (found["Key"].removeprefix(folder) for found in answer.get("Contents", ()))
+        return [name for name in names if name]  # without the folder itself, which some tools create as an object
 
     def delete_unfinished(self) -> None:
         """See Storage; uploads are aborted, as far as this is allowed."""
@@ -208,3 +233,143 @@ def _parse_crc(text: str | None) -> int | None:
     if text is None or len(text) != _CRC_LETTERS:
         return None
     return int.from_bytes(base64.b64decode(text), "big")
+
+
+class S3Upload(io.RawIOBase):
+    """An object as a file that is written sequentially.
+
+    `finish` makes the object appear, `abort` leaves nothing; see `open_upload`.
+
+    Args:
+        client: a boto3 client.
+        place: `Bucket` and `Key`; an existing object is replaced.
+    """
+
+    def __init__(self, client: Any, place: Mapping[str, str]) -> None:
+        super().__init__()
+        self._client = client
+        self._place = place
+        self._buffer = bytearray()
+        self._size = 0
+        self._mark = secrets.token_hex(16)
+        self._upload_id: str | None = None
+        self._parts: list[dict[str, object]] = []
+        self._thread: ThreadPoolExecutor | None = None
+        self._sending: Future[None] | None = None
+
+    def writable(self) -> bool:
+        """Return True: the file can be written, but not read."""
+        return True
+
+    def tell(self) -> int:
+        """Return the number of bytes written so far."""
+        return self._size + len(self._buffer)
+
+    def write(self, data: Any, /) -> int:
+        """Write all of `data`, whose items are bytes.
+
+        Raises:
+            ValueError: if the upload was aborted.
+        """
+        if self.closed:
+            raise ValueError(f"the upload of {self._place['Key']} was aborted")
+        rest = memoryview(data)
+        while rest:
+            taken = min(len(rest), PART_BYTES - len(self._buffer))
+            self._buffer += rest[:taken]
+            rest = rest[taken:]
+            if rest:
+                self._send_buffer()
+        return memoryview(data).nbytes
+
+    def finish(self) -> None:
+        """Send the rest, and complete the upload."""
+        if self._upload_id is None:
+            body = bytes(self._buffer)
+            self._client.put_object(**self._place, Body=body, ContentLength=len(body), ChecksumCRC32=_checksum(body))
+            return
+        self._send_buffer()
+        self._wait()
+        assert self._thread is not None  # created with the upload
+        self._thread.shutdown()
+        self._complete(self._upload_id)
+
+    def abort(self) -> None:
+        """Abort the upload. If the server cannot be reached, `delete_unfinished` removes the rest later.
+
+        The file is closed, because a writer that still has data would begin another upload.
+        """
+        self.close()
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+        if self._upload_id is not None:
+            with suppress(exceptions.ClientError, exceptions.BotoCoreError):
+                self._client.abort_multipart_upload(**self._place, UploadId=self._upload_id)
+
+    def _send_buffer(self) -> None:
+        if self._upload_id is None:
+            answer = self._client.create_multipart_upload(
+                **self._place, ChecksumAlgorithm="CRC32", Metadata={_MARK: self._mark}
+            )
+            self._upload_id = answer["UploadId"]
+            self._thread = ThreadPoolExecutor(1)
+        self._wait()
+        body, self._buffer = bytes(self._buffer), bytearray()
+        self._size += len(body)
+        number = len(self._parts) + 1
+        part: dict[str, object] = {"PartNumber": number, "ChecksumCRC32": _checksum(body)}
+        self._parts.append(part)
+        assert self._thread is not None  # created with the upload
+        self._sending = self._thread.submit(self._send, part, body)
+
+    def _send(self, part: dict[str, object], body: bytes) -> None:
+        answer = self._client.upload_part(
+            **self._place, UploadId=self._upload_id, Body=body, ContentLength=len(body), **part
+        )
+        part["ETag"] = answer["ETag"]
+
+    def _wait(self) -> None:
+        if self._sending is not None:
+            self._sending.result()
+        self._sending = None
+
+    def _complete(self, upload_id: str) -> None:
+        try:
+            self._client.complete_multipart_upload(
+                **self._place, UploadId=upload_id, MultipartUpload={"Parts": self._parts}
+            )
+        except exceptions.ClientError as error:
+            if error_code(error) != "NoSuchUpload" or not self._is_there():
+                raise
+
+    def _is_there(self) -> bool:
+        """Return whether this upload has become the object, although the answer to its completion was lost."""
+        try:
+            found = self._client.head_object(**self._place)
+        except exceptions.ClientError:
+            return False
+        return bool(found["Metadata"].get(_MARK) == self._mark and found["ContentLength"] == self._size)
+
+
+@contextmanager
+def open_upload(client: Any, place: Mapping[str, str]) -> Iterator[S3Upload]:
+    """Open an object for writing; it appears under its name when the `with` ends without an error.
+
+    Args:
+        client: a boto3 client.
+        place: `Bucket` and `Key`.
+
+    Raises:
+        ClientError: or another error of boto3, after all attempts failed; see `s3_errors`.
+    """
+    upload = S3Upload(client, place)
+    try:
+        yield upload
+        upload.finish()
+    except BaseException:
+        upload.abort()
+        raise
+
+
+def _checksum(body: bytes) -> str:
+    return base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()

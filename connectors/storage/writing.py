@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import make_folders
@@ -27,10 +27,9 @@ def write_file(folder: str, path: str, s3: S3Options | None = None) -> Iterator[
         UnsafeFileError: if a part of the path is a link.
     """
     if is_s3(folder):
-        from commitlake.connectors.storage.finding import s3_options  # noqa: PLC0415 (boto3 takes long to import)
-        from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
+        from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (boto3 takes long to import)
 
-        with S3Storage(folder, s3 or s3_options()).open_write(path) as upload:
+        with S3Storage(folder, s3).open_write(path) as upload:
             yield upload
         return
     local = Path(folder) / path

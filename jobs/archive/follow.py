@@ -31,7 +31,7 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.connectors.runtime.spark_versions import HAS_READ_LIMITS
 from commitlake.connectors.sources.stream_ranges import to_snapshot
-from commitlake.connectors.storage.spark import spark_uri
+from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.connectors.storage.uris import absolute_place
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.process import stop_softly

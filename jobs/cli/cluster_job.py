@@ -36,7 +36,7 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.runtime.yarn_application import YarnApplication
-    from commitlake.connectors.storage.options import S3Options
+    from commitlake.connectors.storage.s3_options import S3Options
 
 _ATTEMPTS = "spark.yarn.maxAppAttempts"
 _STAGING = "spark.yarn.stagingDir"
@@ -227,7 +227,7 @@ def _s3_of(parsed: argparse.Namespace) -> S3Options | None:
     """Return options of the object store if the lake is in one: Spark needs jars for it."""
     if not str(getattr(parsed, "lake", None) or "").startswith("s3://"):
         return None
-    from commitlake.connectors.storage.finding import s3_options
+    from commitlake.connectors.storage.s3_clients import s3_options
 
     return s3_options(getattr(parsed, "s3_endpoint", None), getattr(parsed, "s3_region", None))
 

@@ -450,8 +450,8 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
     places = [part for part in parts if part.startswith("s3://")]
     if not places:
         return
-    from commitlake.connectors.storage.access import first_names
-    from commitlake.connectors.storage.finding import s3_options
+    from commitlake.connectors.storage.s3_clients import s3_options
+    from commitlake.connectors.storage.s3_storage import S3Storage
 
     options = s3_options(getattr(arguments, "s3_endpoint", None), getattr(arguments, "s3_region", None))
     if options.endpoint is not None:
@@ -459,13 +459,13 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
     if getattr(arguments, "reports_places", False):
         return
     for place in places:
-        first_names(options, _before_wildcards(place), "")
+        S3Storage(_before_wildcards(place), options).check()
 
 
 def _check_clouds(places: Sequence[str], *, has_requests: bool) -> None:
     """Check the places that are not in S3, and whether they can be listed."""
-    from commitlake.connectors.storage.cloud_uris import check_scheme
     from commitlake.connectors.storage.opening import is_readable, open_readable
+    from commitlake.connectors.storage.uris import check_scheme
 
     for place in places:
         check_scheme(place)

@@ -13,7 +13,7 @@ from commitlake.jobs.cli.store_arguments import positive
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from commitlake.connectors.storage.options import S3Options
+    from commitlake.connectors.storage.s3_options import S3Options
 
 
 def _workers(kind: str) -> int | None:

@@ -23,13 +23,13 @@ def object_store(place: str) -> DoctorFinding:
     Args:
         place: `s3://bucket/prefix`.
     """
-    from commitlake.connectors.storage.access import first_names
     from commitlake.connectors.storage.errors import S3Error
-    from commitlake.connectors.storage.finding import s3_options
+    from commitlake.connectors.storage.s3_clients import s3_options
+    from commitlake.connectors.storage.s3_storage import S3Storage
 
     try:
         options = s3_options()
-        names = first_names(options, place, "")
+        names = S3Storage(place, options).first_names()
     except S3Error as error:
         return DoctorFinding("s3", State.MISSING, error.found, error.advice)
     where = f"{place} at {options.endpoint or 'Amazon S3'}, region {options.region}"

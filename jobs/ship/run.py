@@ -17,10 +17,9 @@ from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.shipping.errors import ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.shipping.target import ShipTarget
-from commitlake.connectors.storage.cloud_uris import check_no_secret
 from commitlake.connectors.storage.opening import is_storage, open_storage
 from commitlake.connectors.storage.pace import Pace
-from commitlake.connectors.storage.uris import has_scheme, is_s3
+from commitlake.connectors.storage.uris import check_no_secret, has_scheme, is_s3
 from commitlake.jobs.cli import run_metrics
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import warn

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Protocol
 
+from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.target import ShipTarget
-from commitlake.connectors.storage.checksums import crc_of_parts
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,

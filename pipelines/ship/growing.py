@@ -12,8 +12,8 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.shipping.target import ShipTarget
-from commitlake.connectors.storage.checksums import crc_of_parts
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceFile
 from commitlake.schemas.errors import CommitLakeError

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from commitlake.connectors.checksums import crc_of_range
 from commitlake.connectors.formats.format import Format, check_supported, folder_names
 from commitlake.connectors.formats.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.storage.checksums import crc_of_range
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, open_file, read_file

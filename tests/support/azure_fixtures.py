@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.connectors.storage import cloud_clients
+from commitlake.connectors.storage import azure_storage
 from tests.servers.azure import AzureServer
 
 
@@ -25,9 +25,9 @@ def azure_environment(azure_server: AzureServer, monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
     for name, value in azure_server.environment().items():
         monkeypatch.setenv(name, value)
-    cloud_clients.forget_clients()
+    azure_storage.forget_clients()
     yield
-    cloud_clients.forget_clients()
+    azure_storage.forget_clients()
 
 
 @pytest.fixture

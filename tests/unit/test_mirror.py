@@ -96,6 +96,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.format",
     ),
     "tests/unit/connectors/rocketmq/source/test_source_options.py": ("connectors.rocketmq.spark_options",),
+    "tests/unit/connectors/shipping/test_folder.py": ("connectors.checksums",),
     "tests/unit/connectors/storage/test_hdfs_storage.py": ("connectors.shipping.storage",),
     "tests/unit/jobs/metrics/test_traffic_families.py": ("pipelines.archive_health.traffic",),
     "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 
@@ -35,6 +35,6 @@ def pack_location(root: str, endpoint: str | None = None, region: str | None = N
     if not is_s3(root):
         return PackLocation(root)
     parse_s3_uri(root)
-    from commitlake.connectors.storage.finding import s3_options
+    from commitlake.connectors.storage.s3_clients import s3_options
 
     return PackLocation(root, s3_options(endpoint, region))

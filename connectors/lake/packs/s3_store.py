@@ -19,10 +19,10 @@ from commitlake.connectors.lake.packs.errors import (
     PackStoreUnavailableError,
 )
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
-from commitlake.connectors.storage.clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client
 from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, error_code, s3_error
-from commitlake.connectors.storage.upload import S3Upload, open_upload
+from commitlake.connectors.storage.s3_options import S3Options
+from commitlake.connectors.storage.s3_storage import S3Upload, open_upload
 from commitlake.connectors.storage.uris import parse_s3_uri
 
 _ANSWERS = 5  # attempts if an answer breaks off, which boto3 does not retry

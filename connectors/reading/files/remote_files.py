@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.storage.filesystem import StorageHandler
-from commitlake.connectors.storage.range_files import RangeFile
+from commitlake.connectors.storage.storage import RangeFile
 
 
 class RemoteFile:

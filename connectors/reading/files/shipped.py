@@ -25,9 +25,8 @@ import pyarrow.fs as pafs
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.remote_files import RemoteFile
-from commitlake.connectors.storage.cloud_uris import check_scheme
 from commitlake.connectors.storage.opening import is_readable
-from commitlake.connectors.storage.uris import is_uri
+from commitlake.connectors.storage.uris import check_scheme, is_uri
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,

@@ -16,9 +16,8 @@ from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage import azure_storage
-from commitlake.connectors.storage.azure_storage import AzureStorage
-from commitlake.connectors.storage.cloud_clients import cloud_client, forget_clients
-from commitlake.connectors.storage.cloud_uris import parse_cloud_uri
+from commitlake.connectors.storage.azure_storage import AzureStorage, azure_client, forget_clients
+from commitlake.connectors.storage.uris import parse_cloud_uri
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent
@@ -61,7 +60,7 @@ def target_of(copy: str) -> StorageTarget:
 def objects_in(copy: str) -> dict[str, bytes]:
     """Return the objects below a prefix."""
     uri = parse_cloud_uri(copy)
-    client = cloud_client(uri)
+    client = azure_client(uri)
     keys = [str(each["path"]) for page in obstore.list(client, uri.prefix) for each in page]
     return {key.removeprefix(f"{uri.prefix}/"): bytes(obstore.get(client, key).bytes()) for key in keys}
 
@@ -69,7 +68,7 @@ def objects_in(copy: str) -> dict[str, bytes]:
 def put_object(copy: str, name: str, data: bytes) -> None:
     """Write an object that no agent has written."""
     uri = parse_cloud_uri(copy)
-    obstore.put(cloud_client(uri), uri.key(name), data)
+    obstore.put(azure_client(uri), uri.key(name), data)
 
 
 @pytest.mark.long("a copy in S3 is archived each time")

@@ -16,11 +16,11 @@ import pytest
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
 from commitlake.connectors.shipping.storage import StorageTarget
-from commitlake.connectors.storage.cloud_uris import parse_cloud_uri
 from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.filesystem import open_filesystem
 from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket
 from commitlake.connectors.storage.gcs_storage import GcsStorage
+from commitlake.connectors.storage.uris import parse_cloud_uri
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent

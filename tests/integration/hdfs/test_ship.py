@@ -21,9 +21,9 @@ from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, 
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.hdfs_clients import HdfsClient, forget_clients
+from commitlake.connectors.storage.hdfs_files import list_versions, version_path
 from commitlake.connectors.storage.hdfs_storage import TEMPORARY, HdfsStorage
-from commitlake.connectors.storage.hdfs_uris import parse_hdfs_uri
-from commitlake.connectors.storage.hdfs_versions import list_versions, version_path
+from commitlake.connectors.storage.uris import parse_hdfs_uri
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent

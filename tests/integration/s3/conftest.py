@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from tests.servers.fault_proxy import FaultProxy
 from tests.servers.s3 import S3Server
 from tests.support.s3_fixtures import bucket, s3_environment, s3_server

@@ -14,9 +14,9 @@ import pytest
 from commitlake.connectors.lake.packs import s3_store
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.s3_store import S3PackStore
-from commitlake.connectors.storage import clients
-from commitlake.connectors.storage.options import S3Options
-from commitlake.connectors.storage.upload import PART_BYTES, open_upload
+from commitlake.connectors.storage import s3_clients
+from commitlake.connectors.storage.s3_options import S3Options
+from commitlake.connectors.storage.s3_storage import PART_BYTES, open_upload
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.servers.process import free_ports
 from tests.servers.s3 import S3Server
@@ -42,7 +42,7 @@ def plain(bucket: str, s3_server: S3Server) -> S3PackStore:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Report permanent errors after few attempts."""
-    monkeypatch.setattr(clients, "_clients", {})
+    monkeypatch.setattr(s3_clients, "_clients", {})
     monkeypatch.setattr(s3_store, "MAX_ATTEMPTS", 2)
     monkeypatch.setattr(s3_store, "_ANSWERS", 2)
 

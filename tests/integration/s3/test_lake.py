@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Schema
 from commitlake.connectors.lake.delta import delta_table, storage_options
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.storage import clients
+from commitlake.connectors.storage import s3_clients
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.jobs.query import command as query
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
@@ -34,7 +34,7 @@ ARCHIVED = """
 import json, re, sys
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
-from commitlake.connectors.storage.spark import spark_uri
+from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.cli.runner import open_session
 
@@ -222,7 +222,7 @@ def test_the_error_for_wrong_credentials_does_not_contain_them(
     lake: Lake, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrongwrongwrong")
-    monkeypatch.setattr(clients, "_clients", {})
+    monkeypatch.setattr(s3_clients, "_clients", {})
     for call in (lake.check_writable, lambda: lake.table("messages")):
         with pytest.raises(S3Error, match=r"credentials that the server refuses \(SignatureDoesNotMatch\)"):
             call()

@@ -20,7 +20,8 @@ from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import read_bodies, read_body
 from commitlake.connectors.lake.packs.stores import LocalPackStore, PackStore, open_store
 from commitlake.connectors.lake.packs.writer import write_pack
-from commitlake.connectors.storage.upload import PART_BYTES
+from commitlake.connectors.storage import s3_clients
+from commitlake.connectors.storage.s3_storage import PART_BYTES
 from tests.servers.s3 import S3Server
 from tests.support.packs import NAME, TOKEN, append, ref_of
 
@@ -247,10 +248,9 @@ def test_an_existing_bucket_passes_the_check(store: PackStore) -> None:
 def test_the_error_for_wrong_credentials_does_not_contain_them(
     variable: str, code: str, bucket: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from commitlake.connectors.storage import clients
 
     monkeypatch.setenv(variable, "wrongwrongwrong")
-    monkeypatch.setattr(clients, "_clients", {})  # as in a new process
+    monkeypatch.setattr(s3_clients, "_clients", {})  # as in a new process
     store = open_store(f"s3://{bucket}/bodies")
     calls: list[Callable[[], object]] = [store.check, lambda: store.size(NAME), lambda: write(store, b"x")]
     for call in calls:
@@ -261,11 +261,10 @@ def test_the_error_for_wrong_credentials_does_not_contain_them(
 
 
 def test_missing_credentials_are_an_error(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from commitlake.connectors.storage import clients
 
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    monkeypatch.setattr(clients, "_clients", {})
+    monkeypatch.setattr(s3_clients, "_clients", {})
     with pytest.raises(PackStoreError, match=r"found no credentials\. Set AWS_ACCESS_KEY_ID"):
         open_store(f"s3://{bucket}/bodies").check()
 

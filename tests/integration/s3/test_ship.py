@@ -14,9 +14,9 @@ import pytest
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
-from commitlake.connectors.storage import clients, s3_storage
-from commitlake.connectors.storage.finding import s3_options
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage import s3_clients, s3_storage
+from commitlake.connectors.storage.s3_clients import s3_options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.s3_storage import MIN_COPIED_BYTES, S3Storage
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
@@ -200,7 +200,7 @@ def test_wrong_credentials_bucket_and_server_are_named(
     assert ship.main(["--store", store, "--to", "s3://no-such-bucket/copy", "--once"]) == 2
     assert "no bucket 'no-such-bucket'" in capsys.readouterr().err
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-secret")
-    clients._forget()
+    s3_clients._forget()
     assert ship.main(["--store", store, "--to", f"s3://{bucket}/copy", "--once", "--verbose"]) == 2
     told = capsys.readouterr().err
     assert "credentials that the server refuses" in told
@@ -208,7 +208,7 @@ def test_wrong_credentials_bucket_and_server_are_named(
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     assert ship.main(["--store", store, "--to", f"s3://{bucket}/copy", "--once"]) == 1
     assert "no server at the endpoint" in capsys.readouterr().err
-    clients._forget()
+    s3_clients._forget()
 
 
 @EACH_LAYOUT

@@ -9,8 +9,8 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import check_no_owner, owned_folder
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.storage import access
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.s3_storage import S3Storage
 from commitlake.jobs.restore import command as restore
 from commitlake.jobs.ship import command as ship
 from commitlake.schemas.errors import ExitCode
@@ -74,13 +74,13 @@ def test_a_store_whose_log_is_on_another_disk_is_known_by_its_checkpoint(tmp_pat
 
 @pytest.mark.parametrize("place", [*OWNED, *FREE])
 def test_prefixes_of_an_object_store_are_listed(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def names(_: object, uri: str, prefix: str) -> list[str]:
-        folder = f"{uri.removeprefix('s3://lakes').lstrip('/')}/".lstrip("/")
+    def names(storage: S3Storage, prefix: str) -> list[str]:
+        folder = f"{storage.text.removeprefix('s3://lakes').lstrip('/')}/".lstrip("/")
         if folder == "":
             raise S3Error("access denied", "a user may be allowed to list only some prefixes")
         return [name.removeprefix(folder) for name in FILES if name.startswith(folder + prefix)][:3]
 
-    monkeypatch.setattr(access, "first_names", names)
+    monkeypatch.setattr(S3Storage, "first_names", names)
     found = owned_folder(f"s3://lakes/{place}")
     assert (found and found.folder) == (f"s3://lakes/{OWNED[place]}" if place in OWNED else None)
 
@@ -89,7 +89,7 @@ def test_an_object_store_that_cannot_be_reached_is_an_error(monkeypatch: pytest.
     def names(*_: object) -> list[str]:
         raise S3UnavailableError("no server", "start it")
 
-    monkeypatch.setattr(access, "first_names", names)
+    monkeypatch.setattr(S3Storage, "first_names", names)
     with pytest.raises(S3UnavailableError):
         owned_folder("s3://lakes/a")
 

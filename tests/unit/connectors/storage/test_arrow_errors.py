@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.storage import access
 from commitlake.connectors.storage.arrow_errors import s3_error_of
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.s3_storage import S3Storage
 from commitlake.jobs.cli.command import explain_error
 from commitlake.schemas.errors import ExitCode
 
@@ -17,10 +17,10 @@ BUSY = "When reading information for key 'stores/a' in bucket 'lake': AWS Error 
 
 @pytest.mark.parametrize("text", [NETWORK, UNKNOWN, BUSY])
 def test_the_server_is_asked_once_more_for_the_cause(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(_: object, uri: str, __: str) -> list[str]:
-        raise S3Error(f"{uri}: found no server", "Start it")
+    def refused(storage: S3Storage) -> None:
+        raise S3Error(f"{storage.text}: found no server", "Start it")
 
-    monkeypatch.setattr(access, "first_names", refused)
+    monkeypatch.setattr(S3Storage, "check", refused)
     assert explain_error(OSError(text)) == ("s3://lake/stores/a: found no server. Start it", "", ExitCode.USAGE)
     caused = RuntimeError("of a task")
     caused.__cause__ = OSError(text)
@@ -38,7 +38,7 @@ def test_the_server_is_asked_once_more_for_the_cause(text: str, monkeypatch: pyt
 def test_if_the_server_answers_now_its_earlier_answer_is_named(
     text: str, kind: type[S3Error], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(access, "first_names", lambda *_: [])
+    monkeypatch.setattr(S3Storage, "check", lambda _: None)
     found = s3_error_of(OSError(text))
     assert type(found) is kind
     assert "s3://lake/stores/a cannot be read: found the answer" in str(found)
@@ -61,11 +61,13 @@ def test_an_error_of_deltalake_names_the_bucket_and_what_to_do(
             \x1b[31m↳\x1b[0m 10, retry_timeout"""
     asked = []
 
-    def refused(_: object, uri: str, __: str) -> list[str]:
-        asked.append(uri)
-        raise S3UnavailableError(f"{uri}: found no server at the endpoint", "Is the endpoint right (--s3-endpoint)?")
+    def refused(storage: S3Storage) -> None:
+        asked.append(storage.text)
+        raise S3UnavailableError(
+            f"{storage.text}: found no server at the endpoint", "Is the endpoint right (--s3-endpoint)?"
+        )
 
-    monkeypatch.setattr(access, "first_names", refused)
+    monkeypatch.setattr(S3Storage, "check", refused)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", endpoint or "")
     shown = explain_error(kind(text))
     assert asked == ["s3://bucket"]

@@ -13,13 +13,11 @@ from obstore.store import MemoryStore
 
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.shipped import resolve_filesystem
-from commitlake.connectors.storage import azure_storage, cloud_clients
-from commitlake.connectors.storage.azure_storage import AzureStorage
-from commitlake.connectors.storage.cloud_clients import cloud_client, forget_clients
-from commitlake.connectors.storage.cloud_errors import cloud_error
-from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud, parse_cloud_uri
+from commitlake.connectors.storage import azure_storage
+from commitlake.connectors.storage.azure_storage import AzureStorage, azure_client, azure_error, forget_clients
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.filesystem import open_filesystem
+from commitlake.connectors.storage.uris import check_scheme, is_cloud, parse_cloud_uri
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
@@ -143,7 +141,7 @@ def refused(status: str, code: str) -> exceptions.BaseError:
 def test_errors_say_what_was_found_and_never_repeat_a_request(
     error: Exception, expected: str, is_temporary: bool
 ) -> None:
-    found = cloud_error(error, parse_cloud_uri(PLACE), "listing: ")
+    found = azure_error(error, parse_cloud_uri(PLACE), "listing: ")
     assert str(found).startswith(f"listing: found {expected}")
     assert SECRET not in str(found)
     assert isinstance(found, CloudUnavailableError) is is_temporary
@@ -155,7 +153,7 @@ def test_errors_say_what_was_found_and_never_repeat_a_request(
 def test_wrong_endpoints_are_refused(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", endpoint)
     with pytest.raises(CloudError, match="AZURE_STORAGE_ENDPOINT") as found:
-        cloud_client(parse_cloud_uri(PLACE))
+        azure_client(parse_cloud_uri(PLACE))
     assert SECRET not in str(found.value)
 
 
@@ -163,16 +161,16 @@ def test_connections_without_encryption_to_other_machines_are_warned_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     warned: list[str] = []
-    monkeypatch.setattr(cloud_clients, "warn_of_plain", lambda what, *_: warned.append(what))
+    monkeypatch.setattr(azure_storage, "warn_of_plain", lambda what, *_: warned.append(what))
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://server:10000/account1")
-    cloud_client(parse_cloud_uri(PLACE))
+    azure_client(parse_cloud_uri(PLACE))
     assert warned == ["the object store http://server:10000/account1"]
 
 
 def test_containers_have_one_client_each() -> None:
-    client = cloud_client(parse_cloud_uri(f"{PLACE}/a"))
-    assert cloud_client(parse_cloud_uri(f"{PLACE}/b")) is client
-    assert cloud_client(parse_cloud_uri(PLACE.replace("logs", "other"))) is not client
+    client = azure_client(parse_cloud_uri(f"{PLACE}/a"))
+    assert azure_client(parse_cloud_uri(f"{PLACE}/b")) is client
+    assert azure_client(parse_cloud_uri(PLACE.replace("logs", "other"))) is not client
     assert "chinacloudapi" in str(parse_cloud_uri(PLACE.replace("windows.net", "chinacloudapi.cn")).suffix)
 
 
@@ -185,11 +183,11 @@ def test_filesystems_of_a_scheme_are_equal_and_only_read() -> None:
 
 
 def _client_of_child() -> None:
-    cloud_client(parse_cloud_uri(PLACE))
+    azure_client(parse_cloud_uri(PLACE))
 
 
 def test_forked_processes_create_their_own_clients() -> None:
-    cloud_client(parse_cloud_uri(PLACE))
+    azure_client(parse_cloud_uri(PLACE))
     child = multiprocessing.get_context("fork").Process(target=_client_of_child)
     child.start()
     child.join(60)
@@ -200,14 +198,14 @@ def test_forked_processes_create_their_own_clients() -> None:
     "text", ["token request: HTTP error: error sending request", "token request: status code: 503"]
 )
 def test_a_server_of_tokens_that_cannot_be_reached_is_asked_later(text: str) -> None:
-    error = cloud_error(exceptions.GenericError(text), parse_cloud_uri(PLACE), "")
+    error = azure_error(exceptions.GenericError(text), parse_cloud_uri(PLACE), "")
     assert isinstance(error, CloudUnavailableError)
     assert "AZURE_STORAGE_ACCOUNT_KEY" in str(error)
 
 
 def test_an_object_that_is_replaced_is_read_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    monkeypatch.setattr(azure_storage, "cloud_client", lambda *_: store)
+    monkeypatch.setattr(azure_storage, "azure_client", lambda *_: store)
     obstore.put(store, "log.json", b"old")
     file = AzureStorage(PLACE).open("log.json")
     obstore.put(store, "log.json", b"a longer one")

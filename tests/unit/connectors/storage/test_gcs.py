@@ -22,11 +22,10 @@ from requests.adapters import HTTPAdapter
 
 from commitlake.connectors.reading.time_bounds import _READERS
 from commitlake.connectors.storage import gcs_clients
-from commitlake.connectors.storage.cloud_uris import check_scheme, is_cloud, is_google, parse_cloud_uri
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.filesystem import open_filesystem
-from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket
-from commitlake.connectors.storage.gcs_errors import gcs_error
+from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket, gcs_error
+from commitlake.connectors.storage.uris import check_scheme, is_cloud, is_google, parse_cloud_uri
 from commitlake.schemas.shipped import fetch_hint
 from tests.support.certificates import Certificates
 

@@ -18,10 +18,9 @@ from commitlake.connectors.reading.files.shipped import resolve_filesystem
 from commitlake.connectors.storage import hdfs_clients
 from commitlake.connectors.storage.errors import CloudError, CloudNameError, CloudUnavailableError
 from commitlake.connectors.storage.filesystem import open_filesystem
-from commitlake.connectors.storage.hdfs_clients import HdfsClient, forget_clients
-from commitlake.connectors.storage.hdfs_errors import hdfs_error
+from commitlake.connectors.storage.hdfs_clients import HdfsClient, forget_clients, hdfs_error
 from commitlake.connectors.storage.hdfs_files import HdfsFile
-from commitlake.connectors.storage.hdfs_uris import is_hdfs, parse_hdfs_uri
+from commitlake.connectors.storage.uris import is_hdfs, parse_hdfs_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from tests.support.waiting import let_pass
 

@@ -21,14 +21,12 @@ from commitlake.connectors.lake.packs.location import PackLocation, pack_locatio
 from commitlake.connectors.lake.packs.s3_store import S3PackStore
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.storage import clients
-from commitlake.connectors.storage.access import delta_options, first_names
-from commitlake.connectors.storage.clients import s3_client
+from commitlake.connectors.storage import s3_clients
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
-from commitlake.connectors.storage.finding import s3_options
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_clients import delta_options, s3_client, s3_options
 from commitlake.connectors.storage.s3_errors import s3_error
-from commitlake.connectors.storage.spark import s3a_settings, spark_uri
+from commitlake.connectors.storage.s3_options import S3Options, s3a_settings, spark_uri
+from commitlake.connectors.storage.s3_storage import S3Storage
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 VARIABLES = (
@@ -46,7 +44,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setattr(clients, "_clients", {})
+    monkeypatch.setattr(s3_clients, "_clients", {})
 
 
 @pytest.mark.parametrize(
@@ -410,6 +408,6 @@ def test_an_endpoint_that_answers_with_pages_is_named(monkeypatch: pytest.Monkey
         options = S3Options(f"http://127.0.0.1:{server.server_port}", virtual_hosts=False)
         try:
             with pytest.raises(S3Error, match="cannot be listed: found an answer that is no list of objects"):
-                first_names(options, "s3://bucket/lake", "")
+                S3Storage("s3://bucket/lake", options).first_names()
         finally:
             server.shutdown()

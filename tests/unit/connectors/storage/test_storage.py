@@ -26,7 +26,7 @@ NAME = "shipped/log.json"
 def objects(monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     """The objects of the container."""
     store = MemoryStore()
-    monkeypatch.setattr(azure_storage, "cloud_client", lambda *_: store)
+    monkeypatch.setattr(azure_storage, "azure_client", lambda *_: store)
     return store
 
 

@@ -72,7 +72,7 @@ def test_an_unencrypted_connection_to_a_store_is_warned_of(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://store.example:9000")
     monkeypatch.setattr(plain_connections, "_warned", set())
-    monkeypatch.setattr("commitlake.connectors.storage.access.first_names", lambda *_: [])
+    monkeypatch.setattr("commitlake.connectors.storage.s3_storage.S3Storage.check", lambda _: None)
     with caplog.at_level(logging.WARNING):
         command._check_object_stores(argparse.Namespace(store="s3://bucket/store"))
         command._check_object_stores(argparse.Namespace(store="/data/store"))
@@ -98,7 +98,7 @@ def test_an_endpoint_of_the_profile_is_set_for_arrow(monkeypatch: pytest.MonkeyP
     (tmp_path / "config").write_text("[default]\nendpoint_url = http://127.0.0.1:9\n")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "")
-    monkeypatch.setattr("commitlake.connectors.storage.access.first_names", lambda *_: [])
+    monkeypatch.setattr("commitlake.connectors.storage.s3_storage.S3Storage.check", lambda _: None)
     command._check_object_stores(argparse.Namespace(store="s3://stores/a"))
     assert os.environ["AWS_ENDPOINT_URL_S3"] == "http://127.0.0.1:9"
 

@@ -13,7 +13,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.storage.options import S3Options
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.pipelines.archive.body_location import (
     IN_LAKE,
     bodies_root,

@@ -14,7 +14,7 @@ import pytest
 
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.storage.filesystem import StorageHandler
-from commitlake.connectors.storage.range_files import RangeFile
+from commitlake.connectors.storage.storage import RangeFile
 from tests.support.waiting import wait_until
 
 WAIT_SECONDS = 60

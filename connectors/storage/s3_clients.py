@@ -1,19 +1,71 @@
-"""Choice of the object store: from a job's options or its environment, once for all workers."""
+"""Clients of boto3, one for each server and process, and the settings from which they are made.
+
+The calls of a client may come from many threads. A forked process creates its own clients, because it cannot use the
+connections and locks of its parent.
+"""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
-from botocore.exceptions import BotoCoreError
+from botocore import exceptions
+from botocore.config import Config
 
 from commitlake.connectors.plain_connections import warn_of_plain
 from commitlake.connectors.storage.errors import S3Error
-from commitlake.connectors.storage.options import DEFAULT_REGION, S3Options
 from commitlake.connectors.storage.s3_errors import s3_error
+from commitlake.connectors.storage.s3_options import DEFAULT_REGION, S3Options
+
+MAX_ATTEMPTS = 8  # waits between them are random, up to 1, 2, 4, 8, 16, 20 and 20 s: enough for a server to restart
+FEW_ATTEMPTS = 2  # while a user waits, and a wrong endpoint is more likely than an overloaded server
+_CONNECT_SECONDS = 10
+_READ_SECONDS = 60
+_CONNECTIONS = 16
+
+_clients: dict[tuple[S3Options, int], Any] = {}
+_lock = threading.Lock()
+
+
+def s3_client(options: S3Options, attempts: int = MAX_ATTEMPTS) -> Any:
+    """Return this process's client for a server.
+
+    Args:
+        attempts: maximum number of attempts for a request.
+    """
+    with _lock:
+        if (options, attempts) not in _clients:
+            _clients[options, attempts] = _new_client(options, attempts)
+        return _clients[options, attempts]
+
+
+def _new_client(options: S3Options, attempts: int) -> Any:
+    config = Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        max_pool_connections=_CONNECTIONS,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        signature_version="s3v4",
+        s3={"addressing_style": "virtual" if options.virtual_hosts else "path"},
+        # The upload code computes and sends checksums itself; some servers support no others.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    session = boto3.session.Session()  # its own session: creating clients from a shared one is not thread-safe
+    return session.client("s3", endpoint_url=options.endpoint, region_name=options.region, config=config)
+
+
+def _forget() -> None:
+    global _lock  # noqa: PLW0603 (the parent may have held it when it forked)
+    _lock = threading.Lock()
+    _clients.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 _STYLES = ("path", "virtual")
@@ -34,7 +86,7 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
     try:
         session = boto3.session.Session()
         profile = session._session.get_scoped_config()  # noqa: SLF001 (boto3 has no other way to its settings)
-    except BotoCoreError as error:
+    except exceptions.BotoCoreError as error:
         raise s3_error(error, "", "the settings for AWS: ") from None
     region = region or os.environ.get("AWS_REGION") or session.region_name or DEFAULT_REGION
     endpoint = endpoint or _configured_endpoint(session, profile, region)
@@ -78,3 +130,33 @@ def _check_endpoint(endpoint: str) -> None:
         )
     if parts.scheme == "http":
         warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
+
+
+def delta_options(options: S3Options) -> dict[str, str]:
+    """Return the storage options of the deltalake package for a server, with the credentials that boto3 finds.
+
+    Delta commits with a conditional put: the server refuses it if the file already exists.
+
+    Raises:
+        S3Error: if there are no credentials.
+    """
+    try:
+        credentials = boto3.session.Session().get_credentials()
+        if credentials is None:
+            raise exceptions.NoCredentialsError
+        frozen = credentials.get_frozen_credentials()
+    except exceptions.BotoCoreError as error:
+        raise s3_error(error, "", "the object store requires credentials, ") from None
+    found = {
+        "aws_access_key_id": frozen.access_key,
+        "aws_secret_access_key": frozen.secret_key,
+        "aws_region": options.region,
+        "aws_virtual_hosted_style_request": str(options.virtual_hosts).lower(),
+        "aws_conditional_put": "etag",
+    }
+    if frozen.token:
+        found["aws_session_token"] = frozen.token
+    if options.endpoint is not None:
+        found["aws_endpoint_url"] = options.endpoint
+        found["aws_allow_http"] = str(options.endpoint.startswith("http://")).lower()
+    return found

@@ -1,13 +1,33 @@
-"""Settings with which Spark reaches an object store through Hadoop's s3a.
+"""Endpoint and region of S3, in a form that the driver can send to workers, and Spark's settings for them.
 
-Credentials are not among these settings: a provider finds them in the JVM's own environment, profile or role, so no log
-and no page of Spark can show them.
+Spark reaches an object store through Hadoop's s3a. Credentials are not among its settings: a provider finds them in the
+JVM's own environment, profile or role, so no log and no page of Spark can show them.
 """
 
 from __future__ import annotations
 
-from commitlake.connectors.storage.options import S3Options
+from dataclasses import dataclass
+
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
+
+DEFAULT_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Options:
+    """Endpoint and region of a server. Every process finds the credentials for itself.
+
+    Attributes:
+        endpoint: URL of the server; None for Amazon's.
+        region: region of the bucket.
+        virtual_hosts: whether a bucket's name is part of the host name, as at Amazon, or of the path, as with most
+            other servers.
+    """
+
+    endpoint: str | None = None
+    region: str = DEFAULT_REGION
+    virtual_hosts: bool = True
+
 
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 # Looks in the same places as boto3: environment, system properties, web identity, profile, container, machine.
