@@ -4,7 +4,7 @@
     ├── commitlake.schemas          LayoutError, NumberError, CommandError, UnsafeFileError, …
     ├── commitlake.connectors       CommitLogError, LakeError, PackError, S3Error, HBaseError, RocketMQError, …
     ├── commitlake.pipelines        QualityError, RebuildError, RestoreError, SalvageError, …
-    ├── commitlake.jobs             JobError
+    ├── commitlake.jobs             JobError, MissingPackageError
     └── commitlake.broker_lite      StoreError, DeliveryError, ReplicationError: see `broker_lite.errors`
 
 Each folder describes its own part of the tree in its module of errors. `tests/unit/schemas/test_errors.py` checks that
@@ -39,9 +39,11 @@ class CommitLakeError(Exception):
         exit_code: exit code of a command that fails with the error; its message is then all that a user needs. None for
             an unexpected error: the command exits with 1 and also prints the error's class, and --verbose shows the
             stack trace.
+        hint: advice on what to do, or empty.
         is_transient: True if the operation may succeed later without changes, for example because a server is busy or
             another run was first.
     """
 
     exit_code: ExitCode | None = None
+    hint: str = ""
     is_transient: bool = False

@@ -353,13 +353,13 @@ def _measured(
     """Run the job, and write its metrics if a file is given for them."""
     if not arguments.metrics_file:
         return _run(parser, job, arguments)
-    from commitlake.jobs.cli.missing_packages import require
+    from commitlake.jobs.cli.missing_packages import MissingPackageError, require
     from commitlake.jobs.cli.output_files import OutputFileError
     from commitlake.jobs.cli.run_metrics import RunMetrics
 
     try:
         require("prometheus_client", "--metrics-file")
-    except JobError as error:
+    except MissingPackageError as error:
         _print_error(parser.prog, str(error), error.hint)
         return error.exit_code
     try:
@@ -523,7 +523,7 @@ def explain_error(error: BaseException) -> ErrorText:
     """Return the message for an error that ends a job; for a failed worker, the message of the worker's error."""
     error = raised_in_worker(error) or error
     if isinstance(error, CommitLakeError) and error.exit_code is not None:
-        return ErrorText(str(error), error.hint if isinstance(error, JobError) else "", error.exit_code)
+        return ErrorText(str(error), error.hint, error.exit_code)
     from commitlake.connectors.storage.arrow_errors import s3_error_of
     from commitlake.jobs.cli.permissions import HINT, denied_place
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from commitlake.jobs.cli.command import JobError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 EXTRAS = {
     "pyspark": "spark",
@@ -35,7 +35,17 @@ _NAMESPACES = {"google": "google.cloud.storage"}
 _ADVICE = {"spark": "; a cluster's own Python has its pyspark, 4.1 or 4.2"}
 
 
-def missing_extra(error: BaseException) -> JobError | None:
+class MissingPackageError(CommitLakeError):
+    """Error for a package that is not installed; the hint names the extra that installs it."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+def missing_extra(error: BaseException) -> MissingPackageError | None:
     """Return the error for a user if an import failed because of a missing extra, otherwise None."""
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
@@ -54,7 +64,7 @@ def require(package: str, purpose: str) -> None:
         purpose: option or command that needs it.
 
     Raises:
-        JobError: if it is not installed; the hint names the extra.
+        MissingPackageError: if it is not installed; the hint names the extra.
     """
     if not _is_installed(package):
         raise _error(package, EXTRAS[package], purpose)
@@ -67,6 +77,6 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def _error(package: str, extra: str, purpose: str = "this command") -> JobError:
+def _error(package: str, extra: str, purpose: str = "this command") -> MissingPackageError:
     hint = f"pip install 'commitlake[{extra}]' installs it{_ADVICE.get(extra, '')}"
-    return JobError(f"{purpose} needs the package {package}, which is not installed", hint)
+    return MissingPackageError(f"{purpose} needs the package {package}, which is not installed", hint)

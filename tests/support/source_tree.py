@@ -35,6 +35,24 @@ def imported(path: Path) -> frozenset[str]:
     return _facts(path)[0]
 
 
+def used_modules(path: Path, known: Mapping[str, Path]) -> set[str]:
+    """Return the project's modules that a file imports anywhere, also in functions and for type checkers alone.
+
+    A package counts only where something that is no module of it is imported from it.
+
+    Args:
+        known: from `modules`.
+    """
+    found: set[str] = set()
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in known else node.module for name in inner}
+    return found & known.keys()
+
+
 def reached(starts: Iterable[str], imports: Mapping[str, frozenset[str]]) -> set[str]:
     """Return the modules that some modules import, directly or indirectly.
 

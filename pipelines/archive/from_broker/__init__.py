@@ -1,5 +1,6 @@
 """Archive runs without access to a broker's files: messages are pulled, queue by queue.
 
+    broker_plan.py   the queues of a broker, and the plan for them
     planning.py      ranges of queues that a run pulls, from the offsets of a broker's queues
     pulled_part.py   ranges that a task reads, with limits and retries
     outcome.py       progress and gaps for the run's commit

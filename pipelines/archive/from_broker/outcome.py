@@ -11,7 +11,7 @@ from operator import attrgetter
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.plain_files import write_plain_file
@@ -20,7 +20,7 @@ from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.queue_reading import queue_text
-from commitlake.pipelines.archive.from_broker.planning import BrokerPlan, BrokerWork
+from commitlake.pipelines.archive.from_broker.broker_plan import BrokerPlan
 from commitlake.pipelines.archive.work import TasksResult
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -30,10 +30,20 @@ _SHOWN = 5
 _IN_FOUND = 100
 
 
-def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:
+def outcome_of(
+    plans: Mapping[str, BrokerPlan],
+    commit: ArchiveCommit,
+    topics: tuple[str, ...],
+    manifest: Sequence[ManifestRow],
+    lake: Lake,
+    parser_version: str,
+) -> TasksResult:
     """Combine the reports of all tasks.
 
     Args:
+        plans: plans by broker.
+        commit: commit of the run; the progress of its stores is replaced.
+        topics: topics that the run is limited to; empty for all.
         manifest: rows of all tasks.
         parser_version: written to rows of `gaps`.
 
@@ -45,20 +55,20 @@ def outcome_of(work: BrokerWork, manifest: Sequence[ManifestRow], lake: Lake, pa
     for row in manifest:
         if (report := row.queue_report) is not None:
             reports[report.broker].append(report)
-    stores: dict[str, StoreProgress] = dict(work.commit.stores)
+    stores: dict[str, StoreProgress] = dict(commit.stores)
     gaps: list[dict[str, object]] = []
     notes: list[str] = []
-    for name, plan in work.plans.items():
+    for name, plan in plans.items():
         all_reports = [*plan.reports, *reports[name]]
-        stores[name] = _progress(work, plan, all_reports)
+        stores[name] = _progress(topics, plan, all_reports)
         notes += _notes(plan, all_reports)
         lost = [report for report in all_reports if report.lost]
         if lost:
-            gaps.append(_gap(plan, lost) | {"run_id": work.commit.run_id, "parser_version": parser_version})
-    return TasksResult(replace(work.commit, stores=stores), list(_gap_rows(gaps, work, lake)), notes)
+            gaps.append(_gap(plan, lost) | {"run_id": commit.run_id, "parser_version": parser_version})
+    return TasksResult(replace(commit, stores=stores), list(_gap_rows(gaps, commit, lake)), notes)
 
 
-def _progress(work: BrokerWork, plan: BrokerPlan, reports: Sequence[QueueReport]) -> StoreProgress:
+def _progress(topics: tuple[str, ...], plan: BrokerPlan, reports: Sequence[QueueReport]) -> StoreProgress:
     before = plan.pulled_before
     offsets = {topic: dict(queues) for topic, queues in before.offsets.items()}
     for topic, queue_id, following in _next_offsets(reports):
@@ -66,7 +76,7 @@ def _progress(work: BrokerWork, plan: BrokerPlan, reports: Sequence[QueueReport]
     records = [report.last_record for report in reports if report.last_record is not None]
     if plan.before is not None and plan.before.last_record is not None:
         records.append(plan.before.last_record)
-    pulled = PulledProgress(offsets, work.source.topics or None, before.files_end)
+    pulled = PulledProgress(offsets, topics or None, before.files_end)
     return StoreProgress(plan.extent.end, max(records, key=_offset_of_record, default=None), pulled)
 
 
@@ -147,11 +157,11 @@ def _gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
     }
 
 
-def _gap_rows(gaps: Sequence[Mapping[str, object]], work: BrokerWork, lake: Lake) -> Iterator[ManifestRow]:
+def _gap_rows(gaps: Sequence[Mapping[str, object]], commit: ArchiveCommit, lake: Lake) -> Iterator[ManifestRow]:
     if not gaps:
         return
     rows = pa.Table.from_pylist(gaps, arrow_schema(GAPS))
-    file = write_plain_file(rows, lake.uri("gaps"), f"part-pulled-{work.commit.run_id}.zstd.parquet", s3=lake.s3)
+    file = write_plain_file(rows, lake.uri("gaps"), f"part-pulled-{commit.run_id}.zstd.parquet", s3=lake.s3)
     yield ManifestRow.of_file(file, "gaps")
     counts = {str(gap["broker"]): RefusalCounts(missing_ranges=1) for gap in gaps}
     yield ManifestRow.of_task({}, counts, f"{gaps[0]['broker']}: {gaps[0]['found']}", None)

@@ -1,13 +1,9 @@
-"""Plans a run that pulls: for each queue, the messages from its last archived offset to one offset in the log.
-
-Brokers are asked for their topics, including system topics, and for the offsets of their queues.
-"""
+"""Plans a run that pulls: for each queue, the messages from its last archived offset to one offset in the log."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
@@ -16,76 +12,26 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import fault_of_name
 from commitlake.connectors.lake.queue_reports import QueueReport
-from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
+from commitlake.connectors.lake.store_progress import LastRecord
 from commitlake.connectors.reading.continuity import StoreReplacedError, digest_of
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
 from commitlake.connectors.rocketmq.log_extent import LogExtent, log_extent
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import LogPart, QueueRange, queue_text
+from commitlake.connectors.rocketmq.queue_reading import QueueRange, queue_text
 from commitlake.connectors.rocketmq.source.ranges import to_partitions
 from commitlake.connectors.sources.stream_shares import fair_shares
+from commitlake.pipelines.archive.from_broker.broker_plan import BrokerPlan, HeldQueue, HeldQueues, ask_queues
+from commitlake.pipelines.archive.from_broker.outcome import outcome_of
 from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource, PulledPart, PulledRange
 from commitlake.pipelines.archive.work import ArchiveWork, TasksResult
-from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, OP_TOPIC
-from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
-from commitlake.schemas.remoting.configs import TopicConfig
-from commitlake.schemas.remoting.routes import PERM_READ, MessageQueue
+from commitlake.schemas.remoting.routes import MessageQueue
 
 _QUEUES_TO_CUT = 16
 """Number of queues among which a commit's end is looked for, largest first."""
 _SMALL_RANGE = 1000
 """Number of messages that a task pulls rather than look for the end of a commit among them."""
-_THREADS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerPlan:
-    """The plan for one broker of a run.
-
-    Attributes:
-        broker: name of the broker.
-        before: its archived progress; None if it was never archived.
-        extent: extent of its log; the run ends at its end.
-        held: offsets of its queues.
-        ranges: ranges to pull.
-        reports: reports on queues that are not pulled, or that have lost messages.
-    """
-
-    broker: str
-    before: StoreProgress | None
-    extent: LogExtent
-    held: HeldQueues
-    ranges: Sequence[PulledRange] = field(default=())
-    reports: Sequence[QueueReport] = field(default=())
-
-    @property
-    def start(self) -> int:
-        """Physical offset up to which the lake has the log."""
-        return self.extent.begin if self.before is None else self.before.end
-
-    @property
-    def pulled_before(self) -> PulledProgress:
-        """Progress from which a run pulls. If files were archived before, it is their end."""
-        if self.before is None:
-            return PulledProgress()
-        return self.before.pulled or PulledProgress(files_end=self.before.end)
-
-    @property
-    def log(self) -> LogPart:
-        """The part of the log whose messages are taken."""
-        return LogPart(self.pulled_before.files_end, self.extent.end, self.start)
-
-    @property
-    def new_bytes(self) -> int:
-        """Size of the log that the broker has and the lake does not."""
-        return max(0, self.extent.end - max(self.start, self.extent.begin))
-
-    @property
-    def has_new(self) -> bool:
-        """True if the broker has new messages, gaps or notes."""
-        return bool(self.ranges or self.reports) or self.extent.end > self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +88,7 @@ class BrokerWork(ArchiveWork):
 
     def outcome(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:
         """See `ArchiveWork`."""
-        from commitlake.pipelines.archive.from_broker.outcome import outcome_of  # noqa: PLC0415 (it imports this)
-
-        return outcome_of(self, manifest, lake, parser_version)
+        return outcome_of(self.plans, self.commit, self.source.topics, manifest, lake, parser_version)
 
 
 def find_broker_work(
@@ -346,81 +290,3 @@ def _parts_of(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: int) 
         )
         for partition in to_partitions([one.wanted for one in plan.ranges], count)
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class HeldQueue:
-    """A queue with the offsets of its first and its next message."""
-
-    queue: MessageQueue
-    first: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldQueues:
-    """The queues of a broker.
-
-    Attributes:
-        readable: queues that can be pulled, in order.
-        closed: queues with messages that cannot be pulled: the topic is not readable, the queue is beyond its read
-            queues, or it is of the op topic of a broker 4.9, which does not list that topic and delivers nothing of it.
-        topics: names of all topics that the broker has.
-    """
-
-    readable: Sequence[HeldQueue]
-    closed: Sequence[HeldQueue] = field(default=())
-    topics: frozenset[str] = frozenset()
-
-
-def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> HeldQueues:
-    """Query a broker for its topics, including system topics, and for the offsets of their queues.
-
-    Args:
-        topics: topics to query; all if empty.
-    """
-    configs = admin.topic_configs(broker_name)
-    wanted = sorted(configs.keys() & set(topics) if topics else configs)
-    readable: list[HeldQueue] = []
-    closed: list[HeldQueue] = []
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-queues") as pool:
-        for topic, held in zip(wanted, pool.map(lambda each: _held(admin, broker_name, each), wanted), strict=True):
-            for one in held:
-                if _is_readable(configs[topic], one.queue.queue_id):
-                    readable.append(one)
-                elif one.first < one.end:
-                    closed.append(one)
-    if not topics and OP_TOPIC not in configs:
-        halves = [one.queue.queue_id for one in readable if one.queue.topic == HALF_TOPIC]
-        closed += _unlisted(admin, [MessageQueue(OP_TOPIC, broker_name, queue_id) for queue_id in halves])
-    return HeldQueues(readable, closed, frozenset(configs))
-
-
-def _unlisted(admin: Admin, queues: Sequence[MessageQueue]) -> Iterator[HeldQueue]:
-    """Yield those of the queues that have messages; a broker answers -1 for the first offset of others."""
-    for queue in queues:
-        if end := admin.offsets.next(queue):
-            yield _held_queue(queue, admin.offsets.first(queue), end)
-
-
-def _is_readable(config: TopicConfig, queue_id: int) -> bool:
-    return bool(config.perm & PERM_READ) and queue_id < config.read_queue_nums
-
-
-def _held(admin: Admin, broker_name: str, topic: str) -> list[HeldQueue]:
-    stats = admin.broker_topic_stats(topic, broker_name)
-    if stats is None:  # deleted since the topics were listed
-        return []
-    return [
-        _held_queue(MessageQueue(topic, broker_name, queue.queue_id), held.min_offset, held.max_offset)
-        for queue, held in sorted(stats.offset_table.items())
-        if queue.topic == topic
-    ]
-
-
-def _held_queue(queue: MessageQueue, first: int, end: int) -> HeldQueue:
-    """Return what a queue holds; a broker may give -1 for the offsets of an empty one."""
-    first, end = max(0, first), max(0, end)
-    if not first <= end <= MAX_QUEUE_OFFSET or queue.queue_id < 0:
-        raise ProtocolError(f"{queue_text(queue)}: expected its first offset and its end, found {first} and {end}")
-    return HeldQueue(queue, first, end)

@@ -11,8 +11,7 @@ import pytest
 from commitlake.connectors.runtime.blocked_imports import blocked_imports
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.cli import main, missing_packages
-from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.missing_packages import EXTRAS, missing_extra, require
+from commitlake.jobs.cli.missing_packages import EXTRAS, MissingPackageError, missing_extra, require
 from commitlake.jobs.metrics import command as metrics
 from tests.support.source_tree import ROOT
 
@@ -49,7 +48,7 @@ def test_a_package_that_is_there_is_not_missing() -> None:
 
 @pytest.mark.usefixtures("_nothing_installed")
 def test_an_option_that_needs_a_package_is_named() -> None:
-    with pytest.raises(JobError, match=r"^--hbase needs the package happybase, which is not installed$"):
+    with pytest.raises(MissingPackageError, match=r"^--hbase needs the package happybase, which is not installed$"):
         require("happybase", "--hbase")
 
 
