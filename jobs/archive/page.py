@@ -14,15 +14,15 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import clean_message
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.pages.decoded import bytes_text, decode_first_bytes, decode_value, offset_text
-from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.pages.history import history_section, read_history, seconds_text
-from commitlake.jobs.pages.line_chart import Series, line_chart, sparkline
-from commitlake.jobs.pages.markup import Html, joined, name
-from commitlake.jobs.pages.output import Facts, PageFile, names_text, period_text, time_text
-from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, made_now
-from commitlake.jobs.pages.parts import folded, paragraph, tiles
-from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.jobs.report.decoded import bytes_text, decode_first_bytes, decode_value, offset_text
+from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
+from commitlake.jobs.report.history import history_section, read_history, seconds_text
+from commitlake.jobs.report.line_chart import Series, line_chart, sparkline
+from commitlake.jobs.report.markup import Html, joined, name
+from commitlake.jobs.report.output import Facts, PageFile, names_text, period_text, time_text
+from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, made_now
+from commitlake.jobs.report.parts import folded, paragraph, tiles
+from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.archive.refusals import RefusalGroup, read_refused
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun, runs_text
 from commitlake.pipelines.quality.figures import ChartSpan, Counts, PageFigures

@@ -31,7 +31,7 @@ from commitlake.jobs.cli.run_metrics import count
 from commitlake.jobs.cli.runner import make_runner, open_session
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.pages.output import PageFile, failure_page, page_file
+from commitlake.jobs.report.output import PageFile, failure_page, page_file
 from commitlake.pipelines.archive.body_location import check_bodies
 from commitlake.pipelines.archive.judging import CriticalQualityError
 from commitlake.pipelines.archive.run import MIB, Config, OnRefusal, Result, finish_earlier_runs, plan_work

@@ -40,7 +40,7 @@ from commitlake.jobs.cli.rows_output import write_objects
 from commitlake.jobs.cli.runner import ThreadArguments, make_runner
 from commitlake.jobs.cli.terminal import print_line, print_text
 from commitlake.jobs.cli.times import parse_time
-from commitlake.jobs.pages.output import PageFile, failure_page, page_file
+from commitlake.jobs.report.output import PageFile, failure_page, page_file
 from commitlake.pipelines.audit.comparisons import (
     ComparedStores,
     compare_hbase,

@@ -7,13 +7,13 @@ from typing import Any
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.pages.history import history_section, read_history
-from commitlake.jobs.pages.markup import Html, joined, name
-from commitlake.jobs.pages.output import names_text, period_text
-from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.pages.parts import paragraph, tiles
-from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
+from commitlake.jobs.report.history import history_section, read_history
+from commitlake.jobs.report.markup import Html, joined, name
+from commitlake.jobs.report.output import names_text, period_text
+from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, badge, made_now
+from commitlake.jobs.report.parts import paragraph, tiles
+from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import REPAIR, TableFinding

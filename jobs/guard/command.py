@@ -142,7 +142,7 @@ def _watch_and_write_page(
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Watch the stores, and write the page that the arguments name."""
     from commitlake.jobs.guard.page import TITLE, stores_page
-    from commitlake.jobs.pages.output import failure_page, page_file
+    from commitlake.jobs.report.output import failure_page, page_file
 
     file = page_file(command.html)
     assert file is not None

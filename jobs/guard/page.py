@@ -10,14 +10,14 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, verdict_of
-from commitlake.jobs.pages.decoded import bytes_text, offset_text
-from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.pages.history import history_section, read_history
-from commitlake.jobs.pages.markup import Html, joined, name
-from commitlake.jobs.pages.output import Facts, names_text, period_text, time_text
-from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.pages.parts import paragraph, tiles
-from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.jobs.report.decoded import bytes_text, offset_text
+from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
+from commitlake.jobs.report.history import history_section, read_history
+from commitlake.jobs.report.markup import Html, joined, name
+from commitlake.jobs.report.output import Facts, names_text, period_text, time_text
+from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, badge, made_now
+from commitlake.jobs.report.parts import paragraph, tiles
+from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.retention.rules import Cause
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.schemas.advice import NO_ADVICE, Advice, Places

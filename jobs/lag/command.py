@@ -30,8 +30,8 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.jobs.pages.output import PageFile
-    from commitlake.jobs.pages.page import Page
+    from commitlake.jobs.report.output import PageFile
+    from commitlake.jobs.report.page import Page
     from commitlake.pipelines.lag.answer import LagAnswer
     from commitlake.pipelines.lag.measure import Lag
 
@@ -91,8 +91,8 @@ class LagCommand(
         """Measure the lag, print it, and write the page."""
         if self.html is None:
             return _answer(None, self)
-        from commitlake.jobs.pages.lag import TITLE
-        from commitlake.jobs.pages.output import failure_page, page_file
+        from commitlake.jobs.lag.report import TITLE
+        from commitlake.jobs.report.output import failure_page, page_file
 
         file = page_file(self.html)
         name, place = self.source
@@ -138,8 +138,8 @@ def _answer(file: PageFile | None, command: LagCommand) -> ExitCode:
 
 
 def _page(command: LagCommand, answer: LagAnswer) -> Page:
+    from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, LagSource, lag_page
     from commitlake.jobs.lag.source import measure_history
-    from commitlake.jobs.pages.lag import MAX_HEAT_GROUPS, LagSource, lag_page
 
     history = measure_history(command, command, answer, MAX_HEAT_GROUPS)
     return lag_page(answer, history, LagSource(command.source, command.at))

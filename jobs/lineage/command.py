@@ -101,8 +101,8 @@ class Lineage(LineageOptions):
 def _show_story(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
     if command.html is None:
         return _print_story(command, _story(command, lake), started)
-    from commitlake.jobs.pages.lineage.page import TITLE, lineage_page
-    from commitlake.jobs.pages.output import failure_page, page_file
+    from commitlake.jobs.lineage.report import TITLE, lineage_page
+    from commitlake.jobs.report.output import failure_page, page_file
 
     file = page_file(command.html)
     facts = [("Lake", command.lake)]
@@ -142,7 +142,7 @@ def _print_story(command: LineageOptions, story: Story, started: float) -> ExitC
 
         trusted(sys.stdout).write(story_json(story))
     elif command.format == MERMAID:
-        from commitlake.jobs.pages.lineage.mermaid import mermaid
+        from commitlake.jobs.lineage.picture.mermaid import mermaid
 
         sys.stdout.write(mermaid(story))
     elif command.format == TABLE:
@@ -203,9 +203,9 @@ def _follow(command: LineageOptions, lake: Lake) -> ExitCode:
 
 
 def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
+    from commitlake.jobs.lineage.picture.topics import TITLE, topics_page
     from commitlake.jobs.lineage.topics import COLUMNS, graph_json, graph_mermaid, link_rows
-    from commitlake.jobs.pages.lineage.topics import TITLE, topics_page
-    from commitlake.jobs.pages.output import failure_page, page_file
+    from commitlake.jobs.report.output import failure_page, page_file
     from commitlake.pipelines.lineage.topic_graph import topic_graph
 
     assert command.start is not None, "--topics needs --from"

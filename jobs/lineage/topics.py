@@ -8,7 +8,7 @@ from typing import Any
 from commitlake.connectors.printable import printable_json
 from commitlake.jobs.cli.rows_output import Row
 from commitlake.jobs.cli.text_table import Column
-from commitlake.jobs.pages.lineage.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, label
+from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, label
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text

@@ -37,8 +37,8 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import EPOCH, after, iso_text
 
 if TYPE_CHECKING:
-    from commitlake.jobs.pages.output import PageFile
-    from commitlake.jobs.pages.page import Page
+    from commitlake.jobs.report.output import PageFile
+    from commitlake.jobs.report.page import Page
     from commitlake.pipelines.tps.transactions import ReadOutcomes
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
@@ -76,8 +76,8 @@ class Tps(TpsOptions):
 def _show_rates(command: TpsOptions, started: float) -> ExitCode:
     if command.html is None:
         return _show_rates_and(None, command, started)
-    from commitlake.jobs.pages.output import failure_page, page_file
-    from commitlake.jobs.pages.tps import TITLE
+    from commitlake.jobs.report.output import failure_page, page_file
+    from commitlake.jobs.tps.report import TITLE
 
     file = page_file(command.html)
     option, place = command.source
@@ -155,13 +155,13 @@ def _outcomes(
 
 
 def _empty_page(command: TpsOptions) -> Page:
-    from commitlake.jobs.pages.tps import RatesSource, empty_page
+    from commitlake.jobs.tps.report import RatesSource, empty_page
 
     return empty_page(RatesSource(*command.source))
 
 
 def _page(command: TpsOptions, source: TpsSource, question: RatesQuestion, widened: Sequence[str]) -> Page:
-    from commitlake.jobs.pages.tps import RatesSource, rates_page
+    from commitlake.jobs.tps.report import RatesSource, rates_page
     from commitlake.pipelines.tps.report import make_report
 
     compared = COMPARED.get(command.compare or "")

@@ -100,7 +100,7 @@ class Verify(
     def run(self) -> ExitCode:
         """Verify the stores, print a report, and return an exit code."""
         store = given_store(self.store)
-        from commitlake.jobs.pages.output import failure_page, page_file
+        from commitlake.jobs.report.output import failure_page, page_file
         from commitlake.jobs.verify.page import TITLE, stores_page
         from commitlake.jobs.verify.report import Remedies, print_report, summary
         from commitlake.pipelines.verify.doctor import join_findings

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.pages.decoded import decode_value, offset_text, time_of_ms
-from commitlake.jobs.pages.findings import Example, FindingGroup, findings_section
-from commitlake.jobs.pages.history import history_section, read_history
-from commitlake.jobs.pages.markup import Html, joined, name, tag
-from commitlake.jobs.pages.output import names_text
-from commitlake.jobs.pages.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.pages.parts import tiles
-from commitlake.jobs.pages.tables import Cell, Column, table
+from commitlake.jobs.report.decoded import decode_value, offset_text, time_of_ms
+from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
+from commitlake.jobs.report.history import history_section, read_history
+from commitlake.jobs.report.markup import Html, joined, name, tag
+from commitlake.jobs.report.output import names_text
+from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, badge, made_now
+from commitlake.jobs.report.parts import tiles
+from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.jobs.verify.report import Remedies, having
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings

@@ -35,7 +35,7 @@ ALLOWED = {
     "pipelines/quality/partitions.py": "numbers of numpy",
     "connectors/formats/rocketmq/small_files.py": "numbers of 32 bits: the table was checked",
     "pipelines/verify/queue_files.py": SEGMENT,
-    "jobs/pages/decoded.py": LIMITED,
+    "jobs/report/decoded.py": LIMITED,
     "jobs/cli/durations.py": LIMITED,
     "jobs/cli/process.py": "a process number out of /proc",
     "jobs/cli/times.py": LIMITED,

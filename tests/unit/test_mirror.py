@@ -139,7 +139,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/audit/test_windows.py": ("schemas.tables.profile",),
     "tests/unit/pipelines/maintenance/test_packs.py": ("connectors.lake.archive_log", "connectors.lake.log_history"),
     "tests/unit/pipelines/message_keys/test_message_keys.py": ("pipelines.query.keys",),
-    "tests/unit/jobs/pages/test_tps.py": ("pipelines.tps.report",),
+    "tests/unit/jobs/tps/test_report.py": ("pipelines.tps.report",),
     "tests/unit/jobs/tps/test_other_questions.py": ("pipelines.tps.delayed", "pipelines.tps.store_tables"),
     "tests/unit/pipelines/topic_minutes/test_minutes.py": ("schemas.tables.topic_minutes",),
     "tests/unit/pipelines/rebuild/test_rebuilt_files.py": ("connectors.formats.rocketmq.queue_writer",),

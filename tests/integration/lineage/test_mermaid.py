@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page
 
 from commitlake.connectors.printable import printable_line
-from commitlake.jobs.pages.lineage.mermaid import MAX_LABEL, MAX_STEPS, mermaid
+from commitlake.jobs.lineage.picture.mermaid import MAX_LABEL, MAX_STEPS, mermaid
 from commitlake.pipelines.lineage.story import Edge, Story
 from tests.servers.mermaid import mermaid_script
 from tests.support.browsers import running_browser

@@ -12,7 +12,7 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.audit.page import audit_page
-from commitlake.jobs.pages.page import render_page
+from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import TableFinding

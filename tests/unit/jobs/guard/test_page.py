@@ -13,7 +13,7 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.guard import command as guard
 from commitlake.jobs.guard.page import MAX_ROWS, stores_page
-from commitlake.jobs.pages.page import render_page
+from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.retention.rules import Cause, Disk, Rules
 from commitlake.pipelines.retention.segments import StoredSegment
 from commitlake.pipelines.retention.watch import Forecast, SegmentVerdict, WatchedSegment, WatchedStore

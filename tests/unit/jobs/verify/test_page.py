@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import printable_line
-from commitlake.jobs.pages.page import render_page
+from commitlake.jobs.report.page import render_page
 from commitlake.jobs.verify.command import main
 from commitlake.jobs.verify.page import MAX_STORES, stores_page
 from commitlake.jobs.verify.report import Remedies

@@ -1,0 +1,100 @@
+"""Lanes of a picture: a column for each topic and each group, with a track in it for each message.
+
+Two messages that overlap in time have different tracks, as long as there are free tracks, so that their lines in one
+topic can be distinguished.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from commitlake.jobs.lineage.picture.picture_rows import Row
+from commitlake.pipelines.lineage.story import Step, StepKind
+from commitlake.schemas.counts import count_text
+
+MAX_LANES = 12
+"""Largest number of columns that fit on a phone; page.css has a class for each number of them."""
+MAX_TRACKS = 4
+OTHERS = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A column of the picture.
+
+    Attributes:
+        name: The topic or the group; empty if unknown.
+        kind: `topic`, `group`, or `others` for topics and groups without a column of their own.
+        count: Number of names in the column.
+    """
+
+    name: str
+    kind: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The columns of a picture.
+
+    Attributes:
+        lanes: Columns from the left: topics in the order in which they occur in the story, then groups.
+        place_of: Index in `lanes`, by kind and name of a step.
+        track_of: Track of each message.
+        tracks: Number of tracks.
+    """
+
+    lanes: Sequence[Lane]
+    place_of: dict[tuple[str, str], int]
+    track_of: dict[int, int]
+    tracks: int
+
+    def lane(self, step: Step) -> int:
+        """Return the place of a step's lane."""
+        return self.place_of[lane_key(step)]
+
+    def across(self, row: Row) -> float:
+        """Return the horizontal position of a row's step, 0 to 1."""
+        within = (self.track_of.get(row.message, 0) + 1) / (self.tracks + 1)
+        return (self.lane(row.step) + within) / len(self.lanes)
+
+
+def lane_key(step: Step) -> tuple[str, str]:
+    """Return the kind and name of a step's lane; both are needed because a topic and a group may have the same name."""
+    return "group" if step.kind is StepKind.CONSUMPTION else "topic", step.lane
+
+
+def lanes_of(rows: Sequence[Row]) -> Lanes:
+    """Return the columns for the rows of a picture."""
+    drawn = [row for row in rows if not row.is_folded]
+    counts = Counter(lane_key(row.step) for row in drawn)
+    keys = sorted(dict.fromkeys(lane_key(row.step) for row in drawn), key=lambda key: key[0] == "group")
+    own = keys
+    if len(keys) > MAX_LANES:
+        largest = {key for key, _ in counts.most_common(MAX_LANES - 1)}
+        own = [key for key in keys if key in largest]
+    place_of = {key: place for place, key in enumerate(own)}
+    lanes = [Lane(name, kind) for kind, name in own]
+    if others := [key for key in keys if key not in place_of]:
+        place_of.update(dict.fromkeys(others, len(lanes)))
+        lanes.append(Lane(count_text(len(others), "other", "others"), OTHERS, len(others)))
+    track_of = _tracks(drawn)
+    return Lanes(lanes or [Lane("", "topic")], place_of, track_of, max(track_of.values(), default=0) + 1)
+
+
+def _tracks(rows: Sequence[Row]) -> dict[int, int]:
+    """Return a track for each message; messages that do not overlap in time may share one."""
+    last = {row.message: row.place for row in rows}
+    free_from = [-1] * MAX_TRACKS
+    found: dict[int, int] = {}
+    for row in rows:
+        if row.message in found:
+            continue
+        track = next((track for track, end in enumerate(free_from) if end < row.place), None)
+        if track is None:  # more parallel messages than tracks: use the track that is free first
+            track = free_from.index(min(free_from))
+        found[row.message] = track
+        free_from[track] = max(free_from[track], last[row.message])
+    return found

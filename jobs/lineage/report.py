@@ -1,0 +1,184 @@
+"""The page of `commitlake lineage --html`: what happened to a message, as a picture with all details."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from commitlake.jobs.lineage.picture.details import details
+from commitlake.jobs.lineage.picture.glyphs import BEGUN, FAILED, FOLDED, definitions, glyph_of, legend
+from commitlake.jobs.lineage.picture.graph import graph
+from commitlake.jobs.lineage.picture.lanes import lanes_of
+from commitlake.jobs.lineage.picture.overview import overview
+from commitlake.jobs.lineage.picture.picture_rows import Rows, rows_of
+from commitlake.jobs.report.markup import Html, joined, name, tag
+from commitlake.jobs.report.output import time_text
+from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, badge, made_now
+from commitlake.jobs.report.parts import paragraph
+from commitlake.jobs.report.tables import Cell, Column, table
+from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, StepKind, Story
+from commitlake.schemas.counts import count_text
+
+TITLE = "What happened to a message"
+MAX_OUTCOMES = 300
+"""Largest number of outcomes shown; of more, the worst."""
+MAX_CAUTIONS = 50
+_MAX_SENTENCE = 300
+_KINDS = {
+    OutcomeState.OVERDUE: Kind.CRITICAL,
+    OutcomeState.DEAD: Kind.CRITICAL,
+    OutcomeState.FAILED: Kind.WARNING,
+    OutcomeState.PREPARED: Kind.WARNING,
+    OutcomeState.NOT_CONSUMED: Kind.WARNING,
+    OutcomeState.WAITING: Kind.INFO,
+    OutcomeState.PASSED: Kind.INFO,
+    OutcomeState.UNKNOWN: Kind.INFO,
+    OutcomeState.REDRIVEN: Kind.INFO,
+    OutcomeState.ROLLED_BACK: Kind.INFO,
+    OutcomeState.CANCELLED: Kind.INFO,
+    OutcomeState.CONSUMED: Kind.GOOD,
+}
+"""Severity of each state, the worst first."""
+_WORST_FIRST = list(_KINDS)
+_WORDS = {state: state.replace("_", " ") for state in OutcomeState} | {OutcomeState.DEAD: "dead letter"}
+_PROOFS = {
+    Proof.TRACE: "the client's trace",
+    Proof.RECORDS: "stored records",
+    Proof.OFFSETS: "the group's offset",
+    Proof.NONE: "nothing",
+}
+_COLUMNS = (
+    Column("now", is_ranked=True),
+    Column("in words"),
+    Column("group"),
+    Column("since, or due (UTC)"),
+    Column("known by"),
+    Column("step", is_ranked=True),
+)
+
+
+def lineage_page(story: Story, facts: Sequence[tuple[str, str]]) -> Page:
+    """Return the page of a story.
+
+    Args:
+        facts: Origin of the story, as pairs of a label and a value.
+    """
+    rows = rows_of(story)
+    known = "nothing is archived" if story.as_of is None else time_text(story.as_of)
+    facts = [*facts, ("Asked", story.asked), ("Lake complete until", known), ("Steps", f"{len(story.steps):,}")]
+    sections = []
+    if story.steps:
+        picture, left_out = _picture(story, rows)
+        if story.outcomes:
+            sections.append(Section("outcomes", "Outcomes", _outcomes(story, rows)))
+        sections.append(Section("picture", "What happened", picture))
+        if story.cautions or story.not_shown or left_out:
+            sections.append(Section("cautions", "Not known", _cautions(story, left_out)))
+        sections.append(Section("steps", "Each step", joined([_ALL_STEPS, details(story, rows)])))
+    elif story.cautions:
+        sections.append(Section("cautions", "Not known", _cautions(story, 0)))
+    return Page(TITLE, verdict_of(story), facts, sections, made_now("lineage"))
+
+
+def verdict_of(story: Story) -> PageVerdict:
+    """Return a sentence that sums up a story."""
+    asked = _cut(story.asked)
+    if not story.steps:
+        return PageVerdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")
+    if not story.outcomes:
+        return PageVerdict(Kind.INFO, f"{asked}: {count_text(len(story.steps), 'step')}; the outcome is not known.")
+    worst = min(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
+    kind, word = _KINDS[worst.state], _WORDS[worst.state].capitalize()
+    text = _cut(worst.text).rstrip(".")
+    if len(story.outcomes) == 1:
+        return PageVerdict(kind, f"{asked}: {text}.", word)
+    counts = Counter(outcome.state for outcome in story.outcomes)
+    counted = ", ".join(_counted(state, counts[state]) for state in _WORST_FIRST if counts[state])
+    return PageVerdict(kind, f"{asked}: {counted}. {text[:1].upper()}{text[1:]}.", word)
+
+
+def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
+    lanes = lanes_of(rows.rows)
+    found = {glyph_of(row.step) for row in rows.rows if not row.is_folded}
+    glyphs = [each for each in (*StepKind, FAILED, BEGUN) if each in found]
+    if rows.folded:
+        glyphs.append(FOLDED)
+    drawn, left_out = graph(story, rows, lanes)
+    notes = [f"{count_text(rows.messages, 'message')}; times are UTC. Choose a step for its properties and body."]
+    if rows.folded:
+        notes.append(
+            f"{rows.folded:,} of {count_text(len(story.steps), 'step')} are folded: messages with problems, and the "
+            "newest, are drawn."
+        )
+    scaled = overview(story, rows, lanes)
+    figure = tag(
+        "figure",
+        tag("figcaption", " ".join(notes)),
+        legend(glyphs),
+        tag("h3", "To scale") if scaled else Html(),
+        scaled,
+        tag("h3", "Step by step") if scaled else Html(),
+        tag("div", drawn, _PANEL, class_="story"),
+        class_="figure",
+    )
+    return joined([definitions([*glyphs]), figure]), left_out
+
+
+def _outcomes(story: Story, rows: Rows) -> Html:
+    ordered = sorted(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
+    shown = ordered[:MAX_OUTCOMES]
+    rest = f"The worst {len(shown):,} of {len(ordered):,} are shown." if len(shown) < len(ordered) else ""
+    return table("Each message, in each group that is known to consume it", _COLUMNS,
+                 [_outcome(outcome, rows) for outcome in shown], rest=rest)  # fmt: skip
+
+
+def _outcome(outcome: Outcome, rows: Rows) -> list[Cell]:
+    row = rows.row_of.get(outcome.step)
+    rank = len(_WORST_FIRST) - _WORST_FIRST.index(outcome.state)
+    link = (
+        tag("a", f"{row.number}. ", name(_cut(row.step.title)), href=f"#step-{row.number}", data_row=row.number)
+        if row is not None
+        else Html("folded")
+    )
+    return [
+        Cell(badge(_KINDS[outcome.state], _WORDS[outcome.state]), rank),
+        Cell(tag("span", name(outcome.text), class_="sentence")),
+        Cell(name(outcome.group) if outcome.group is not None else "all"),
+        Cell(time_text(outcome.at).removesuffix(" UTC") if outcome.at is not None else ""),
+        Cell(_PROOFS[outcome.proof]),
+        Cell(link, None if row is None else -row.number),
+    ]
+
+
+def _cautions(story: Story, left_out: int) -> Html:
+    sentences = [_cut(caution) for caution in story.cautions[:MAX_CAUTIONS]]
+    if len(story.cautions) > MAX_CAUTIONS:
+        sentences.append(f"{len(story.cautions) - MAX_CAUTIONS:,} more remarks are left out of this page.")
+    if story.not_shown:
+        more = count_text(story.not_shown, "more record that matches", "more records that match")
+        sentences.append(f"Not in this story: {more} the question.")
+    if left_out:
+        sentences.append(
+            f"{count_text(left_out, 'line between steps is', 'lines between steps are')} not drawn; the details of the "
+            "steps name them."
+        )
+    return tag("ul", *(tag("li", sentence) for sentence in sentences))
+
+
+def _counted(state: OutcomeState, count: int) -> str:
+    return count_text(count, _WORDS[state]) if state is OutcomeState.DEAD else f"{count:,} {_WORDS[state]}"
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= _MAX_SENTENCE else f"{value[:_MAX_SENTENCE]}…"
+
+
+_ALL_STEPS = paragraph("Open a step for its columns, properties and body.", is_quiet=True)
+_PANEL = tag(
+    "aside",
+    tag("div", tag("b", "", class_="panel-title"), tag("button", "Close", type="button", class_="panel-close"),
+        class_="panel-head"),
+    tag("div", class_="panel-body"),
+    class_="panel", role="region", aria_label="Chosen step", hidden=True,
+)  # fmt: skip
+"""The place where the script shows a step's details."""

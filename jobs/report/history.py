@@ -1,0 +1,104 @@
+"""The newest archive runs of a lake on a page: time, messages, duration and problems of each."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import clean_message
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.report.markup import Html, joined
+from commitlake.jobs.report.page import Kind, Section, badge
+from commitlake.jobs.report.parts import paragraph
+from commitlake.jobs.report.tables import Cell, Column, table
+from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun, read_past_runs
+from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.times import plain_text
+
+_COLUMNS = (
+    Column("run"),
+    Column("ended (UTC)"),
+    Column("outcome"),
+    Column("messages", is_number=True),
+    Column("log", is_number=True),
+    Column("unreadable", is_number=True),
+    Column("gaps", is_number=True),
+    Column("expectations not met", is_number=True),
+    Column("took", is_number=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """The archive runs of a lake.
+
+    Attributes:
+        runs: The newest runs, latest first.
+        problem: Why the runs could not be read; empty if they could.
+    """
+
+    runs: Sequence[PastRun] = ()
+    problem: str = ""
+
+
+def read_history(lake: Lake) -> RunHistory:
+    """Return the newest runs of a lake, or the reason why they cannot be read."""
+    try:
+        return RunHistory(read_past_runs(lake))
+    except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
+        return RunHistory(problem=clean_message(str(error)))
+
+
+def history_section(history: RunHistory, this_run: str = "") -> Section:
+    """Return the section of a page with the runs of a lake.
+
+    Args:
+        this_run: Id of the run that the page is about.
+    """
+    if history.problem:
+        content = paragraph(badge(Kind.WARNING), f" Earlier runs could not be read: {history.problem}")
+    elif not history.runs:
+        content = paragraph("No archive run of this lake has finished yet.")
+    else:
+        caption = f"The newest {MAX_RUNS} archive runs" if len(history.runs) >= MAX_RUNS else "All archive runs"
+        content = table(caption, _COLUMNS, [_row(run, is_this=run.run_id == this_run) for run in history.runs])
+    return Section("runs", "Archive runs", content)
+
+
+def seconds_text(seconds: float) -> str:
+    """Format a duration: `0.4 s`, `12 s`, `1.5 h`."""
+    return f"{seconds:.1f} s" if seconds < 10 else duration_text(datetime.timedelta(seconds=seconds))
+
+
+def _row(run: PastRun, *, is_this: bool) -> list[Cell]:
+    number = "stopped" if run.sequence is None else f"{run.sequence}"
+    seconds = run.seconds
+    return [
+        Cell(f"{number} (this run)" if is_this else number),
+        Cell(plain_text(run.ended_at)),
+        Cell(_outcome(run)),
+        Cell(f"{run.messages:,}", run.messages),
+        Cell(size_text(run.bytes), run.bytes),
+        Cell(f"{run.quarantined:,}", run.quarantined),
+        Cell(f"{run.gaps:,}", run.gaps),
+        Cell("not judged" if run.unmet is None else f"{run.unmet:,}", run.unmet),
+        Cell("" if seconds is None else seconds_text(seconds), seconds),
+    ]
+
+
+def _outcome(run: PastRun) -> Html:
+    if run.is_stopped:
+        return badge(Kind.CRITICAL, "stopped")
+    if run.quarantined or run.gaps:
+        found = badge(Kind.CRITICAL, "loss or damage")
+    elif run.unmet:
+        found = badge(Kind.WARNING, "warnings")
+    else:
+        found = badge(Kind.GOOD, "sound" if run.unmet is not None else "archived")
+    return joined([found, " finished by a later run"]) if run.is_recovered else found

@@ -1,0 +1,132 @@
+"""The file of a job's page, the page of a failed job, and texts that all pages have."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.cli.command import ErrorText, explain_error, is_error
+from commitlake.jobs.cli.html import check_html_argument
+from commitlake.jobs.cli.process import OutputError
+from commitlake.jobs.report.history import history_section, read_history
+from commitlake.jobs.report.markup import joined, name, tag
+from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, made_now, write_page
+from commitlake.jobs.report.parts import paragraph
+from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.times import plain_text
+
+_MAX_SENTENCE = 240
+_MAX_LINES = 40
+_MAX_LINE = 2000
+_MAX_NAME = 120
+_CODES: Mapping[int, str] = {
+    ExitCode.FAILED: "an internal error, or a transient one: retry",
+    ExitCode.USAGE: "wrong usage, path or lake",
+    ExitCode.DAMAGE: "damage or loss",
+    ExitCode.REFUSED: "refused",
+}
+Facts = Sequence[tuple[str, str]]
+
+
+class PageFile:
+    """The file of a job's page.
+
+    Args:
+        path: Path of the file; an existing file is replaced once the page is complete.
+
+    Attributes:
+        is_written: Whether this job has written a page.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_written = False
+
+    def write(self, page: Page) -> None:
+        """Write a page."""
+        write_page(self.path, page)
+        self.is_written = True
+
+
+def page_file(path: Path | None) -> PageFile | None:
+    """Return the file of a page; None if no page is requested.
+
+    Raises:
+        JobError: For a file that could not be written at the end of the job.
+    """
+    check_html_argument(path)
+    return None if path is None else PageFile(path)
+
+
+@contextmanager
+def failure_page(
+    file: PageFile | None,
+    job: str,
+    title: str,
+    facts: Facts,
+    lake: Lake | None = None,
+    *,
+    shown: tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
+    """If the block fails, write a page about the error, so that an older page is not taken for the result of this run.
+
+    Args:
+        file: File of the page; None for no page.
+        job: Name of the job.
+        title: Title of the job's pages.
+        facts: Known facts about the run.
+        lake: Lake whose archive runs are shown, as far as they can be read.
+        shown: Errors that are already on the page that the job has written.
+    """
+    try:
+        yield
+    except BaseException as error:
+        is_shown = file is not None and file.is_written and isinstance(error, shown)
+        # A closed standard output, as with head, is not a failure.
+        is_failure = is_error(error) and not isinstance(error, OutputError)
+        if file is not None and is_failure and not is_shown:
+            with suppress(OSError):  # the error itself is reported in any case
+                file.write(failure(job, title, facts, explain_error(error), lake))
+        raise
+
+
+def failure(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lake | None = None) -> Page:
+    """Return the page of a failed job; the arguments are those of `failure_page`."""
+    first, *others = error_text.message.strip().splitlines() or ["no message"]
+    sentence = first if len(first) <= _MAX_SENTENCE else f"{first[:_MAX_SENTENCE]}…"
+    code = int(ExitCode.FAILED if error_text.exit_code is None else error_text.exit_code)
+    sections = []
+    if others or error_text.hint or sentence != first:
+        lines = [paragraph(name(line.strip()[:_MAX_LINE])) for line in [first, *others][:_MAX_LINES]]
+        if len(others) >= _MAX_LINES:
+            lines.append(paragraph(f"{len(others) + 1 - _MAX_LINES:,} more lines are left out of this page."))
+        hint = [paragraph(tag("b", "What to do: "), error_text.hint)] if error_text.hint else []
+        sections.append(Section("error", "The error", joined([*lines, *hint])))
+    if lake is not None:
+        sections.append(history_section(read_history(lake)))
+    exit_code = f"{code}, {_CODES[code]}" if code in _CODES else f"{code}"
+    verdict = PageVerdict(Kind.CRITICAL, f"Failed: {sentence}", "Failed")
+    return Page(title, verdict, [*facts, ("Exit code", exit_code)], sections, made_now(job))
+
+
+def time_text(moment: datetime.datetime) -> str:
+    """Format a time in UTC, to the second."""
+    return f"{plain_text(moment)} UTC"
+
+
+def period_text(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
+    """Format a time range; open ends are named as such."""
+    if first is None and last is None:
+        return "no message has a time"
+    begin = "the beginning" if first is None else plain_text(first)
+    return f"{begin} to {'the end' if last is None else time_text(last)}"
+
+
+def names_text(names: Sequence[str], shown: int = 12) -> str:
+    """Return names separated by commas; of many, only the first ones and the number of the others."""
+    rest = len(names) - shown
+    shortened = [name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names[:shown]]
+    return ", ".join(shortened) + (f" and {rest:,} more" if rest > 0 else "")

@@ -1,0 +1,528 @@
+"""The page of `commitlake tps --html`: how much was stored when, by what, and how fast."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.report.findings import advised
+from commitlake.jobs.report.line_chart import MAX_SERIES, Mark, MarkKind, Series, line_chart, sparkline
+from commitlake.jobs.report.markup import Html, joined, name
+from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, made_now
+from commitlake.jobs.report.parts import moment, notice, paragraph, tiles
+from commitlake.jobs.report.tables import Cell, Column, table
+from commitlake.pipelines.tps.coverage import ALL, NONE
+from commitlake.pipelines.tps.question import MINUTE
+from commitlake.pipelines.tps.report import MAX_SKETCHES, Key, RatesReport
+from commitlake.schemas.advice import Advice, Places
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.times import iso_text, plain_text
+
+TITLE = "Messages per second"
+MAX_NAMES = 10
+"""Largest number of groups that a notice names."""
+MAX_MARKS = 100
+"""Largest number of marked times in a chart; of more, the longest."""
+_LARGE_SHARE = 0.5
+"""Share of the messages above which a group is named in the verdict."""
+_LONG_UNITS = ((3_600_000, "h"), (60_000, "min"), (1000, "s"))
+"""Units of long times in milliseconds, the longest first."""
+_PLURALS = {
+    "broker": "brokers", "topic": "topics", "queue": "queues", "tag": "tags", "kind": "kinds",
+    "producer-host": "producer hosts", "producer-group": "producer groups", "origin-topic": "origin topics",
+}  # fmt: skip
+_LARGE_RATIO = 50
+"""Ratio of the largest to the smallest figure above which a chart has a logarithmic scale."""
+_DAMAGED = Advice(
+    "{} shows the damaged ranges, with their reason and first bytes", ("query {source} --table quarantine",)
+)
+_DAMAGED_STORE = Advice("{} shows the damaged ranges, with causes and repairs", ("verify {place} --local",))
+_GAPS = Advice(
+    "{} shows the parts of the log that were deleted before they were archived", ("query {source} --table gaps",)
+)
+_DEAD_LETTERS = Advice("{} groups those of all topics by cause", ("dlq {source} {period}",))
+_DEAD_LETTERS_STORE = Advice("{} counts them by topic", ("tps {source} {period} {filters} --kind dlq",))
+_RETRIES = Advice(
+    "{} counts them by topic: a retry topic is named after its group", ("tps {source} {period} {filters} --kind retry",)
+)
+_HALF = Advice("{} shows the half messages", ("query {source} --kind half {period} {filters}",))
+_CLOCKS = Advice("{} counts them by producer", ("tps {source} {period} {filters} --by producer-host",))
+_PEAK = Advice("{} shows it second by second", ("tps {source} {peak} {filters} --window 1s",))
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RatesSource:
+    """The lake or store from which the figures of a page come.
+
+    Attributes:
+        option: `--lake` or `--store`.
+        place: Value of the option, as the user gave it.
+        damaged: Ranges of a store's log that could not be read.
+        widened: Sentences that say how the requested time was rounded.
+    """
+
+    option: str
+    place: str
+    damaged: int = 0
+    widened: Sequence[str] = ()
+
+    @property
+    def is_lake(self) -> bool:
+        """Return True for a lake, whose messages can be looked up."""
+        return self.option == "--lake"
+
+    @property
+    def fact(self) -> tuple[str, str]:
+        """Return the label and value with which a page names the source."""
+        return "Lake" if self.is_lake else "Store", self.place
+
+
+def empty_page(source: RatesSource) -> Page:
+    """Return the page of a lake or store without messages."""
+    verdict = PageVerdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
+    return Page(TITLE, verdict, [source.fact], [], made_now("tps"))
+
+
+def rates_page(report: RatesReport, source: RatesSource) -> Page:
+    """Return the page of a rates report."""
+    question = report.question
+    period = f"{_time(question.start)} to {_time(question.end)} UTC"
+    facts = [source.fact, ("Brokers", _brokers(report)), ("Period", period), ("By", _by(report) or "nothing")]
+    facts += [("Rounded", sentence) for sentence in source.widened]
+    facts += [(label, ", ".join(map(str, values))) for label, values in _filters(report) if values]
+    sections = [Section("summary", "In short", _summary(report))]
+    if report.total is None and report.groups:
+        sections.append(Section("groups", _groups_title(report), _group_table(report)))
+    if report.total is not None:
+        sections += [
+            Section("rates", "Rates over time", _rates(report)),
+            Section("do", "What to do", joined(_advice(report, source))),
+            Section("latency", "Latency", _latency(report)),
+            Section("groups", _groups_title(report), _group_table(report)),
+        ]
+    return Page(TITLE, _verdict(report, source), facts, sections, made_now("tps"))
+
+
+def _verdict(report: RatesReport, source: RatesSource) -> PageVerdict:
+    total, question = report.total, report.question
+    if total is None:
+        nothing = f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC."
+        return PageVerdict(Kind.INFO, " ".join([nothing, *_silence(report)]))
+    length = duration_text(question.end - question.start)
+    sentence = (
+        f"{count_text(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
+        f"{_rate(total['peak_per_s'])} at {_time(total['peak_at'])} UTC"
+    )
+    if total["sent"] < total["messages"]:
+        sent_per_s = total["sent"] / (question.end - question.start).total_seconds()
+        sentence = (
+            f"Producers sent {count_text(total['sent'], 'message')} in {length}: {_rate(sent_per_s)} on average. With "
+            f"copies that brokers store themselves, and traces, there are {sentence}"
+        )
+    largest = report.groups[0]
+    if report.group_count > 1 and largest["messages"] > _LARGE_SHARE * total["messages"]:
+        share = f"{100 * largest['messages'] / total['messages']:.0f} %"
+        sentence += f"; {_label(report.key_of(largest))} has {share} of them"
+    sentences = [f"{sentence}."]
+    if source.damaged or any(report.damage.values()):
+        sentences.append("Parts of the log are damaged.")
+    if report.outcomes.damage:
+        sentences.append("The outcomes of transactions are not known.")
+    if missing := _not_archived(report):
+        sentences.append(f"{duration_text(missing)} of the time is not archived.")
+    if dead := total["dead_letters"]:
+        sentences.append(f"{count_text(dead, 'dead letter')}.")
+    sentences += _silence(report)
+    kind = Kind.GOOD if len(sentences) == 1 else Kind.WARNING
+    return PageVerdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
+
+
+def _silence(report: RatesReport) -> Iterator[str]:
+    if report.silent:
+        yield f"{count_text(len(report.silent), 'group has', 'groups have')} no messages now, but had some before."
+
+
+def _not_archived(report: RatesReport) -> datetime.timedelta:
+    """Return the total length of the windows without archived messages."""
+    missing = sum(1 for row in report.all_windows if row["archived"] == NONE)
+    return missing * report.windows.length
+
+
+def _has_missing_times(report: RatesReport) -> bool:
+    """Return whether a time is missing.
+
+    The first and the last window may be archived only in part, because the archived time begins and ends in them.
+    """
+    question = report.question
+    gaps = (gap for gaps in report.coverage.gaps.values() for gap in gaps)
+    return (
+        bool(_not_archived(report))
+        or any(row["archived"] != ALL for row in report.all_windows[1:-1])
+        or any(gap.start < question.end and question.start < gap.end for gap in gaps)
+    )
+
+
+def _summary(report: RatesReport) -> Html:
+    total = report.total
+    if total is None:
+        return paragraph("No message is archived in this time: choose another one with --from and --to.")
+    unit = "busiest minute" if report.question.table.unit == MINUTE else "busiest second"
+    figures = {
+        "messages": f"{total['messages']:,}",
+        "sent by producers": f"{total['sent']:,}",
+        "copies by brokers, traces": f"{total['messages'] - total['sent']:,}",
+        "per second, on average": _rate(total["messages_per_s"]),
+        f"per second in the {unit}": _rate(total["peak_per_s"]),
+        "log": size_text(total["bytes"]),
+        _PLURALS.get(_by(report), "groups"): f"{report.group_count:,}",
+        "retries": f"{total['retries']:,}",
+        "dead letters": f"{total['dead_letters']:,}",
+        "transactions": f"{total['prepared']:,}",
+    }
+    outcomes = report.outcomes.found
+    if outcomes is not None and outcomes.total:
+        figures |= {
+            "transactions committed": f"{outcomes.committed:,}",
+            "transactions rolled back": f"{outcomes.rolled_back:,}",
+            "transactions given up": f"{outcomes.given_up:,}",
+            "transactions open": f"{outcomes.open:,}",
+        }
+    return tiles(figures)
+
+
+def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
+    total, question = report.total, report.question
+    assert total is not None
+    places = _places(report, source)
+
+    def advice(of_lake: Advice, of_store: Advice | None = None) -> Iterator[Html]:
+        chosen = of_lake if source.is_lake else of_store
+        yield from () if chosen is None else advised(chosen.filled(places))
+
+    if source.damaged or any(report.damage.values()):
+        yield notice(
+            Kind.WARNING,
+            "A part of the log is damaged",
+            *advice(_DAMAGED, _DAMAGED_STORE),
+            word="Damage",
+        )
+    if report.outcomes.damage:
+        yield notice(
+            Kind.WARNING,
+            "The outcomes of transactions are not known, because the table edges is damaged",
+            paragraph(report.outcomes.damage),
+            word="Damage",
+        )
+    if _has_missing_times(report):
+        yield notice(
+            Kind.WARNING if _not_archived(report) else Kind.INFO,
+            "Not all of this time is archived" if source.is_lake else "The log does not cover all of this time",
+            paragraph("Times without figures are hatched; this does not mean that they have no messages."),
+            *advice(_GAPS),
+            word="Missing" if _not_archived(report) else "In part",
+        )  # fmt: skip
+    if report.silent:
+        names = "; ".join(_label(key) or "all messages" for key in report.silent[:MAX_NAMES])
+        more = f" and {len(report.silent) - MAX_NAMES:,} more" if len(report.silent) > MAX_NAMES else ""
+        yield notice(
+            Kind.WARNING,
+            f"{count_text(len(report.silent), 'group has', 'groups have')} no messages now, but had some before",
+            paragraph(f"{names}{more}"),
+            word="Silent",
+        )
+    if report.compared is not None and _lacks_compared_time(report):
+        start, end = question.start - report.compared, question.end - report.compared
+        yield notice(
+            Kind.WARNING,
+            f"The time compared with, {_time(start)} to {_time(end)} UTC, is not complete",
+            paragraph("Its messages that are not there are not counted, and changes are not known."),
+            word="Compared",
+        )
+    if total["dead_letters"]:
+        yield notice(
+            Kind.WARNING,
+            f"{count_text(total['dead_letters'], 'message')} went to dead-letter topics",
+            paragraph("Their consumers failed on every permitted attempt."),
+            *advice(_DEAD_LETTERS, _DEAD_LETTERS_STORE),
+            word="Dead letters",
+        )
+    if total["retries"]:
+        yield notice(
+            Kind.INFO,
+            f"{count_text(total['retries'], 'retry', 'retries')}, {100 * total['retries'] / total['messages']:.3g} % "
+            "of the messages",
+            *advice(_RETRIES, _RETRIES),
+            word="Retries",
+        )
+    if unfinished := _not_committed(report):
+        yield notice(
+            Kind.INFO,
+            unfinished,
+            *advice(_HALF),
+            word="Transactions",
+        )
+    if total["clock_skew"]:
+        yield notice(
+            Kind.INFO,
+            f"{count_text(total['clock_skew'], 'message has', 'messages have')} a store time before "
+            "the born time, by the clocks of both hosts",
+            paragraph("They are not part of any latency."),
+            *advice(_CLOCKS, _CLOCKS),
+            word="Clocks",
+        )
+    peak = total["peak_at"]
+    yield notice(
+        Kind.INFO,
+        f"The busiest time began at {_time(peak)} UTC",
+        *advice(_PEAK, _PEAK),
+        word="Peak",
+    )
+
+
+def _not_committed(report: RatesReport) -> str:
+    """Return a sentence on transactions that were not committed; empty if there are none."""
+    total, outcomes = report.total, report.outcomes.found
+    assert total is not None
+    if outcomes is None:
+        count = total["prepared"] - total["committed"]
+        were = count_text(count, "transaction was", "transactions were")
+        return f"{were} rolled back, or not yet committed" if count > 0 else ""
+    if outcomes.total == outcomes.committed:
+        return ""
+    return (
+        f"Transactions that were not committed: {outcomes.rolled_back:,} rolled back, {outcomes.given_up:,} given up, "
+        f"{outcomes.open:,} open"
+    )
+
+
+def _lacks_compared_time(report: RatesReport) -> bool:
+    assert report.compared is not None
+    return report.coverage.lacks(report.question.start - report.compared, report.question.end - report.compared)
+
+
+def _places(report: RatesReport, source: RatesSource) -> Places:
+    """Return the places of the advice; `filters` are those of the question, without the kind of messages."""
+    question, total = report.question, report.total
+    assert total is not None
+    chosen = (("--topic", question.topics), ("--queue", question.queue_ids), ("--tag", question.tags),
+              ("--broker", question.brokers))  # fmt: skip
+    peak = total["peak_at"]
+    return {
+        "source": [source.option, source.place],
+        "place": source.place,
+        "period": ["--from", _argument(question.start), "--to", _argument(question.end)],
+        "peak": ["--from", _argument(peak), "--to", _argument(peak + MINUTE)],
+        "filters": [word for option, values in chosen for value in values for word in (option, str(value))],
+    }
+
+
+def _rates(report: RatesReport) -> Html:
+    lines = list(report.lines.items())
+    fit = MAX_SERIES if report.active_count <= MAX_SERIES else MAX_SERIES - 1
+    drawn = lines[:fit]
+    series = [Series(_label(key), [row["messages_per_s"] for row in rows]) for key, rows in drawn]
+    if not drawn:
+        series = [Series("all messages", [row["messages_per_s"] for row in report.all_windows])]
+    elif others := report.active_count - len(drawn):
+        series.append(
+            Series(f"{count_text(others, 'other', 'others')}, summed", _others(report, [rows for _, rows in drawn]))
+        )
+    marks = list(_marks(report))
+    by_text = f" by {_by(report)}" if report.lines else ""
+    traffic = [Series("all messages", [row["bytes_per_s"] for row in report.all_windows])]
+    windows = report.windows
+    note = f"Each point is the average of {duration_text(windows.length)}"
+    if windows.start < report.question.start or windows.end > report.question.end:
+        note += f"; the first begins at {_time(windows.start)} UTC, and the last ends at {_time(windows.end)} UTC"
+    return joined([
+        line_chart(f"Messages per second{by_text}", report.windows, series, _figure, marks=marks, note=note),
+        line_chart("Bytes of log per second", report.windows, traffic, lambda value: f"{size_text(value)}/s",
+                   axis=size_text, marks=marks),
+    ])  # fmt: skip
+
+
+def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float | None]:
+    """Return the rate of all groups without a line: that of all messages minus those of the drawn groups."""
+    rates: list[float | None] = []
+    seconds = report.windows.length.total_seconds()
+    for at, everything in enumerate(report.all_windows):
+        if everything["messages"] is None:
+            rates.append(None)
+        else:
+            rates.append((everything["messages"] - sum(rows[at]["messages"] or 0 for rows in drawn)) / seconds)
+    return rates
+
+
+def _latency(report: RatesReport) -> Html:
+    if not report.has_percentiles:
+        why = (
+            f"{count_text(report.sketches, 'row of topic_minutes has', 'rows of topic_minutes have')} sketches, and at "
+            f"most {MAX_SKETCHES:,} can be merged: choose a shorter time, or fewer topics."
+            if report.sketches
+            else "latencies come from topic_minutes, which has them only for windows of whole minutes."
+        )
+        return paragraph(f"Percentiles are not shown. {why}")
+    charts = [_percentiles(report, "latency_ms", "From born to stored", "")]
+    waiting = "From born to stored, for messages that were stored later on purpose"
+    if any(row.get("wait_ms_p50") is not None for row in report.all_windows):
+        charts.append(
+            _percentiles(report, "wait_ms", waiting, "Delayed messages, retries, dead letters and transactions. ")
+        )
+    return joined(charts)
+
+
+def _percentiles(report: RatesReport, figure: str, title: str, note: str) -> Html:
+    ranks = ("p50", "p95", "p99")
+    series = [Series(rank, [row.get(f"{figure}_{rank}") for row in report.all_windows]) for rank in ranks]
+    values = [value for one in series for value in one.values if value is not None]
+    is_log = max(values, default=0) > _LARGE_RATIO * max(1, min(values, default=0))
+    reading = "Half of the messages are below p50, and one in a hundred is above p99"
+    scale = "; the scale is logarithmic" if is_log else ""
+    return line_chart(
+        title, report.windows, series, _milliseconds, marks=list(_marks(report)), axis=_short_milliseconds,
+        is_log=is_log, has_bands=True, note=f"{note}{reading}{scale}",
+    )  # fmt: skip
+
+
+def _marks(report: RatesReport) -> Iterator[Mark]:
+    """Yield the times that are without figures, partly archived, or damaged."""
+    windows = report.windows
+    notes = {NONE: (MarkKind.MISSING, "not archived"), ALL: None}
+    run: list[int] = []
+    states = [row["archived"] for row in report.all_windows]
+    for at, state in enumerate([*states, None]):
+        if run and states[run[0]] != state:
+            kind_and_note = notes.get(states[run[0]], (MarkKind.PARTIAL, "partly archived"))
+            if kind_and_note is not None:
+                start = windows.start + run[0] * windows.length
+                yield Mark(kind_and_note[0], start, start + len(run) * windows.length, kind_and_note[1])
+            run = []
+        run.append(at)
+    found = [(span.end - span.start, broker, span) for broker, spans in report.damage.items() for span in spans]
+    for _, broker, span in sorted(found, key=lambda each: each[0], reverse=True)[:MAX_MARKS]:
+        if span.start < windows.end and windows.start < span.end:
+            yield Mark(MarkKind.DAMAGE, span.start, span.end, f"{broker}: a part of the log is damaged")
+
+
+def _group_table(report: RatesReport) -> Html:
+    by = report.question.by or ["all"]
+    columns = [Column(title) for title in by]
+    columns += [Column(title, is_number=True) for title in ("messages", "share", "msg/s", "peak msg/s")]
+    columns.append(Column("peak at", is_ranked=True))
+    columns += [Column(title, is_number=True) for title in ("log", "retries", "dead letters")]
+    if report.compared is not None:
+        columns += [Column("messages before", is_number=True), Column("change", is_number=True)]
+    columns.append(Column("over time", can_sort=False))
+    messages = report.total["messages"] if report.total else 0
+    rows = [_group_row(report, row, messages) for row in report.groups]
+    left_out = report.group_count - len(report.groups)
+    rest = (
+        f"The {len(rows):,} largest of {report.group_count:,} are shown. The "
+        f"{count_text(left_out, 'other has', 'others have')} "
+        f"{count_text(report.rest['messages'], 'message')}, {size_text(report.rest['bytes'])} of log, "
+        f"{count_text(report.rest['retries'], 'retry', 'retries')} and "
+        f"{count_text(report.rest['dead_letters'], 'dead letter')}."
+        if left_out
+        else ""
+    )
+    return table(f"{_groups_title(report)}, the largest first", columns, rows, rest=rest)
+
+
+def _group_row(report: RatesReport, row: Row, messages: int) -> list[Cell]:
+    key = report.key_of(row)
+    cells = [Cell(name(_value(value))) for value in key] or [Cell("all messages")]
+    share = (row["messages"] or 0) / messages if messages else 0.0
+    line = report.lines.get(key)
+    trend = Html()
+    if line is not None:
+        trend = sparkline(f"Messages per second of {_label(key)} over time", [each["messages_per_s"] for each in line])
+    peak_at = row["peak_at"]
+    compared = []
+    if report.compared is not None:
+        compared = [_count(row["messages_before"]), _known(row["change_percent"], lambda value: f"{value:+,.1f} %")]
+    return [
+        *cells,
+        _count(row["messages"]),
+        Cell(f"{100 * share:.1f} %", share),
+        _known(row["messages_per_s"], _figure),
+        _known(row["peak_per_s"], _figure),
+        Cell("") if peak_at is None else Cell(moment(_time(peak_at)), peak_at.timestamp()),
+        _known(row["bytes"], size_text),
+        _count(row["retries"]),
+        _count(row["dead_letters"]),
+        *compared,
+        Cell(trend),
+    ]
+
+
+def _count(value: int | None) -> Cell:
+    return _known(value, lambda number: f"{number:,}")
+
+
+def _known(value: float | None, text: Callable[[Any], str]) -> Cell:
+    """Return the cell of a figure that may not be known."""
+    return Cell("") if value is None else Cell(text(value), value)
+
+
+def _groups_title(report: RatesReport) -> str:
+    return f"By {_by(report)}" if report.question.by else "All messages"
+
+
+def _by(report: RatesReport) -> str:
+    return ", ".join(report.question.by)
+
+
+def _brokers(report: RatesReport) -> str:
+    brokers = sorted(report.coverage.spans)
+    more = f" and {len(brokers) - 5:,} more" if len(brokers) > 5 else ""
+    return ", ".join(brokers[:5]) + more
+
+
+def _filters(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]:
+    question = report.question
+    yield "Only topic", question.topics
+    yield "Only queue", question.queue_ids
+    yield "Only tag", question.tags
+    yield "Only kind", question.kinds
+
+
+def _label(key: Key) -> str:
+    return ", ".join(_value(value) for value in key)
+
+
+def _value(value: str | int | None) -> str:
+    return "(none)" if value is None or value == "" else str(value)
+
+
+def _figure(value: float) -> str:
+    """Format a rate with three digits after the point, as in the printed rows."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def _rate(value: float) -> str:
+    return f"{value:,.0f}/s" if value >= 100 else f"{value:,.3g}/s"
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:,.0f} ms"
+
+
+def _short_milliseconds(value: float) -> str:
+    if value < 1000:
+        return f"{value:g} ms"
+    unit, name = next((unit, name) for unit, name in _LONG_UNITS if value >= unit)
+    return f"{value / unit:.2g} {name}"
+
+
+def _time(moment: datetime.datetime) -> str:
+    utc = moment.astimezone(datetime.UTC)
+    return plain_text(utc) if utc.second else f"{utc:%Y-%m-%d %H:%M}"
+
+
+def _argument(moment: datetime.datetime) -> str:
+    return iso_text(moment).removesuffix("Z")
