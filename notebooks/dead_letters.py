@@ -18,6 +18,7 @@ from commitlake.pipelines.dead_letters.letters import LetterChoice
 from commitlake.pipelines.tps.coverage import read_coverage
 from commitlake.pipelines.tps.overview import overview
 from commitlake.pipelines.tps.rates import Rates
+from commitlake.schemas.selection import Selection
 
 notebook = open_notebook(
     "Messages that consumer groups gave up, by group and cause.",
@@ -60,7 +61,9 @@ notebook.draw("dead_letters_by_cause", lambda: words.picture_of_causes(letters))
 # COMMAND ----------
 
 coverage = read_coverage(lake, brokers)
-asked = overview(coverage, start=start, end=end, topics=words.topics_of(chosen), kinds=["dlq"], brokers=brokers)
+asked = overview(
+    coverage, Selection(topics=words.topics_of(chosen), kinds=["dlq"], brokers=brokers, start=start, end=end)
+)
 windows = Rates(lake, coverage).rows(asked.by_window)
 notebook.show("Windows with dead letters", words.window_rows(windows))
 notebook.draw("dead_letters_over_time", lambda: words.picture_over_time(windows))

@@ -16,6 +16,7 @@ from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.pipelines.tps.coverage import read_coverage
 from commitlake.pipelines.tps.overview import overview, read_capacity
 from commitlake.pipelines.tps.rates import Rates
+from commitlake.schemas.selection import Selection
 
 notebook = open_notebook(
     "Messages per second of any past time, by topic, and how much log a day has.",
@@ -32,7 +33,7 @@ lake, topics, brokers = notebook.lake, notebook.texts("topic"), notebook.texts("
 start, end, window = notebook.time("from"), notebook.time("to"), notebook.length("window")
 check_brokers(lake, brokers)
 coverage = read_coverage(lake, brokers)
-asked = overview(coverage, start=start, end=end, window=window, topics=topics, brokers=brokers)
+asked = overview(coverage, Selection(topics=topics, brokers=brokers, start=start, end=end), window)
 rates = Rates(lake, coverage)
 
 # COMMAND ----------

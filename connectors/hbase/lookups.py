@@ -1,7 +1,7 @@
 """Look-ups that HBase answers in milliseconds: by message id, unique key, business key, or topic and time.
 
     with Client(HBaseOptions.of_address("hbase-thrift:9090")) as client:
-        table = read_all(look_up(client, MessageConditions(keys=["order-4711"]), limit=100))
+        table = read_all(look_up(client, Selection(keys=["order-4711"]), limit=100))
 
 Rows have the columns of `messages` and are in the order of `query`: store time, broker, offset. `keys` lists the costs
 of each look-up. Conditions that are not part of a key (queue, kind, broker) filter the rows found by key.
@@ -9,10 +9,8 @@ of each look-up. Conditions that are not part of a key (queue, kind, broker) fil
 
 from __future__ import annotations
 
-import datetime
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -35,6 +33,7 @@ from commitlake.connectors.hbase.keys import (
 from commitlake.connectors.hbase.tables import open_table
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import epoch_us
 
 BATCH_ROWS = 1000
@@ -44,52 +43,11 @@ _Row = dict[str, Any]
 _Sorted = Iterator[tuple[bytes, _Row]]
 
 
-@dataclass(frozen=True, slots=True)
-class MessageConditions:
-    """Conditions on messages. All given conditions must hold; a condition with several values needs one to match.
-
-    Attributes:
-        message_ids: offset message ids, or client message ids for messages without one.
-        unique_key: client message id.
-        keys: business keys.
-        topics: stored topics.
-        queue_ids: queues.
-        kinds: kinds.
-        brokers: names of stores.
-        start: earliest store time.
-        end: latest store time, exclusive.
-    """
-
-    message_ids: Sequence[str] = ()
-    unique_key: str | None = None
-    keys: Sequence[str] = ()
-    topics: Sequence[str] = ()
-    queue_ids: Sequence[int] = ()
-    kinds: Sequence[str] = ()
-    brokers: Sequence[str] = ()
-    start: datetime.datetime | None = None
-    end: datetime.datetime | None = None
-
-    def holds_for(self, row: _Row) -> bool:
-        """Return whether a message meets the conditions, including ids and keys, whose hashes may collide."""
-        time = row.get("store_timestamp")
-        return (
-            (self.unique_key is None or row.get("unique_key") == self.unique_key)
-            and (not self.keys or not set(self.keys).isdisjoint(row.get("keys", ())))
-            and (not self.topics or row.get("topic") in self.topics)
-            and (not self.queue_ids or row.get("queue_id") in self.queue_ids)
-            and (not self.kinds or row.get("kind") in self.kinds)
-            and (not self.brokers or row["broker"] in self.brokers)
-            and (self.start is None or (time is not None and time >= epoch_us(self.start)))
-            and (self.end is None or (time is not None and time < epoch_us(self.end)))
-        )
-
-
-def look_up(client: Client, wanted: MessageConditions, limit: int = 0) -> Iterator[pa.RecordBatch]:
+def look_up(client: Client, wanted: Selection, limit: int = 0) -> Iterator[pa.RecordBatch]:
     """Return matching messages, ordered by store time, broker and offset, nulls last.
 
     Args:
-        wanted: the conditions, with an id, a key or a topic.
+        wanted: has an id, a key or a topic.
         limit: maximum number of rows; 0 for all.
 
     Yields:
@@ -97,6 +55,7 @@ def look_up(client: Client, wanted: MessageConditions, limit: int = 0) -> Iterat
 
     Raises:
         QuestionError: if there is no id, no key and no topic.
+        SelectionError: for a condition that HBase cannot check.
         TableError: if there is no such table.
         UnavailableError: if HBase did not answer in time.
     """
@@ -119,19 +78,22 @@ def _order(row: _Row) -> tuple[bool, int, str, int]:
 class _LookUp:
     """A look-up in one table."""
 
-    def __init__(self, client: Client, salts: int, wanted: MessageConditions, limit: int) -> None:
+    def __init__(self, client: Client, salts: int, wanted: Selection, limit: int) -> None:
         self._client = client
         self._salts = salts
         self._wanted = wanted
         self._limit = limit
-        self._first = b"" if wanted.start is None else time_bytes(epoch_us(wanted.start))
+        wanted.refuse("HBase", "groups", "is_by_birth", "where")
+        self._values = [(column, frozenset(values)) for column, values in wanted.values]
+        self._keys = frozenset(wanted.keys)
+        self._start = None if wanted.start is None else epoch_us(wanted.start)
+        self._end = None if wanted.end is None else epoch_us(wanted.end)
+        self._first = b"" if self._start is None else time_bytes(self._start)
 
     def rows(self) -> Iterator[_Row]:
         wanted = self._wanted
-        if wanted.message_ids:
-            return self._by_message_ids(wanted.message_ids)
-        if wanted.unique_key is not None:
-            return self._checked([self._entries(BY_UNIQUE_KEY, wanted.unique_key)])
+        if wanted.ids:
+            return self._by_message_ids(wanted.ids)
         if wanted.keys:
             return self._checked([self._entries(BY_KEY, key) for key in dict.fromkeys(wanted.keys)])
         if wanted.topics:
@@ -171,9 +133,19 @@ class _LookUp:
         """Yield the matching rows of sorted streams, each once."""
         last = b""
         for key, row in heapq.merge(*streams, key=lambda pair: pair[0]):
-            if key != last and self._wanted.holds_for(row) and unique_key in (None, row.get("unique_key")):
+            if key != last and self._holds_for(row) and unique_key in (None, row.get("unique_key")):
                 yield row
             last = key
+
+    def _holds_for(self, row: _Row) -> bool:
+        """Return whether a message is selected, also by its keys, whose hashes may collide."""
+        time = row.get("store_timestamp")
+        return (
+            all(row.get(column) in values for column, values in self._values)
+            and (not self._keys or not self._keys.isdisjoint(row.get("keys", ())))
+            and (self._start is None or (time is not None and time >= self._start))
+            and (self._end is None or (time is not None and time < self._end))
+        )
 
     def _entries(self, kind: bytes, value: str) -> _Sorted:
         prefix = entry_prefix(self._salts, kind, key_hash(value))
@@ -188,10 +160,9 @@ class _LookUp:
 
     def _range(self, prefix: bytes) -> tuple[bytes, bytes]:
         """Return the range of keys with a prefix followed by a wanted time. Rows without a time are outside."""
-        end, start = self._wanted.end, self._wanted.start
-        if end is not None:
-            return prefix + self._first, prefix + time_bytes(epoch_us(end))
-        return prefix + self._first, end_of(prefix) if start is None else prefix + time_bytes(None)
+        if self._end is not None:
+            return prefix + self._first, prefix + time_bytes(self._end)
+        return prefix + self._first, end_of(prefix) if self._start is None else prefix + time_bytes(None)
 
     def _first_page(self, streams: int) -> int:
         """Return the size of the first page of one of several streams."""

@@ -1,7 +1,8 @@
-"""Literals and names in SQL for the two query engines.
+"""Literals, names and conditions in SQL for the two query engines.
 
 The engines differ: in Spark's literals a backslash is an escape, in DataFusion's it is an ordinary character; and
-DataFusion's own timestamp literals and functions of time end in the year 2262.
+DataFusion's own timestamp literals and functions of time end in the year 2262. `conditions` compiles a selection of
+messages for both.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import datetime
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from commitlake.schemas.layouts.errors import LayoutError
+from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import FIRST_USUAL_TIME, epoch_us, last_usual_time
 
 _MAX_PRUNED = 20
@@ -24,9 +28,18 @@ class Engine(StrEnum):
 
 
 def text_literal(value: str, engine: Engine = Engine.DELTALAKE) -> str:
-    """Return a string as a SQL literal."""
+    """Return a string as a SQL literal.
+
+    Bytes of a command line that are not UTF-8 become U+FFFD, as in the texts of tables.
+    """
+    value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = value.replace("'", "''") if engine is Engine.DELTALAKE else value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
+
+
+def value_literal(value: str | int, engine: Engine = Engine.DELTALAKE) -> str:
+    """Return a string or a number as a SQL literal."""
+    return text_literal(value, engine) if isinstance(value, str) else str(value)
 
 
 def timestamp_literal(moment: datetime.datetime, engine: Engine = Engine.DELTALAKE) -> str:
@@ -129,3 +142,58 @@ def has_any(column: str, values: Sequence[str], engine: Engine = Engine.DELTALAK
     if engine is Engine.SPARK:
         return f"arrays_overlap({column}, array({literals}))"
     return f"array_has_any({column}, make_array({literals}))"
+
+
+def conditions(selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_dates: bool = True) -> list[str]:
+    """Return a selection as SQL conditions on the columns of `messages`, all of which must hold.
+
+    Args:
+        selection: the selection.
+        engine: the engine that runs the SQL.
+        has_dates: whether there is the partition column `store_date`, so that partitions outside of the time are not
+            even listed.
+
+    >>> conditions(Selection(topics=["orders"], queue_ids=[1, 2], tags=["paid"]))
+    ["topic IN ('orders')", 'queue_id IN (1, 2)', "tags IN ('paid')"]
+    """
+    found = [
+        is_one_of(column, (value_literal(value, engine) for value in values)) for column, values in selection.values
+    ]
+    if selection.keys:
+        found.append(has_any("keys", selection.keys, engine))
+    if selection.ids:
+        found.append(any_of([f"({part})" for each in selection.ids for part in id_conditions(each, engine)]))
+    found += _time_conditions(selection, engine, has_dates=has_dates and not selection.is_by_birth)
+    if selection.where:
+        found.append(f"({selection.where}\n)")  # on a line of its own, because the predicate may end with a comment
+    return found
+
+
+def _time_conditions(selection: Selection, engine: Engine, *, has_dates: bool) -> list[str]:
+    column = "born_timestamp" if selection.is_by_birth else "store_timestamp"
+    found = []
+    if selection.start is not None:
+        found.append(f"{column} >= {timestamp_literal(selection.start, engine)}")
+        if has_dates:
+            found.append(f"store_date >= {date_literal(selection.start)}")
+    if selection.end is not None:
+        found.append(f"{column} < {timestamp_literal(selection.end, engine)}")
+        if has_dates:
+            found.append(f"store_date <= {date_literal(selection.end)}")
+    return found
+
+
+def id_conditions(message_id: str, engine: Engine = Engine.DELTALAKE) -> list[str]:
+    """Return alternative conditions for a message id, the most likely one first.
+
+    An offset message id and a client's UNIQ_KEY look alike; only the table shows which of them a text is. The offset in
+    the former limits the search to few files.
+    """
+    found = []
+    try:
+        offset = parse_message_id(message_id).physical_offset
+        found.append(f"physical_offset = {offset} AND msg_id = {text_literal(message_id.upper(), engine)}")
+    except LayoutError:
+        pass
+    found.append(f"unique_key = {text_literal(message_id, engine)}")
+    return found

@@ -11,13 +11,13 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.engine_argument import EngineArguments, is_spark_given
 from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory
-from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, repeated, shorthand
+from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, shorthand
 from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.store_arguments import at_least, file_size
+from commitlake.jobs.cli.selection import Brokers, Ids, Keys, Kinds, Queues, Topics
+from commitlake.jobs.cli.store_arguments import file_size
 from commitlake.jobs.cli.times import TimeRange
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
-from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _CONDITIONS = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")
@@ -38,20 +38,24 @@ def _given_text(text: str) -> str | None:
 class QueryOptions(
     Command,
     LakeArguments,
+    Topics,
+    Queues,
+    Kinds,
+    Keys,
+    Ids,
+    Brokers,
     TimeRange,
     OutputArguments,
     EngineArguments,
-    after={TimeRange: "broker", OutputArguments: "stored_body", EngineArguments: "memory"},
+    after={
+        **dict.fromkeys((Topics, Queues, Kinds, Keys, Ids, Brokers, TimeRange), "table"),
+        OutputArguments: "stored_body",
+        EngineArguments: "memory",
+    },
 ):
     """The options of `query`."""
 
     table: str = option("the table to query (default: messages)", choices=tuple(LAKE_TABLES), default="messages")
-    topic: tuple[str, ...] = repeated("stored topic")
-    queue: tuple[int, ...] = repeated("queue id", parse=at_least(0))
-    kind: tuple[str, ...] = repeated("kind of record", choices=[str(kind) for kind in Kind])
-    key: tuple[str, ...] = repeated("business key")
-    id: tuple[str, ...] = repeated("offset message id, or client message id (UNIQ_KEY)")
-    broker: tuple[str, ...] = repeated("the store's name")
     sql: str | None = option(
         f"any SELECT over the lake's tables, also with aggregates: {', '.join(LAKE_TABLES)}; nothing else is accepted, "
         "and --limit counts its rows. Among the selected columns, body() is a message's body, or body(t) if messages "
@@ -138,8 +142,7 @@ class QueryOptions(
         """
         if self.limit < 0:
             raise JobError(f"--limit: expected 0 or more, found {self.limit}")
-        if self.start and self.end and self.start >= self.end:
-            raise JobError(f"--from {self.start} is not before --to {self.end}")
+        self.check_times()
         if self.table != "messages":
             self._check_table()
         if self.sql is not None and self.via != "delta":

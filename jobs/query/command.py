@@ -48,8 +48,7 @@ from commitlake.jobs.query.bodies import (
 from commitlake.jobs.query.grep import answer_grep
 from commitlake.jobs.query.sql_question import answer_sql
 from commitlake.pipelines.message_keys.progress import open_messages
-from commitlake.pipelines.query.engines import ask_deltalake, ask_hbase, ask_spark, missing_in_hbase
-from commitlake.pipelines.query.sql import Conditions, Question
+from commitlake.pipelines.query.engines import TableQuery, ask_deltalake, ask_hbase, ask_spark, missing_in_hbase
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import Origin, tables_of
@@ -166,15 +165,15 @@ def _answer(query: QueryOptions) -> ExitCode:
     known = _known_columns(table)
     columns = _columns(query, known)
     hidden = [name for name in COLUMNS if name not in columns] if fetch else []
-    question = _question(query, [*columns, *hidden], known)
+    table_query = _table_query(query, [*columns, *hidden], known)
     if query.table == "messages" and table is not None:
-        question = _with_places(question, lake)
+        table_query = _with_places(table_query, lake)
     missing = _warn_of_lost(query, lake, table)
     whole = ExitCode.DAMAGE if missing else ExitCode.OK
     try:
         if query.grep is not None and table is not None:
-            return max(answer_grep(query, question, lake, table), whole)
-        batches = _ask(query, question, lake, table)
+            return max(answer_grep(query, table_query, lake, table), whole)
+        batches = _ask(query, table_query, lake, table)
         if query.count:
             found = sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows)
             print(found)
@@ -307,40 +306,32 @@ def _known_columns(table: DeltaTable | None) -> list[str]:
     return list(MESSAGES.names)
 
 
-def _ask(query: QueryOptions, question: Question, lake: Lake, table: DeltaTable | None) -> Iterator[pa.RecordBatch]:
+def _ask(
+    query: QueryOptions, table_query: TableQuery, lake: Lake, table: DeltaTable | None
+) -> Iterator[pa.RecordBatch]:
     if table is None:
-        return ask_hbase(question, query.hbase or "localhost", query.hbase_table)
+        return ask_hbase(table_query, query.hbase or "localhost", query.hbase_table)
     # With --via hbase, only the environment can ask for Spark, and means other commands.
     is_on_spark = query.is_on_spark and query.via != "hbase"
-    return ask_spark(question, lake) if is_on_spark else ask_deltalake(question, table)
+    return ask_spark(table_query, lake) if is_on_spark else ask_deltalake(table_query, table)
 
 
-def _with_places(question: Question, lake: Lake) -> Question:
-    """Add the physical places of the messages to a question, if the table of keys knows them."""
+def _with_places(table_query: TableQuery, lake: Lake) -> TableQuery:
+    """Add the physical places of the messages to a query, if the table of keys knows them."""
     from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 
-    keys = question.conditions.keys
+    keys = table_query.selection.keys
     return replace(
-        question,
+        table_query,
         key_places=condition_of_keys(lake, keys) if keys else None,
-        unique_key_places=partial(condition_of_unique_key, lake) if question.message_ids else None,
+        unique_key_places=partial(condition_of_unique_key, lake) if table_query.selection.ids else None,
     )
 
 
-def _question(query: QueryOptions, columns: Sequence[str], known: Sequence[str]) -> Question:
-    return Question(
+def _table_query(query: QueryOptions, columns: Sequence[str], known: Sequence[str]) -> TableQuery:
+    return TableQuery(
         table=query.table,
-        conditions=Conditions(
-            topics=query.topic,
-            queue_ids=query.queue,
-            kinds=query.kind,
-            keys=query.key,
-            brokers=query.broker,
-            start=query.start,
-            end=query.end,
-            where=query.where,
-        ),
-        message_ids=query.id,
+        selection=query.selection,
         columns=columns,
         order=_order(query, known),
         limit=query.limit + 1 if query.limit else 0,  # one more row shows whether there are more

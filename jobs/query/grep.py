@@ -15,7 +15,7 @@ from commitlake.jobs.cli.rows_output import plain_rows, write
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
-from commitlake.pipelines.query.sql import Question
+from commitlake.pipelines.query.engines import TableQuery
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from commitlake.pipelines.grep.search import Read
 
 
-def answer_grep(query: QueryOptions, question: Question, lake: Lake, table: DeltaTable) -> ExitCode:
+def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table: DeltaTable) -> ExitCode:
     """Search the bodies of the selected messages, print those that match, and report how much was read.
 
     Args:
@@ -49,8 +49,8 @@ def answer_grep(query: QueryOptions, question: Question, lake: Lake, table: Delt
     assert query.grep is not None
     started = time.monotonic()
     pattern = parse_pattern(query.grep)
-    conditions = question.where(Engine.DELTALAKE)
-    columns = ["physical_offset"] if query.count else list(question.columns)
+    conditions = table_query.where(Engine.DELTALAKE)
+    columns = ["physical_offset"] if query.count else list(table_query.columns)
     limit = 0 if query.count else query.limit
     location = pack_location(_bodies_of(query, lake))
     plan = plan_search(table, conditions)

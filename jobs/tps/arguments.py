@@ -12,13 +12,12 @@ from commitlake.jobs.cli.durations import duration_text, parse_duration
 from commitlake.jobs.cli.engine_argument import EngineArguments, is_spark_given
 from commitlake.jobs.cli.html import HtmlArgument
 from commitlake.jobs.cli.names import did_you_mean
-from commitlake.jobs.cli.options import flag, needs, option, repeated, shorthand
+from commitlake.jobs.cli.options import flag, needs, option, shorthand
 from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.store_arguments import at_least
+from commitlake.jobs.cli.selection import Brokers, Kinds, Queues, Tags, Topics
 from commitlake.jobs.cli.times import TimeRange
 from commitlake.jobs.lag.arguments import SourceArguments
 from commitlake.pipelines.tps.question import GROUPS, SECOND
-from commitlake.schemas.layouts.rocketmq.topics import Kind
 
 RATES, HOT_QUEUES, HOT_KEYS, DELAYED = "rates", "hot-queues", "hot-keys", "delayed"
 DESCRIPTION = (
@@ -59,11 +58,19 @@ _OF_RATES = ("window", "step", "percentiles", "compare", "html")
 class TpsOptions(
     Command,
     SourceArguments,
+    Topics,
+    Queues,
+    Tags,
+    Kinds,
+    Brokers,
     TimeRange,
     EngineArguments,
     OutputArguments,
     HtmlArgument,
-    after={TimeRange: "broker", EngineArguments: "top", OutputArguments: "top", HtmlArgument: "top"},
+    after={
+        **dict.fromkeys((Topics, Queues, Tags, Kinds, Brokers, TimeRange), "step"),
+        **dict.fromkeys((EngineArguments, OutputArguments, HtmlArgument), "top"),
+    },
 ):
     """The options of `tps`."""
 
@@ -92,11 +99,6 @@ class TpsOptions(
         parse=parse_duration,
         metavar="TIME",
     )
-    topic: tuple[str, ...] = repeated("only this stored topic")
-    queue: tuple[int, ...] = repeated("only this queue id", parse=at_least(0))
-    tag: tuple[str, ...] = repeated("only this tag")
-    kind: tuple[str, ...] = repeated("only this kind of record", choices=[str(kind) for kind in Kind])
-    broker: tuple[str, ...] = repeated("only this store")
     percentiles: bool = flag(
         "also show p50, p95 and p99 of size, latency and wait, in ms: see schemas/tables/topic_minutes.py; only for "
         "groups and windows that topic_minutes has"

@@ -280,7 +280,7 @@ def _warn_of_lost(command: TpsOptions, source: TpsSource, question: RatesQuestio
         return []
     earlier = COMPARED.get(command.compare or "")
     start = question.start if earlier is None else question.earlier(earlier).start
-    return warn_of_lost_ranges("tps", source.lake, question.brokers, start, question.end)
+    return warn_of_lost_ranges("tps", source.lake, question.selection.brokers, start, question.end)
 
 
 def _unit(command: TpsOptions) -> datetime.timedelta:
@@ -309,11 +309,7 @@ def _question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> Rate
         end=command.end or max(span.end, after(command.start or span.start, MINUTE)),
         window=command.window,
         step=command.step,
-        topics=command.topic,
-        queue_ids=command.queue,
-        tags=command.tag,
-        kinds=command.kind,
-        brokers=command.broker,
+        selection=replace(command.selection, start=None, end=None),
     )
     unit = _unit(command)
     aligned = replace(

@@ -70,12 +70,12 @@ def _transactions(totals: Mapping[str, int], outcomes: TransactionOutcomes | Non
 def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
     """Return sentences on tags that `topic_minutes` does not name."""
     lines = []
-    if totals["other_tags"] and ("tag" in question.by or question.tags):
+    if totals["other_tags"] and ("tag" in question.by or question.selection.tags):
         lines.append(
             f"{count_text(totals['other_tags'], 'message has a rare tag', 'messages have rare tags')} that "
             "topic_minutes does not name: they are counted without a tag"
         )
-    if question.tags and question.table.name == "topic_minutes":
+    if question.selection.tags and question.table.name == "topic_minutes":
         lines.append("a tag may have more messages than shown: only the most frequent tags of each topic are named")
     return lines
 

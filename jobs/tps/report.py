@@ -309,8 +309,9 @@ def _places(report: RatesReport, source: RatesSource) -> Places:
     """Return the places of the advice; `filters` are those of the question, without the kind of messages."""
     question, total = report.question, report.total
     assert total is not None
-    chosen = (("--topic", question.topics), ("--queue", question.queue_ids), ("--tag", question.tags),
-              ("--broker", question.brokers))  # fmt: skip
+    asked = question.selection
+    chosen = (("--topic", asked.topics), ("--queue", asked.queue_ids), ("--tag", asked.tags),
+              ("--broker", asked.brokers))  # fmt: skip
     peak = total["peak_at"]
     return {
         "source": [source.option, source.place],
@@ -484,11 +485,11 @@ def _brokers(report: RatesReport) -> str:
 
 
 def _filters(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]:
-    question = report.question
-    yield "Only topic", question.topics
-    yield "Only queue", question.queue_ids
-    yield "Only tag", question.tags
-    yield "Only kind", question.kinds
+    asked = report.question.selection
+    yield "Only topic", asked.topics
+    yield "Only queue", asked.queue_ids
+    yield "Only tag", asked.tags
+    yield "Only kind", asked.kinds
 
 
 def _label(key: Key) -> str:

@@ -139,7 +139,8 @@ def _read_store(
     from commitlake.jobs.cli.broker_name import named_stores
     from commitlake.jobs.cli.layouts import layout_of
     from commitlake.jobs.cli.progress import runner_progress
-    from commitlake.pipelines.tps.store_tables import LogSelection, StoreLogs
+    from commitlake.pipelines.tps.store_tables import StoreLogs
+    from commitlake.schemas.selection import Selection
 
     stores = named_stores(command.source[1], None, None, layout_of(command).formats)
     stores = [store for store in stores if not command.broker or store.broker in command.broker]
@@ -147,15 +148,14 @@ def _read_store(
         raise JobError(f"--broker: {command.store} has no store of that name")
     unit = command.step or command.window or table.unit
     start = None if command.start is None else rounded(command.start, unit)
-    wanted = LogSelection(
-        start=start - earlier if start is not None and earlier is not None else start,
-        end=None if end is None else rounded(end, unit, up=True),
+    wanted = Selection(
         topics=command.topic,
         queue_ids=command.queue,
-        columns=columns,
+        start=start - earlier if start is not None and earlier is not None else start,
+        end=None if end is None else rounded(end, unit, up=True),
     )
     lake = Lake(folder)
-    logs = StoreLogs(stores, wanted)
+    logs = StoreLogs(stores, wanted, columns)
     runner = ThreadRunner()
     with runner_progress(runner, f"reading {command.store}", logs.size, quiet=command.quiet) as advance:
         read = logs.fill(table, lake, runner, advance)

@@ -21,15 +21,15 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import Engine, date_literal, is_one_of, text_literal
+from commitlake.connectors.lake.sql import conditions, date_literal, id_conditions, is_one_of, text_literal
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
 from commitlake.pipelines.lineage.story import Question
 from commitlake.pipelines.message_keys.lookup import find_followed_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY, open_messages
-from commitlake.pipelines.query.sql import Conditions, id_predicates, predicates
 from commitlake.pipelines.tps.answers import rows_of
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import epoch_us
 
 Place = tuple[str, int]
@@ -98,7 +98,7 @@ class LineageTables:
         return self._of_keys(unique_key, UNIQUE_KEY, question).rows
 
     def _of_id(self, message_id: str, question: Question) -> Matches:
-        by_offset, *_ = id_predicates(message_id, Engine.DELTALAKE)
+        by_offset, *_ = id_conditions(message_id)
         if by_offset.startswith("physical_offset"):
             rows = self._select([by_offset, *_times(question)])
             if rows:
@@ -158,7 +158,7 @@ class LineageTables:
         where = [
             f"properties[{text_literal(name)}] IN ({texts})",
             f"kind <> {text_literal(Kind.TRACE)}",
-            *predicates(Conditions(start=start, end=end), Engine.DELTALAKE),
+            *conditions(Selection(start=start, end=end)),
         ]
         return self._select(where, f" ORDER BY store_timestamp, broker, physical_offset LIMIT {limit + 1}")
 
@@ -223,7 +223,7 @@ def newest_first(places: pa.Table, limit: int) -> dict[Place, datetime.datetime 
 
 
 def _times(question: Question) -> list[str]:
-    return predicates(Conditions(start=question.start, end=question.end), Engine.DELTALAKE)
+    return conditions(Selection(start=question.start, end=question.end))
 
 
 def _within(places: pa.Table, question: Question) -> pa.Table:

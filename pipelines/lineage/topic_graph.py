@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import Engine
+from commitlake.connectors.lake.sql import conditions
 from commitlake.pipelines.lineage.story import LineageError
 from commitlake.pipelines.message_keys.progress import open_messages
-from commitlake.pipelines.query.sql import Conditions, predicates
 from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.selection import Selection
 
 MAX_LINKS = 500
 """Largest number of links of a graph; if there are more, those with the most passes are taken."""
@@ -104,7 +104,7 @@ def topic_graph(
     if start >= end:
         raise LineageError(f"expected a start before the end, found {start} to {end}")
     table = open_messages(lake)
-    chosen = predicates(Conditions(kinds=[Kind.NORMAL], start=start, end=end), Engine.DELTALAKE)
+    chosen = conditions(Selection(kinds=[Kind.NORMAL], start=start, end=end))
     where = " AND ".join([*chosen, "keys IS NOT NULL"])
     keyed = (
         f"SELECT unnest(keys) AS k, topic, store_timestamp AS at, physical_offset AS place FROM messages WHERE {where}"

@@ -1,8 +1,9 @@
-"""Runs queries with the deltalake package in this process, with Spark, or in HBase."""
+"""Queries on one table, run with the deltalake package in this process, with Spark, or in HBase."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -12,25 +13,91 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import Engine
-from commitlake.pipelines.query.sql import Question
+from commitlake.connectors.lake.sql import Engine, any_of, column_name, conditions, id_conditions
+from commitlake.schemas.selection import Selection
 
 
-def ask_deltalake(question: Question, table: DeltaTable) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True, slots=True)
+class TableQuery:
+    """A query on one table.
+
+    Attributes:
+        table: name of the table in the lake.
+        selection: the wanted messages; of other tables than `messages`, the rows that its `where` describes.
+        columns: columns to return.
+        order: columns to sort by, followed by `DESC` for descending order; nulls come last.
+        limit: maximum number of rows; 0 for no limit.
+        count: True to return only the number of rows.
+        key_places: SQL for the locations of the messages of the wanted keys, if known.
+        unique_key_places: function that returns such SQL for one of the wanted ids as a client's id. If there is only
+            one, it is called only if no message has the id as its offset message id.
+    """
+
+    table: str
+    selection: Selection
+    columns: Sequence[str]
+    order: Sequence[str]
+    limit: int
+    count: bool = False
+    key_places: str | None = None
+    unique_key_places: Callable[[str], str | None] | None = None
+
+    def statements(self, name: str, engine: Engine) -> Iterator[str]:
+        """Yield SQL statements for an engine that calls the table `name`; stop at the first that finds rows."""
+        if len(self.selection.ids) != 1 or self.count:
+            yield self._select(name, self.where(engine), engine)
+            return
+        fixed = self._fixed(engine)
+        for condition in self._wanted_ids(self.selection.ids[0], engine):
+            yield self._select(name, [*fixed, condition], engine)
+
+    def where(self, engine: Engine) -> list[str]:
+        """Return the conditions of a single statement, in which a message id may be of either kind."""
+        if not self.selection.ids:
+            return self._fixed(engine)
+        wanted = [f"({part})" for each in self.selection.ids for part in self._wanted_ids(each, engine)]
+        return [*self._fixed(engine), any_of(wanted)]
+
+    def _fixed(self, engine: Engine) -> list[str]:
+        places = [] if self.key_places is None else [self.key_places]
+        return conditions(replace(self.selection, ids=()), engine) + places
+
+    def _wanted_ids(self, message_id: str, engine: Engine) -> Iterator[str]:
+        *by_offset, by_unique_key = id_conditions(message_id, engine)
+        yield from by_offset
+        places = None if self.unique_key_places is None else self.unique_key_places(message_id)
+        yield by_unique_key if places is None else f"({by_unique_key} AND {places})"
+
+    def _select(self, name: str, where: Sequence[str], engine: Engine) -> str:
+        condition = f" WHERE {' AND '.join(where)}" if where else ""
+        if self.count:
+            return f"SELECT count(*) FROM {name}{condition}"
+        columns = ", ".join(column_name(column, engine) for column in self.columns)
+        order = ", ".join(_sort_key(key, engine) for key in self.order)
+        limit = f" LIMIT {self.limit}" if self.limit else ""
+        return f"SELECT {columns} FROM {name}{condition} ORDER BY {order}{limit}"
+
+
+def _sort_key(key: str, engine: Engine) -> str:
+    column, _, direction = key.partition(" ")
+    return f"{column_name(column, engine)} {direction or 'ASC'} NULLS LAST"
+
+
+def ask_deltalake(query: TableQuery, table: DeltaTable) -> Iterator[pa.RecordBatch]:
     """Return the answer of deltalake's engine, batch by batch."""
-    sorts_all = not question.limit and not question.count
-    statements = question.statements(question.table, Engine.DELTALAKE)
-    return _first_answer(run_sql(table, question.table, sql, sorts_all=sorts_all) for sql in statements)
+    sorts_all = not query.limit and not query.count
+    statements = query.statements(query.table, Engine.DELTALAKE)
+    return _first_answer(run_sql(table, query.table, sql, sorts_all=sorts_all) for sql in statements)
 
 
-def ask_spark(question: Question, lake: Lake) -> Iterator[pa.RecordBatch]:
+def ask_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
     """Return the answer of Spark, batch by batch."""
     from commitlake.connectors.lake.spark_reader import run_spark_sql, table_name
     from commitlake.connectors.runtime.spark_session import get_session
 
     spark = get_session("query", lake.s3)
-    uri = lake.uri(question.table)
-    statements = question.statements(table_name(uri), Engine.SPARK)
+    uri = lake.uri(query.table)
+    statements = query.statements(table_name(uri), Engine.SPARK)
     return _first_answer(run_spark_sql(spark, sql, [uri]) for sql in statements)
 
 
@@ -49,30 +116,19 @@ def select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.Reco
     return run_spark_select(get_session("query", lake.s3), sql, {table: lake.uri(table)})[1]
 
 
-def ask_hbase(question: Question, address: str, table: str | None) -> Iterator[pa.RecordBatch]:
+def ask_hbase(query: TableQuery, address: str, table: str | None) -> Iterator[pa.RecordBatch]:
     """Yield the answer of HBase, batch by batch."""
     from commitlake.connectors.hbase.client import Client
-    from commitlake.connectors.hbase.lookups import MessageConditions, look_up
+    from commitlake.connectors.hbase.lookups import look_up
     from commitlake.connectors.hbase.options import HBaseOptions
 
-    asked = question.conditions
-    wanted = MessageConditions(
-        message_ids=question.message_ids,
-        keys=asked.keys,
-        topics=asked.topics,
-        queue_ids=asked.queue_ids,
-        kinds=asked.kinds,
-        brokers=asked.brokers,
-        start=asked.start,
-        end=asked.end,
-    )
     with Client(HBaseOptions.of_address(address, **({"table": table} if table else {}))) as client:
-        batches = look_up(client, wanted, 0 if question.count else question.limit)
-        if question.count:
+        batches = look_up(client, query.selection, 0 if query.count else query.limit)
+        if query.count:
             yield pa.RecordBatch.from_pydict({"count": [sum(batch.num_rows for batch in batches)]})
             return
         for batch in batches:
-            yield batch.select(list(question.columns))
+            yield batch.select(list(query.columns))
 
 
 def _first_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from commitlake.connectors.lake.sql import Engine, any_of, column_name, text_literal, timestamp_literal
-from commitlake.pipelines.query.sql import Conditions, predicates
+from commitlake.connectors.lake.sql import any_of, column_name, conditions, text_literal
+from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID
@@ -61,11 +61,9 @@ def condition(selection: Selection) -> str:
         if kind_of(topic) not in SENDABLE:
             raise ReplayError(f"the topic {topic} is a system topic of the broker: its records cannot be sent again")
     simple = replace(asked, topics=()) if selection.origin is not None else asked
-    parts = predicates(_without_time(simple) if selection.born else simple, Engine.DELTALAKE)
+    parts = conditions(replace(simple, is_by_birth=selection.born))
     if selection.origin is not None and asked.topics:
         parts.append(f"({_one_of('topic', asked.topics)} OR {_one_of(selection.origin, asked.topics)})")
-    if selection.born:
-        parts += _born(asked)
     if selection.dead_letters_of is not None:
         parts.append(f"topic = {text_literal(DLQ_PREFIX + selection.dead_letters_of)}")
     elif not asked.kinds:
@@ -82,19 +80,6 @@ def condition(selection: Selection) -> str:
     if not selection.has_replayed:
         parts.append(f"NOT array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})")
     return " AND ".join(parts)
-
-
-def _without_time(asked: Conditions) -> Conditions:
-    return replace(asked, start=None, end=None)
-
-
-def _born(asked: Conditions) -> list[str]:
-    found = []
-    if asked.start is not None:
-        found.append(f"born_timestamp >= {timestamp_literal(asked.start)}")
-    if asked.end is not None:
-        found.append(f"born_timestamp < {timestamp_literal(asked.end)}")
-    return found
 
 
 def _one_of(column: str, values: Sequence[str]) -> str:

@@ -171,14 +171,8 @@ def _columns(question: RatesQuestion) -> list[str]:
 
 def _conditions(question: RatesQuestion) -> dict[str, Collection[Any]]:
     """Return the values that each column of the wanted rows may have."""
-    asked: dict[str, Collection[Any]] = {
-        "topic": question.topics,
-        "queue_id": question.queue_ids,
-        "tag": question.tags,
-        "kind": question.kinds,
-        "broker": question.brokers,
-    }
-    return {name: set(values) for name, values in asked.items() if values}
+    tag = MINUTES.groups["tag"]
+    return {tag if name == "tags" else name: set(values) for name, values in question.selection.values}
 
 
 def _numbered(rows: pa.Table, question: RatesQuestion, sums: Sequence[str], sketches: Sequence[str]) -> MinuteRows:

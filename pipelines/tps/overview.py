@@ -6,13 +6,13 @@ The size of log per day shows for how many days a disk is large enough.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.tps.coverage import ALL, Coverage
 from commitlake.pipelines.tps.question import MINUTE, SECOND, RatesQuestion, rounded
 from commitlake.pipelines.tps.rates import Rates
+from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from commitlake.schemas.times import EPOCH, TimeWindows
 
 MAX_WINDOWS = 96
@@ -36,28 +36,19 @@ class Overview:
 
 def overview(
     coverage: Coverage,
-    *,
-    start: datetime.datetime | None = None,
-    end: datetime.datetime | None = None,
+    wanted: Selection = ALL_MESSAGES,
     window: datetime.timedelta | None = None,
-    topics: Sequence[str] = (),
-    kinds: Sequence[str] = (),
-    brokers: Sequence[str] = (),
 ) -> Overview:
     """Return the questions on a time range.
 
     Args:
-        start: Start of the time range; by default the first archived minute.
-        end: End of the time range, exclusive; by default the last archived minute.
+        wanted: Messages to count; without times, from the first archived minute to the last.
         window: Length of a window in whole minutes; by default at most `MAX_WINDOWS` windows.
-        topics: Topics to count; all if empty, as for the following arguments.
-        kinds: Kinds to count.
-        brokers: Brokers to count.
 
     Raises:
         LakeError: Nothing is archived, or the time range is empty.
     """
-    whole = coverage.whole
+    whole, start, end = coverage.whole, wanted.start, wanted.end
     if whole is None:
         raise LakeError("no message is archived, so there are no rates")
     first = EPOCH + ((start or whole.start) - EPOCH) // MINUTE * MINUTE
@@ -75,9 +66,7 @@ def overview(
         ("topic",),
         rounded(start or first, SECOND),
         rounded(end or last, SECOND, up=True),
-        topics=topics,
-        kinds=kinds,
-        brokers=brokers,
+        selection=replace(wanted, start=None, end=None),
     )
     return Overview(
         by_topic=by_topic,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal, window_start
-from commitlake.pipelines.query.sql import Conditions, predicates
+from commitlake.connectors.lake.sql import Engine, conditions, is_one_of, timestamp_literal, value_literal, window_start
 from commitlake.schemas.layouts.rocketmq.sysflag import TRANSACTION_MASK, TransactionType
+from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from commitlake.schemas.times import EPOCH, LAST_TIME
 
 MINUTE = datetime.timedelta(minutes=1)
@@ -128,11 +128,7 @@ class RatesQuestion:
         end: end of the time range, exclusive, likewise.
         window: length of a window; None for one window over the whole time range.
         step: distance of two windows; by default they do not overlap.
-        topics: topics to count; all if empty, as for the following attributes.
-        queue_ids: queues to count.
-        tags: tags to count.
-        kinds: kinds to count.
-        brokers: brokers to count.
+        selection: messages to count, by broker, topic, queue, tag and kind.
         origins: share of the messages that have the columns of origins.
         has_formats: False if `messages` lacks the column `format`, as in lakes of earlier versions.
         only: groups to count, each as values in the order of `by`.
@@ -145,11 +141,7 @@ class RatesQuestion:
     end: datetime.datetime
     window: datetime.timedelta | None = None
     step: datetime.timedelta | None = None
-    topics: Sequence[str] = ()
-    queue_ids: Sequence[int] = ()
-    tags: Sequence[str] = ()
-    kinds: Sequence[str] = ()
-    brokers: Sequence[str] = ()
+    selection: Selection = ALL_MESSAGES
     origins: Origins = Origins.ALL
     has_formats: bool = True
     only: Sequence[tuple[str | int | None, ...]] | None = None
@@ -195,13 +187,10 @@ class RatesQuestion:
     def where(self, table: CountedTable | None = None) -> str:
         """Return SQL for the wanted rows of `table`, or of another table."""
         table = table or self.table
-        found = predicates(
-            Conditions(topics=self.topics, queue_ids=self.queue_ids, kinds=self.kinds, brokers=self.brokers),
-            self.engine,
-        )
-        if self.tags:
-            tags = ", ".join(text_literal(tag, self.engine) for tag in self.tags)
-            found.append(f"{table.groups['tag']} IN ({tags})")
+        found = conditions(replace(self.selection, tags=()), self.engine)
+        if self.selection.tags:
+            tags = (value_literal(tag, self.engine) for tag in self.selection.tags)
+            found.append(is_one_of(table.groups["tag"], tags))
         if self.only is not None and self.by:
             found.append(f"({' OR '.join(map(self._is_group, self.only)) or 'false'})")
         start, end = (timestamp_literal(moment, self.engine) for moment in (self.start, self.end))
@@ -268,4 +257,4 @@ class RatesQuestion:
 def _equals(value: str | int | None, engine: Engine) -> str:
     if value is None:
         return "IS NULL"
-    return f"= {text_literal(value, engine) if isinstance(value, str) else value}"
+    return f"= {value_literal(value, engine)}"

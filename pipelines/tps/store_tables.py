@@ -43,6 +43,7 @@ from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, first_and_last
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, CountedTable
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE, STORE_DATE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
@@ -60,25 +61,6 @@ _MAX_BYTES = 64 << 20
 _ROW_GROUP_ROWS = 1 << 17
 _STATISTICS = ("broker", "topic", "kind", "store_timestamp")
 _ANY_STEP_MS = 1 << 45  # larger than any clock step, so that every segment has bounds
-
-
-@dataclass(frozen=True, slots=True)
-class LogSelection:
-    """Messages of a log to read.
-
-    Attributes:
-        start: first store time; None for no limit, as for the following attributes.
-        end: end of the store time, exclusive.
-        topics: topics to read; all if empty.
-        queue_ids: queues to read.
-        columns: columns of a table of messages in addition to those for rates.
-    """
-
-    start: datetime.datetime | None = None
-    end: datetime.datetime | None = None
-    topics: Sequence[str] = ()
-    queue_ids: Sequence[int] = ()
-    columns: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +124,14 @@ class StoreLogs:
 
     Args:
         stores: from `find_stores`.
-        wanted: messages to read.
+        wanted: messages to read, by topic, queue and store time.
+        columns: columns of a table of messages in addition to those for rates.
 
     Attributes:
         size: number of bytes to read.
     """
 
-    def __init__(self, stores: Sequence[Store], wanted: LogSelection) -> None:
+    def __init__(self, stores: Sequence[Store], wanted: Selection, columns: Sequence[str] = ()) -> None:
         options = ReadOptions(
             path="",
             mode=Mode.PERMISSIVE,
@@ -157,7 +140,7 @@ class StoreLogs:
             starting_timestamp=None if wanted.start is None else epoch_ms(wanted.start),
             ending_timestamp=None if wanted.end is None else epoch_ms(wanted.end),
         )
-        self._columns = wanted.columns
+        self._columns = columns
         self._stores = stores
         self._ranges = take_snapshot(stores)
         narrowing = narrow(options)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.lake.sql import Engine, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import Engine, is_one_of, timestamp_literal, value_literal
 from commitlake.pipelines.query.engines import select
 from commitlake.pipelines.tps.answers import rows_of
 from commitlake.pipelines.tps.question import RatesQuestion
@@ -108,7 +108,8 @@ def read_outcomes(
 
 
 def _can_select(question: RatesQuestion) -> bool:
-    return not question.tags and set(question.topics) <= {HALF_TOPIC} and set(question.kinds) <= {Kind.HALF}
+    asked = question.selection
+    return not asked.tags and set(asked.topics) <= {HALF_TOPIC} and set(asked.kinds) <= {Kind.HALF}
 
 
 def _sql(question: RatesQuestion, engine: Engine) -> str:
@@ -120,10 +121,9 @@ def _sql(question: RatesQuestion, engine: Engine) -> str:
         f"from_timestamp >= {timestamp_literal(start, engine)}",
         f"from_timestamp < {timestamp_literal(end, engine)}",
     ]
-    if question.brokers:
-        conditions.append(f"from_broker IN ({', '.join(text_literal(name, engine) for name in question.brokers)})")
-    if question.queue_ids:
-        conditions.append(f"from_queue_id IN ({', '.join(map(str, question.queue_ids))})")
+    for column, values in question.selection.values:
+        if column in ("broker", "queue_id"):
+            conditions.append(is_one_of(f"from_{column}", (value_literal(value, engine) for value in values)))
     outcome = (
         f"max(CASE WHEN outcome = '{StepOutcome.COMMITTED}' THEN {_COMMITTED} "
         f"WHEN outcome = '{StepOutcome.ROLLED_BACK}' THEN {_ROLLED_BACK} "

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.lookups import MessageConditions, look_up, read_all
+from commitlake.connectors.hbase.lookups import look_up, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
@@ -34,6 +34,7 @@ from commitlake.connectors.runtime.spark_runner import SparkRunner
 from commitlake.jobs.cli.runner import open_session
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.query.keys import condition_of_keys
+from commitlake.schemas.selection import Selection
 from tests.benchmarks.machine import machine
 from tests.servers.hbase import HBase
 from tests.servers.rocketmq import FAST_JVM
@@ -83,17 +84,17 @@ def _time_look_ups(options: HBaseOptions, messages: int) -> None:
     seconds = messages // 3 * 0.04
     with Client(options) as client:
 
-        def by_key() -> MessageConditions:
-            return MessageConditions(keys=[f"order-{chance.randrange(messages // 4)}"])
+        def by_key() -> Selection:
+            return Selection(keys=[f"order-{chance.randrange(messages // 4)}"])
 
-        def by_id() -> MessageConditions:
-            return MessageConditions(message_ids=[f"0A00000100002A9F{1000 * chance.randrange(messages // 2):016X}"])
+        def by_id() -> Selection:
+            return Selection(ids=[f"0A00000100002A9F{1000 * chance.randrange(messages // 2):016X}"])
 
-        def by_topic() -> MessageConditions:
+        def by_topic() -> Selection:
             start = START + datetime.timedelta(seconds=chance.uniform(0, seconds))
-            return MessageConditions(topics=["orders"], start=start, end=start + datetime.timedelta(minutes=20))
+            return Selection(topics=["orders"], start=start, end=start + datetime.timedelta(minutes=20))
 
-        ways: list[tuple[str, Callable[[], MessageConditions], int]] = [
+        ways: list[tuple[str, Callable[[], Selection], int]] = [
             ("business key", by_key, LOOK_UPS),
             ("offset message id", by_id, LOOK_UPS),
             ("topic and 20 minutes, first 100", by_topic, RANGE_LOOK_UPS),

@@ -124,7 +124,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/evidence/test_command.py": ("jobs.cli.evidence", "pipelines.evidence.facts"),
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.data_files",),
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
-    "tests/unit/jobs/query/test_command.py": ("pipelines.query.sql",),
     "tests/unit/jobs/test_planted_stores.py": ("connectors.runtime.spark_session",),
     "tests/unit/pipelines/archive/from_broker/test_outcome.py": ("connectors.lake.queue_reports",),
     "tests/unit/pipelines/archive/from_broker/test_pulled_archive.py": (

@@ -12,9 +12,10 @@ import pytest
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import QuestionError
 from commitlake.connectors.hbase.follower import follow
-from commitlake.connectors.hbase.lookups import MessageConditions, look_up, read_all
+from commitlake.connectors.hbase.lookups import look_up, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.schemas.selection import Selection
 from tests.servers.hbase import HBase
 from tests.support.hbase_tables import SCHEMA, START, append, delta_rows, message_rows, rare_rows
 
@@ -46,7 +47,7 @@ def client(hbase: HBase, uri: str) -> Iterator[Client]:
         yield client
 
 
-def _ask(client: Client, wanted: MessageConditions, limit: int = 0) -> Rows:
+def _ask(client: Client, wanted: Selection, limit: int = 0) -> Rows:
     table = read_all(look_up(client, wanted, limit))
     assert table.schema == SCHEMA
     return [{name: _plain(name, row[name]) for name in sorted(row)} for row in table.to_pylist()]
@@ -59,35 +60,34 @@ def _plain(name: str, value: Any) -> Any:
 def test_an_offset_message_id_gives_its_message(client: Client, rows: Rows) -> None:
     for row in rows[::500]:
         if row["msg_id"] is not None:
-            assert _ask(client, MessageConditions(message_ids=[row["msg_id"]])) == [row]
-            assert _ask(client, MessageConditions(message_ids=[row["msg_id"].lower()])) == [row]
+            assert _ask(client, Selection(ids=[row["msg_id"]])) == [row]
+            assert _ask(client, Selection(ids=[row["msg_id"].lower()])) == [row]
 
 
 def test_records_at_one_offset_are_distinguished_by_their_brokers(client: Client, rows: Rows) -> None:
     first, second = (row for row in rows if row["physical_offset"] == 2000)
     assert first["broker"] != second["broker"]
-    assert _ask(client, MessageConditions(message_ids=[second["msg_id"]])) == [second]
+    assert _ask(client, Selection(ids=[second["msg_id"]])) == [second]
 
 
 def test_an_id_without_an_offset_is_looked_up_as_a_unique_key(client: Client, rows: Rows) -> None:
     wanted = next(row["unique_key"] for row in rows[50:] if row["unique_key"])
     expected = [row for row in rows if row["unique_key"] == wanted]
-    assert _ask(client, MessageConditions(message_ids=[wanted])) == expected
-    assert _ask(client, MessageConditions(unique_key=wanted)) == expected
-    assert len(_ask(client, MessageConditions(message_ids=["ü" * 300]))) == 1
-    assert _ask(client, MessageConditions(message_ids=["nobody's"])) == []
+    assert _ask(client, Selection(ids=[wanted])) == expected
+    assert len(_ask(client, Selection(ids=["ü" * 300]))) == 1
+    assert _ask(client, Selection(ids=["nobody's"])) == []
 
 
 @pytest.mark.parametrize("keys", [["order-0"], ["order-1", "order-2", "order-1"], ["a"], [""], ["k" * 40_000], ["no"]])
 def test_business_keys_give_each_of_their_messages_once(client: Client, rows: Rows, keys: list[str]) -> None:
     expected = [row for row in rows if row["keys"] and set(keys) & set(row["keys"])]
-    assert _ask(client, MessageConditions(keys=keys)) == expected
+    assert _ask(client, Selection(keys=keys)) == expected
 
 
 @pytest.mark.parametrize("limit", [0, 1, 7, 100, 10_000])
 def test_a_topics_messages_are_in_time_order_up_to_the_limit(client: Client, rows: Rows, limit: int) -> None:
     expected = [row for row in rows if row["topic"] == "orders"]
-    assert _ask(client, MessageConditions(topics=["orders"]), limit) == expected[: limit or None]
+    assert _ask(client, Selection(topics=["orders"]), limit) == expected[: limit or None]
 
 
 @pytest.mark.parametrize(
@@ -106,16 +106,16 @@ def test_time_ranges_include_their_start_and_exclude_their_end(
         assert _ask(client, replace(wanted, start=start, end=end)) == expected
 
 
-def _ways() -> list[tuple[MessageConditions, Callable[[dict[str, Any]], bool]]]:
+def _ways() -> list[tuple[Selection, Callable[[dict[str, Any]], bool]]]:
     topics = ("orders", "Bestellungen-ä", "nobody's")
     return [
-        (MessageConditions(topics=topics), lambda row: row["topic"] in topics),
-        (MessageConditions(keys=["order-3"]), lambda row: "order-3" in (row["keys"] or ())),
+        (Selection(topics=topics), lambda row: row["topic"] in topics),
+        (Selection(keys=["order-3"]), lambda row: "order-3" in (row["keys"] or ())),
     ]
 
 
 def test_other_conditions_filter_the_messages_that_the_keys_find(client: Client, rows: Rows) -> None:
-    wanted = MessageConditions(topics=["orders"], queue_ids=[1], kinds=["normal"], brokers=["broker-b"])
+    wanted = Selection(topics=["orders"], queue_ids=[1], kinds=["normal"], brokers=["broker-b"])
     expected = [row for row in rows if (row["topic"], row["queue_id"], row["broker"]) == ("orders", 1, "broker-b")]
     assert expected
     assert _ask(client, wanted) == expected
@@ -131,10 +131,10 @@ def test_answers_are_in_the_order_of_a_sql_query_on_delta(client: Client, uri: s
         "ORDER BY store_timestamp ASC NULLS LAST, broker, physical_offset LIMIT 500"
     )
     expected = run_sql(DeltaTable(uri), "messages", sql).read_all().to_pylist()
-    found = _ask(client, MessageConditions(topics=["orders"]), 500)
+    found = _ask(client, Selection(topics=["orders"]), 500)
     assert [{name: row[name] for name in ("broker", "physical_offset")} for row in found] == expected
 
 
 def test_a_lookup_that_no_key_supports_is_refused(client: Client) -> None:
     with pytest.raises(QuestionError, match="expected one of them"):
-        _ask(client, MessageConditions(brokers=["broker-a"]))
+        _ask(client, Selection(brokers=["broker-a"]))

@@ -28,9 +28,10 @@ from commitlake.pipelines.message_keys.files import hash_texts, key_hashes
 from commitlake.pipelines.message_keys.follow import catch_up_keys, follow_keys
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_version
+from commitlake.pipelines.query.engines import TableQuery
 from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
-from commitlake.pipelines.query.sql import Conditions, Question
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.messages import MESSAGE_KEYS
 from tests.support.logs import new_message, open_segment, records, write_store
 from tests.support.sending_runner import SendingRunner
@@ -291,7 +292,7 @@ def test_a_unique_key_is_looked_up_only_if_no_message_has_the_offset_id() -> Non
         return "physical_offset IN (7)"
 
     message_id = "0A00000100002A9F00000000000003E8"
-    question = Question("messages", Conditions(), [message_id], ["topic"], ["topic"], 0, unique_key_places=places)
+    question = TableQuery("messages", Selection(ids=[message_id]), ["topic"], ["topic"], 0, unique_key_places=places)
     statements = question.statements("messages", Engine.DELTALAKE)
     assert "physical_offset = 1000" in next(statements)
     assert asked == []

@@ -19,6 +19,7 @@ from commitlake.pipelines.topic_minutes.minutes import SCHEMA
 from commitlake.pipelines.tps import minute_counts, minute_rows
 from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, SUMS, RatesQuestion
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from commitlake.schemas.times import EPOCH
 
@@ -84,15 +85,14 @@ def add_of(row: Row) -> dict[str, int]:
 
 
 def chosen(rows: list[list[Row]], question: RatesQuestion) -> list[Row]:
-    asked = {"topic": question.topics, "kind": question.kinds, "tag": question.tags, "broker": question.brokers}
+    asked = {"tag" if name == "tags" else name: values for name, values in question.selection.values}
     return [
         row
         for part in rows
         for row in part
         if row["minute"] is not None
         and question.start <= row["minute"] < question.end
-        and all(row[name] in values for name, values in asked.items() if values)
-        and (not question.queue_ids or row["queue_id"] in question.queue_ids)
+        and all(row[name] in values for name, values in asked.items())
         and (question.only is None or key_of(row, question) in question.only)
     ]
 
@@ -107,13 +107,16 @@ QUESTIONS = {
     "all columns": RatesQuestion(["broker", "topic", "queue", "tag", "kind"], START, START + 2 * HOUR),
     "a part of the time": RatesQuestion(["queue"], START + 30 * MINUTE, START + HOUR),
     "conditions": RatesQuestion(
-        ["tag"], START, START + HOUR, topics=["orders"], kinds=["normal", "half"], brokers=["a"], queue_ids=[7]
+        ["tag"],
+        START,
+        START + HOUR,
+        selection=Selection(topics=["orders"], kinds=["normal", "half"], brokers=["a"], queue_ids=[7]),
     ),
-    "a tag": RatesQuestion(["kind"], START, START + HOUR, tags=["x"]),
+    "a tag": RatesQuestion(["kind"], START, START + HOUR, selection=Selection(tags=["x"])),
     "some groups": RatesQuestion(
         ["topic", "queue"], START, START + HOUR, only=[("orders", 7), ("payments", None), ("no such topic", 0)]
     ),
-    "nothing": RatesQuestion(["topic"], START, START + HOUR, topics=["no such topic"]),
+    "nothing": RatesQuestion(["topic"], START, START + HOUR, selection=Selection(topics=["no such topic"])),
 }
 
 

@@ -11,6 +11,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan, read_coverage
 from commitlake.pipelines.tps.overview import Capacity, overview, read_capacity
 from commitlake.pipelines.tps.rates import Rates
+from commitlake.schemas.selection import Selection
 from tests.support.lakes import DAY_MS, MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -46,27 +47,27 @@ def test_only_whole_days_are_counted(rates: Rates) -> None:
 
 
 def test_a_partly_requested_day_is_not_whole(rates: Rates) -> None:
-    asked = overview(rates.coverage, start=MIDNIGHT + DAY + MINUTE)
+    asked = overview(rates.coverage, Selection(start=MIDNIGHT + DAY + MINUTE))
     assert read_capacity(rates, asked.of_all).days == 1
 
 
 def test_less_than_a_day_gives_its_rate(rates: Rates) -> None:
-    asked = overview(rates.coverage, start=MIDNIGHT + 2 * DAY, end=MIDNIGHT + 2.5 * DAY)
+    asked = overview(rates.coverage, Selection(start=MIDNIGHT + 2 * DAY, end=MIDNIGHT + 2.5 * DAY))
     found = read_capacity(rates, asked.of_all)
     (total,) = rates.rows(asked.of_all)
     assert found.days == 0
     assert found.mean == pytest.approx(2 * total["bytes"])
-    nothing = read_capacity(rates, replace(asked.of_all, topics=["another"]))
+    nothing = read_capacity(rates, replace(asked.of_all, selection=Selection(topics=["another"])))
     assert nothing == Capacity(0, 0.0, 0.0)
     assert nothing.days_on_disk(1) is None
 
 
 def test_only_windows_are_rounded_to_whole_ones(rates: Rates) -> None:
     start = MIDNIGHT + DAY + datetime.timedelta(seconds=61)
-    asked = overview(rates.coverage, start=start, end=start + 90 * MINUTE, window=60 * MINUTE, topics=["orders"])
+    asked = overview(rates.coverage, Selection(topics=["orders"], start=start, end=start + 90 * MINUTE), 60 * MINUTE)
     assert (asked.by_topic.start, asked.by_topic.end) == (start, start + 90 * MINUTE)
     assert (asked.by_window.start, asked.by_window.end) == (MIDNIGHT + DAY, MIDNIGHT + DAY + 120 * MINUTE)
-    assert (asked.of_all.by, asked.by_window.by, asked.by_window.topics) == ((), ("topic",), ["orders"])
+    assert (asked.of_all.by, asked.by_window.by, asked.by_window.selection.topics) == ((), ("topic",), ["orders"])
     assert [row["messages"] for row in rates.rows(asked.by_window)] == [0, 0] or len(rates.rows(asked.by_window)) == 2
 
 
@@ -80,4 +81,4 @@ def test_an_empty_time_is_refused() -> None:
         overview(Coverage({}))
     coverage = Coverage({"a": TimeSpan(MIDNIGHT, MIDNIGHT + DAY)})
     with pytest.raises(LakeError, match="expected a time between 2023-11-15T00:00Z and 2023-11-16T00:00Z"):
-        overview(coverage, start=MIDNIGHT + 2 * DAY)
+        overview(coverage, Selection(start=MIDNIGHT + 2 * DAY))

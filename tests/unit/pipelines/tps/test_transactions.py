@@ -19,6 +19,7 @@ from commitlake.pipelines.tps.transactions import TransactionOutcomes, read_outc
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.rocketmq.topics import GIVEN_UP_TOPIC, HALF_TOPIC, OP_TOPIC
+from commitlake.schemas.selection import Selection
 from tests.support.html_pages import parse_page
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -63,7 +64,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 
 
 def question(first: int = 0, last: int = 4, **filters: Any) -> RatesQuestion:
-    return RatesQuestion([], MIDNIGHT + first * MINUTE, MIDNIGHT + last * MINUTE, **filters)
+    return RatesQuestion([], MIDNIGHT + first * MINUTE, MIDNIGHT + last * MINUTE, selection=Selection(**filters))
 
 
 def test_each_transaction_has_one_outcome(growing: GrowingLake) -> None:

@@ -1,0 +1,107 @@
+"""Selection of messages: the conditions by which every reader, query and command chooses them.
+
+A selection is made once, from a command's options, a configuration or code, and is then compiled by the engine that
+uses it, once for a task:
+
+| engine | compiled by |
+| --- | --- |
+| DataFusion and Spark, on the lake's tables | `connectors.lake.sql.conditions` |
+| Spark, on DataFrames | `connectors.lake.spark_reader.selected` |
+| the reader of logs | `connectors.reading.request.Filters.of` |
+| HBase | `connectors.hbase.lookups.look_up` |
+
+An engine that cannot check a condition refuses the selection (`refuse`), because otherwise its rows would be too many.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
+
+
+class SelectionError(CommitLakeError):
+    """A condition that the engine cannot check."""
+
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Conditions on messages, all of which must hold.
+
+    An empty value or None is no condition; a condition with several values needs one of them. Texts are compared
+    exactly. A message without a value (without a tag, a key or a time) does not meet a condition on it.
+
+    Attributes:
+        brokers: names of the stores.
+        topics: topics in which the messages are stored.
+        queue_ids: queues in which they are stored.
+        kinds: kinds of record, such as `normal` or `retry`.
+        tags: tags.
+        keys: business keys.
+        ids: offset message ids, or client message ids (UNIQ_KEY); the text alone does not show which of them it is.
+        groups: consumer groups. Of messages, those that a group has given up (its dead letters) are selected; of
+            consumer offsets, the group's own.
+        start: earliest time.
+        end: latest time, exclusive.
+        is_by_birth: True to compare the time at which a producer made the message, not the time at which it was stored.
+        where: SQL predicate on a row of `messages`.
+    """
+
+    brokers: Sequence[str] = ()
+    topics: Sequence[str] = ()
+    queue_ids: Sequence[int] = ()
+    kinds: Sequence[str] = ()
+    tags: Sequence[str] = ()
+    keys: Sequence[str] = ()
+    ids: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    start: datetime.datetime | None = None
+    end: datetime.datetime | None = None
+    is_by_birth: bool = False
+    where: str | None = None
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Names of the conditions that are given."""
+        return tuple(field.name for field in dataclasses.fields(self) if getattr(self, field.name))
+
+    @property
+    def values(self) -> list[tuple[str, Sequence[str | int]]]:
+        """Columns of `messages` that must have one of several values, and these values."""
+        dead_letters = [DLQ_PREFIX + group for group in self.groups]
+        listed: tuple[tuple[str, Sequence[str | int]], ...] = (
+            ("broker", self.brokers),
+            ("topic", self.topics),
+            ("topic", dead_letters),
+            ("queue_id", self.queue_ids),
+            ("kind", self.kinds),
+            ("tags", self.tags),
+        )
+        return [(column, values) for column, values in listed if values]
+
+    def only_times(self) -> Selection:
+        """Return the selection's time range, without the other conditions."""
+        return Selection(start=self.start, end=self.end, is_by_birth=self.is_by_birth)
+
+    def refuse(self, engine: str, *names: str) -> None:
+        """Check that conditions are not given.
+
+        Args:
+            engine: name of the engine, for the error.
+            names: conditions that it cannot check.
+
+        Raises:
+            SelectionError: for the first condition that is given.
+        """
+        for name in self.given:
+            if name in names:
+                raise SelectionError(f"{engine} cannot select messages by {name}")
+
+
+ALL_MESSAGES = Selection()
