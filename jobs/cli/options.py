@@ -195,6 +195,12 @@ def flag(text: str, *names: str, **parts: Unpack[Parts]) -> bool:
     return cast("bool", _field(names, parts, {"help": text, "default": False, "action": "store_true"}))
 
 
+def switch(text: str, *names: str, **parts: Unpack[Parts]) -> bool | None:
+    """Declare an option with the forms `--name` and `--no-name`, whose value is None without them; see `option`."""
+    settings = {"help": text, "default": None, "action": argparse.BooleanOptionalAction}
+    return cast("bool | None", _field(names, parts, settings))
+
+
 def argument(
     text: str, *, is_optional: bool = True, twin: str | None = None, default: str | None = None, **parts: Any
 ) -> Any:
@@ -246,8 +252,10 @@ def _names(kind: type[Options]) -> Iterator[str]:
     for base in kind.__bases__:
         if base not in placed and issubclass(base, Options):
             yield from (name for name in _names(base) if name not in elsewhere)
+    own = vars(kind).get("__dataclass_fields__", {})
+    declared = {name for name, each in own.items() if _DECLARATION in each.metadata}
     for name in inspect.get_annotations(kind):
-        if name not in elsewhere:
+        if name not in elsewhere and (name in declared or isinstance(vars(kind).get(name), Shorthand)):
             yield name
         for base, place in kind._after.items():  # noqa: SLF001
             if place == name:
@@ -324,6 +332,13 @@ def conflict(kind: type[Options], arguments: argparse.Namespace) -> tuple[str, s
                 names = {"this": _shown(declared, name), "other": _shown(declared, rule.other)}
                 return rule.text.format(**names), rule.hint.format(**names)
     return None
+
+
+def given_options(options: Options, names: Iterable[str]) -> list[str]:
+    """Return the names, on the command line, of those fields that have another value than their default."""
+    declared = declarations(type(options))
+    defaults = {each.name: each.default for each in fields(cast("Any", options))}
+    return [_shown(declared, name) for name in names if getattr(options, name) != defaults[name]]
 
 
 def _is_given(declared: Mapping[str, Declaration | Shorthand], arguments: argparse.Namespace, named: str) -> bool:

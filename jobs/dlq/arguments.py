@@ -1,17 +1,19 @@
-"""The command line arguments of `dlq`, and the checks on their combinations."""
+"""The options of `dlq`, and the checks on their combinations."""
 
 from __future__ import annotations
 
-import argparse
+import datetime
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
-from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.options import add_options
+from commitlake.jobs.cli.options import Section, argument, flag, given_options, needs, option, repeated, shorthand
 from commitlake.jobs.cli.output_forms import FORMS, DisplayArguments
 from commitlake.jobs.cli.places import LakeArguments
 from commitlake.jobs.cli.times import TimeRange
-from commitlake.jobs.replay.arguments import add_sending_arguments, check_sending
+from commitlake.jobs.replay.arguments import SendingArguments, queues_option
 
 SHOW, EXPORT, REDRIVE, OUTCOME = "show", "export", "redrive", "outcome"
 ACTIONS = {
@@ -33,123 +35,130 @@ _OPTIONS_OF = {
 }  # fmt: skip
 """The actions that accept an option, for each option that not every action accepts."""
 
+_WHICH = Section("which dead letters")
+_EXPORT = Section("export")
+_REDRIVE = Section("redrive and outcome")
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `dlq`."""
-    actions = "; ".join(f"{name}: {what}" for name, what in ACTIONS.items())
-    parser.add_argument("action", nargs="?", choices=tuple(ACTIONS), default=SHOW, metavar="ACTION", help=actions)
-    parser.add_argument(
-        "replay_id", nargs="?", metavar="ID", help="with outcome: the id of the replay, as printed by redrive"
+
+@dataclass(frozen=True, kw_only=True)
+class DlqOptions(
+    Command, LakeArguments, TimeRange, DisplayArguments, SendingArguments,
+    after={
+        LakeArguments: "replay_id", TimeRange: "replay_id", DisplayArguments: "format", SendingArguments: "follow_for",
+    },
+):  # fmt: skip
+    """The options of `dlq`."""
+
+    action: str = argument(
+        "; ".join(f"{name}: {what}" for name, what in ACTIONS.items()),
+        choices=tuple(ACTIONS),
+        default=SHOW,
+        metavar="ACTION",
     )
-    add_options(parser, LakeArguments)
-    _add_selection(parser)
-    parser.add_argument(
-        "--no-shape", action="store_true", help="do not read bodies; causes then do not depend on the shape of the body"
+    replay_id: str = argument("with outcome: the id of the replay, as printed by redrive", metavar="ID", default="")
+    group: tuple[str, ...] = repeated("only of this consumer group", section=_WHICH)
+    topic: tuple[str, ...] = repeated("only messages first sent to this topic", section=_WHICH)
+    tag: tuple[str, ...] = repeated("only with this tag", section=_WHICH)
+    key: tuple[str, ...] = repeated("only with this business key", section=_WHICH)
+    cause: str | None = option(
+        "only of this cause: its number in the list that the same options give, or the beginning of its name",
+        metavar="N|NAME",
+        section=_WHICH,
     )
-    samples_help = f"dead letters shown of each cause or outcome, at most {MAX_SAMPLES} (default: 3 if one "
-    parser.add_argument("--samples", type=int, metavar="N", help=samples_help + "cause is chosen, otherwise 0)")
-    form_help = "output format (default: table), or the format of the file of 'export' (default: from its suffix)"
-    parser.add_argument("--format", "--output", dest="format", choices=(*FORMS, "parquet"), help=form_help)
-    add_options(parser, DisplayArguments)
-    json_help = "same as --format jsonl"
-    parser.add_argument("--json", dest="format", action="store_const", const="jsonl", help=json_help)
-    _add_export(parser)
-    _add_redrive(parser)
-
-
-def _add_selection(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, TimeRange)
-    group = parser.add_argument_group("which dead letters")
-    group.add_argument("--group", action="append", default=[], help="only of this consumer group")
-    group.add_argument("--topic", action="append", default=[], help="only messages first sent to this topic")
-    group.add_argument("--tag", action="append", default=[], help="only with this tag")
-    group.add_argument("--key", action="append", default=[], help="only with this business key")
-    cause_help = "only of this cause: its number in the list that the same options give, or the beginning of its name"
-    group.add_argument("--cause", metavar="N|NAME", help=cause_help)
-    group.add_argument("--broker", action="append", default=[], help="only of this store")
-    group.add_argument("--where", metavar="SQL", help="any predicate over the columns of messages")
-
-
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("export")
-    group.add_argument("--out", metavar="FILE", help="the file to write; an existing file is replaced")
-    bodies_help = "include bodies: as text, or in base64 if they are not text; in Parquet as bytes"
-    group.add_argument("--body", "--with-bodies", action="store_true", help=bodies_help)
-
-
-def _add_redrive(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("redrive and outcome")
-    group.add_argument(
-        "--again",
-        action="store_true",
-        help="also send dead letters that an earlier redrive has sent "
-        "or started to send; without it, the sent ones are skipped, and the started ones are an error",
+    broker: tuple[str, ...] = repeated("only of this store", section=_WHICH)
+    where: str | None = option("any predicate over the columns of messages", metavar="SQL", section=_WHICH)
+    no_shape: bool = flag("do not read bodies; causes then do not depend on the shape of the body")
+    samples: int | None = option(
+        f"dead letters shown of each cause or outcome, at most {MAX_SAMPLES} (default: 3 if one cause is chosen, "
+        "otherwise 0)",
+        parse=int,
+        metavar="N",
     )
-    group.add_argument(
-        "--include-replayed",
-        action="store_true",
-        help="also send those that died again after a replay; without it, they are skipped",
+    format: str | None = option(
+        "output format (default: table), or the format of the file of 'export' (default: from its suffix)",
+        "--format",
+        "--output",
+        choices=(*FORMS, "parquet"),
     )
-    group.add_argument("--follow", action="store_true", help="wait until each message is consumed or dead again")
-    follow_help = "with --follow: give up after this time (default: no limit)"
-    group.add_argument("--follow-for", "--timeout", type=parse_duration, metavar="TIME", help=follow_help)
-    add_sending_arguments(parser, mapping="key")
+    json: ClassVar = shorthand("same as --format jsonl", format="jsonl")
+    out: str | None = option("the file to write; an existing file is replaced", metavar="FILE", section=_EXPORT)
+    body: bool = flag(
+        "include bodies: as text, or in base64 if they are not text; in Parquet as bytes",
+        "--body",
+        "--with-bodies",
+        section=_EXPORT,
+    )
+    again: bool = flag(
+        "also send dead letters that an earlier redrive has sent or started to send; without it, the sent ones are "
+        "skipped, and the started ones are an error",
+        section=_REDRIVE,
+    )
+    include_replayed: bool = flag(
+        "also send those that died again after a replay; without it, they are skipped", section=_REDRIVE
+    )
+    follow: bool = flag("wait until each message is consumed or dead again", section=_REDRIVE)
+    follow_for: datetime.timedelta | None = option(
+        "with --follow: give up after this time (default: no limit)",
+        "--follow-for",
+        "--timeout",
+        parse=parse_duration,
+        metavar="TIME",
+        section=_REDRIVE,
+        rules=needs("follow"),
+    )
+    queues: str = queues_option("key")
+    output: str = "table"
+    """The format of what a redrive shows before it sends; no option sets it."""
 
+    def check(self) -> None:
+        """Check that the options fit the action and each other.
 
-def check(arguments: argparse.Namespace) -> None:
-    """Check that the options fit the action and each other.
+        Raises:
+            JobError: for the first option that does not fit.
+        """
+        action = self.action
+        if (action == OUTCOME) != bool(self.replay_id):
+            wanted = "the id of a replay" if action == OUTCOME else "no id"
+            raise JobError(f"dlq {action}: expected {wanted}", "'commitlake replay list --lake LAKE' lists all replays")
+        for field, actions in _OPTIONS_OF.items():
+            for name in given_options(self, [field] if action not in actions else []):
+                raise JobError(f"{name} cannot be used with 'dlq {action}'", f"it belongs to {' and '.join(actions)}")
+        given = given_options(self, _CHOOSING)
+        if action == OUTCOME and given:
+            raise JobError(f"{given[0]} cannot be used with 'dlq outcome'", "the id already selects the messages")
+        if self.start and self.end and self.start >= self.end:
+            raise JobError(f"--from {self.start} is not before --to {self.end}", "exchange them")
+        if self.samples is not None and not 0 <= self.samples <= MAX_SAMPLES:
+            raise JobError(f"--samples: expected 0 to {MAX_SAMPLES}, found {self.samples}")
+        if action != EXPORT and self.format == "parquet":
+            raise JobError(f"--format parquet cannot be used with 'dlq {action}'", "it belongs to export")
+        if action == EXPORT:
+            self.exported_file()
+        elif action == REDRIVE:
+            self._check_redrive(given)
 
-    Raises:
-        JobError: for the first option that does not fit.
-    """
-    action = arguments.action
-    if (action == OUTCOME) != (arguments.replay_id is not None):
-        wanted = "the id of a replay" if action == OUTCOME else "no id"
-        raise JobError(f"dlq {action}: expected {wanted}", "'commitlake replay list --lake LAKE' lists all replays")
-    for name, actions in _OPTIONS_OF.items():
-        if action not in actions and getattr(arguments, name) not in (None, False, 0, []):
-            raise JobError(f"--{_option(name)} cannot be used with 'dlq {action}'",
-                           f"it belongs to {' and '.join(actions)}")  # fmt: skip
-    given = [name for name in _CHOOSING if getattr(arguments, name) not in (None, [])]
-    if action == OUTCOME and given:
-        raise JobError(
-            f"--{_option(given[0])} cannot be used with 'dlq outcome'", "the id already selects the messages"
-        )
-    if arguments.start and arguments.end and arguments.start >= arguments.end:
-        raise JobError(f"--from {arguments.start} is not before --to {arguments.end}", "exchange them")
-    if arguments.samples is not None and not 0 <= arguments.samples <= MAX_SAMPLES:
-        raise JobError(f"--samples: expected 0 to {MAX_SAMPLES}, found {arguments.samples}")
-    if arguments.follow_for is not None and not arguments.follow:
-        raise JobError("--follow-for needs --follow")
-    if action != EXPORT and arguments.format == "parquet":
-        raise JobError(f"--format parquet cannot be used with 'dlq {action}'", "it belongs to export")
-    if action == EXPORT:
-        _check_export(arguments)
-    elif action == REDRIVE:
-        _check_redrive(arguments, given)
+    def exported_file(self) -> tuple[str, str]:
+        """Return the file that 'export' writes, and its format.
 
+        Raises:
+            JobError: if no file is given, or its format is not known.
+        """
+        if self.out is None:
+            raise JobError("dlq export: expected --out, the file to write", "as in --out letters.csv")
+        suffix = Path(self.out).suffix.removeprefix(".").lower()
+        chosen = self.format or suffix
+        if chosen not in FORMATS:
+            raise JobError(
+                f"--out {self.out}: expected a name that ends in .csv, .jsonl or .parquet, found {suffix or 'none'!r}",
+                "--format sets the format if the name does not",
+            )
+        return self.out, chosen
 
-def _option(name: str) -> str:
-    return {"start": "from", "end": "to"}.get(name, name).replace("_", "-")
-
-
-def _check_export(arguments: argparse.Namespace) -> None:
-    if arguments.out is None:
-        raise JobError("dlq export: expected --out, the file to write", "as in --out letters.csv")
-    suffix = Path(arguments.out).suffix.removeprefix(".").lower()
-    arguments.format = arguments.format or suffix
-    if arguments.format not in FORMATS:
-        raise JobError(
-            f"--out {arguments.out}: expected a name that ends in .csv, .jsonl or .parquet, found {suffix or 'none'!r}",
-            "--format sets the format if the name does not",
-        )
-
-
-def _check_redrive(arguments: argparse.Namespace, given: list[str]) -> None:
-    check_sending(arguments)
-    if not given:
-        raise JobError(
-            "dlq redrive: expected an option that selects dead letters", "as in --group billing, or --where true"
-        )
-    if arguments.follow and arguments.dry_run:
-        raise JobError("--follow and --dry-run cannot be used together")
+    def _check_redrive(self, given: list[str]) -> None:
+        self.check_sending()
+        if not given:
+            raise JobError(
+                "dlq redrive: expected an option that selects dead letters", "as in --group billing, or --where true"
+            )
+        if self.follow and self.dry_run:
+            raise JobError("--follow and --dry-run cannot be used together")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from commitlake.jobs.cli.limits import limited, limits_of_where
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.places import bodies_of
+from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.pipelines.dead_letters.cause_conditions import find_cause, narrow_to_cause
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_letters
 from commitlake.pipelines.dead_letters.letters import LetterChoice, count_letters, letters_condition
@@ -59,7 +59,7 @@ class Chosen:
         return narrow_to_cause(self.table, self.condition, self.cause[1], self.letters.causes, self.packs)
 
 
-def choose(arguments: argparse.Namespace, lake: Lake, *, samples: int | None) -> Chosen:
+def choose(arguments: DlqOptions, lake: Lake, *, samples: int | None) -> Chosen:
     """Find the dead letters that the arguments select.
 
     Args:
@@ -115,7 +115,7 @@ def _warn_of_unknown_names(table: DeltaTable, choice: LetterChoice) -> None:
 
 
 @contextmanager
-def explaining_where(arguments: argparse.Namespace, lake: Lake) -> Iterator[None]:
+def explaining_where(arguments: DlqOptions, lake: Lake) -> Iterator[None]:
     """Report an invalid `--where` as such when the engine fails on it."""
     try:
         yield

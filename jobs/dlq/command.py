@@ -11,16 +11,12 @@ stopped.
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.places import lake_of
-from commitlake.jobs.cli.times import join_times
-from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, add_arguments, check
+from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, DlqOptions
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -48,31 +44,29 @@ EXAMPLES = (
 _READ = ("messages", "replays", "replay_messages", "consumer_offsets")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("dlq", DESCRIPTION, EXAMPLES)
-    add_arguments(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Dlq(DlqOptions):
+    """The command `dlq`."""
+
+    NAME = "dlq"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    def run(self) -> ExitCode:
+        """Run the chosen action."""
+        self.check()
+        lake = lake_of(self)
+        with naming_damaged_files(lake, _READ):
+            return self._act(lake)
+
+    def _act(self, lake: Lake) -> ExitCode:
+        from commitlake.jobs.dlq.export import export
+        from commitlake.jobs.dlq.outcome import print_outcome
+        from commitlake.jobs.dlq.redrive import redrive
+        from commitlake.jobs.dlq.report import show
+
+        acts = {SHOW: show, EXPORT: export, REDRIVE: redrive, OUTCOME: print_outcome}
+        return acts[self.action](self, lake)
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Run the chosen action."""
-    check(arguments)
-    lake = lake_of(arguments)
-    with naming_damaged_files(lake, _READ):
-        return _act(arguments, lake)
-
-
-def _act(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
-    from commitlake.jobs.dlq.export import export
-    from commitlake.jobs.dlq.outcome import print_outcome
-    from commitlake.jobs.dlq.redrive import redrive
-    from commitlake.jobs.dlq.report import show
-
-    acts = {SHOW: show, EXPORT: export, REDRIVE: redrive, OUTCOME: print_outcome}
-    return acts[arguments.action](arguments, lake)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake dlq`."""
-    return run_job(build_parser(), job, join_times(sys.argv[1:] if argv is None else argv, "--from", "--to"))
+build_parser, main = Dlq.parser, Dlq.main

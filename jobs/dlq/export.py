@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
@@ -10,15 +9,17 @@ from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import choose, explaining_where
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 
-def export(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def export(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Write the selected dead letters to a file, outside tables and stores."""
-    check_no_owner(arguments.out, "--out")
+    out, form = arguments.exported_file()
+    check_no_owner(out, "--out")
     chosen = choose(arguments, lake, samples=None)
     packs = chosen.packs
     if arguments.body and packs is None:  # --no-shape reads no bodies to find causes
@@ -28,11 +29,11 @@ def export(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
             chosen.table,
             chosen.narrowed(),
             packs,
-            Path(arguments.out),
-            ExportFormat(arguments.format),
+            Path(out),
+            ExportFormat(form),
             with_bodies=arguments.body,
             is_raw=arguments.raw,
         )
     if not arguments.quiet:
-        print_line(f"{count_text(count, 'dead letter')} written to {arguments.out}")
+        print_line(f"{count_text(count, 'dead letter')} written to {out}")
     return chosen.exit_code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
@@ -20,6 +19,7 @@ from commitlake.jobs.cli.process import stop_softly
 from commitlake.jobs.cli.rows_output import Row, write_objects, write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
 from commitlake.jobs.cli.text_table import Column
+from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.groups.outcomes import (
     GroupFollower,
@@ -47,13 +47,13 @@ _SAMPLE_COLUMNS = [
 ]
 
 
-def print_outcome(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def print_outcome(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Print the outcome of the messages of a redrive."""
     plan = read_state(lake, arguments.replay_id).plan
     return follow(arguments, lake, plan)
 
 
-def follow(arguments: argparse.Namespace, lake: Lake, plan: ReplayPlan) -> ExitCode:
+def follow(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) -> ExitCode:
     """Print the outcome of a replay's messages: once, or with `--follow` until none of them is waiting.
 
     Raises:
@@ -92,9 +92,7 @@ def follow(arguments: argparse.Namespace, lake: Lake, plan: ReplayPlan) -> ExitC
     return ExitCode.INTERRUPTED if is_stopped else _exit_code(found, unknown)
 
 
-def _wait_for_outcomes(
-    arguments: argparse.Namespace, followers: Sequence[GroupFollower]
-) -> tuple[list[GroupOutcomes], bool]:
+def _wait_for_outcomes(arguments: DlqOptions, followers: Sequence[GroupFollower]) -> tuple[list[GroupOutcomes], bool]:
     """Measure outcomes until no message is waiting; also return whether a signal stopped it earlier."""
     started = time.monotonic()
     deadline = started + arguments.follow_for.total_seconds() if arguments.follow_for is not None else None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import Chosen, choose, explaining_where
 from commitlake.jobs.dlq.outcome import follow
 from commitlake.jobs.replay.choice import MessageChoice
@@ -26,7 +26,7 @@ _SHOWN = 3
 _FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE, ReplayEvent.WITHDRAWN)
 
 
-def redrive(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Send the selected dead letters again, and track them if asked to."""
     chosen = choose(arguments, lake, samples=None)
     with explaining_where(arguments, lake):
@@ -40,7 +40,6 @@ def redrive(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
         _print_earlier_redrives(lake, before, is_again=arguments.again)
     if not arguments.again:
         _check_unfinished(lake, chosen, condition)
-    arguments.output = "table"
     source, letters = lake_source(lake, chosen.table), MessageChoice(condition)
     sent = send_chosen(arguments, lake, source, letters, _in_words(arguments, chosen))
     if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
@@ -95,13 +94,13 @@ def _check_unfinished(lake: Lake, chosen: Chosen, condition: str) -> None:
             )
 
 
-def _in_words(arguments: argparse.Namespace, chosen: Chosen) -> str:
+def _in_words(arguments: DlqOptions, chosen: Chosen) -> str:
     names = ("group", "topic", "tag", "key", "broker", "where")
     values = {name: getattr(arguments, name) for name in names}
     given = [
         f"--{name} {one}"
         for name, value in values.items()
-        for one in (value if isinstance(value, list) else [value])
+        for one in (value if isinstance(value, tuple) else [value])
         if one is not None
     ]
     given += [

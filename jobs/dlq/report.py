@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import datetime
 import json
@@ -18,6 +17,7 @@ from commitlake.jobs.cli.rows_output import PIPE_WIDTH, Row, write_objects, writ
 from commitlake.jobs.cli.terminal import GuardedStream, print_text, trusted
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import Chosen, choose
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import count_text
@@ -41,7 +41,7 @@ CAUSE_COLUMNS = (
 )  # fmt: skip
 
 
-def show(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def show(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Show the causes of dead letters, or one of them."""
     samples = arguments.samples if arguments.samples is not None else _SAMPLES_OF_ONE if arguments.cause else 0
     chosen = choose(arguments, lake, samples=samples)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import warn
@@ -11,6 +9,7 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import (
     Ledger,
@@ -39,7 +38,7 @@ _LANDING_COLUMNS = [
 ]  # fmt: skip
 
 
-def show_all(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def show_all(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Show all replays, the newest last; a replay with unreadable rows is only named."""
     lake.table("messages")  # raises an error if this is not a lake
     unreadable: list[str] = []
@@ -55,7 +54,7 @@ def show_all(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     return ExitCode.DAMAGE if unreadable else ExitCode.OK
 
 
-def show_one(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def show_one(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Show one replay, its events, and the queues in which its messages landed."""
     rows = read_events(lake, arguments.replay_id)
     state = state_of(arguments.replay_id, rows)
@@ -93,7 +92,7 @@ def _row(lake: Lake, state: ReplayState) -> Row:
     }
 
 
-def ask_to_stop(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def ask_to_stop(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Ask the process that sends a replay to stop."""
     _check_is_running(read_state(lake, arguments.replay_id))
     add_event(lake, arguments.replay_id, ReplayEvent.STOPPING)
@@ -105,7 +104,7 @@ def ask_to_stop(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
     return ExitCode.OK
 
 
-def throttle(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def throttle(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Ask the process that sends a replay to change its rate, its speed, or both."""
     rate, speed = arguments.rate, arguments.speed
     _check_is_running(read_state(lake, arguments.replay_id))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import importlib.util
 import os
@@ -16,6 +15,7 @@ import pyarrow as pa
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.rows_output import write
+from commitlake.jobs.replay.arguments import SendingArguments
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_key, parse_mask
 from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, differences, finish
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
@@ -30,7 +30,7 @@ _MAX_SHOWN = 200
 _COLUMNS = ["msg_id", "field", "before", "after"]
 
 
-def changes_of(arguments: argparse.Namespace) -> Changes:
+def changes_of(arguments: SendingArguments) -> Changes:
     """Return the changes that the arguments ask for.
 
     Raises:
@@ -48,7 +48,7 @@ def write_changes(lake: Lake, messages: PlannedMessages, changes: Changes) -> No
     write_changed(lake, messages, changes, _session(lake, changes))
 
 
-def show_changes(arguments: argparse.Namespace, lake: Lake, messages: PlannedMessages, changes: Changes) -> None:
+def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessages, changes: Changes) -> None:
     """Show the first messages of a plan before and after the changes, side by side."""
     rows = messages.rows(0, 0).slice(0, _SAMPLE)
     before, errors = as_produced(rows, messages.bodies(rows))

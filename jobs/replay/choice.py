@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.source import MessageSource, archived_stores
 from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.errors import UnknownGroupError
@@ -42,14 +42,16 @@ class MessageChoice:
     with_replayed: str | None = None
 
 
-def choose_messages(arguments: argparse.Namespace, lake: Lake, source: MessageSource) -> MessageChoice:
+def choose_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> MessageChoice:
     """Return the messages that the arguments select.
 
     Raises:
         JobError: if a file of keys cannot be read, or has too many keys.
         ReplayError: if the selected messages cannot be sent.
     """
-    not_consumed = None if arguments.not_consumed_by is None else _not_consumed(arguments, lake, source)
+    not_consumed = None
+    if arguments.not_consumed_by is not None:
+        not_consumed = _not_consumed(arguments, arguments.not_consumed_by, lake, source)
     asked = Conditions(
         topics=arguments.topic,
         queue_ids=arguments.queue,
@@ -74,7 +76,7 @@ def choose_messages(arguments: argparse.Namespace, lake: Lake, source: MessageSo
     return MessageChoice(condition(selection), not_consumed, with_replayed)
 
 
-def _not_consumed(arguments: argparse.Namespace, lake: Lake, source: MessageSource) -> NotConsumed:
+def _not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source: MessageSource) -> NotConsumed:
     wanted = set(arguments.topic)
 
     def takes_topic(topic: str) -> bool:
@@ -82,9 +84,8 @@ def _not_consumed(arguments: argparse.Namespace, lake: Lake, source: MessageSour
         is_copy = arguments.all_copies and kind in SENDABLE and kind is not Kind.NORMAL
         return topic in wanted or is_copy or (not wanted and kind is Kind.NORMAL)
 
-    group = arguments.not_consumed_by
     try:
-        found = source.not_consumed(arguments, takes_topic)
+        found = source.not_consumed(arguments, group, takes_topic)
     except UnknownGroupError as error:
         known = source.offsets(arguments.broker or ([] if source.is_copied else archived_stores(lake))).groups
         groups = [name for name in known if not is_system_group(name)]

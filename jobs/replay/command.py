@@ -12,15 +12,12 @@ the target cannot accept them, or another process is sending the replay; 130 if 
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.command import job_parser, run_job
+from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.places import lake_of
-from commitlake.jobs.cli.times import join_times
 from commitlake.jobs.replay.arguments import (
     LIST,
     RESUME,
@@ -30,9 +27,7 @@ from commitlake.jobs.replay.arguments import (
     THROTTLE,
     UNDO,
     VERIFY,
-    add_arguments,
-    check,
-    take_resume,
+    ReplayOptions,
 )
 from commitlake.schemas.errors import ExitCode
 
@@ -76,42 +71,46 @@ EXAMPLES = (
 _READ = ("messages", "replays", "replay_messages", "replay_rows", "consumer_offsets", "subscriptions")
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("replay", DESCRIPTION, EXAMPLES)
-    add_arguments(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Replay(ReplayOptions):
+    """The command `replay`."""
+
+    NAME = "replay"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    def run(self) -> ExitCode:
+        """Run the chosen action."""
+        if self.resume is not None:
+            return self._resuming(self.resume).run()
+        self.check()
+        lake = lake_of(self)
+        with naming_damaged_files(lake, _READ):
+            return self._act(lake)
+
+    def _resuming(self, replay_id: str) -> Replay:
+        """Return the command `replay resume ID` for `replay --resume ID`."""
+        if self.action != SEND or self.replay_id:
+            raise JobError(f"--resume cannot be used with 'replay {self.action}'", "leave one of them out")
+        return replace(self, action=RESUME, replay_id=replay_id, resume=None)
+
+    def _act(self, lake: Lake) -> ExitCode:
+        from commitlake.jobs.replay.actions import ask_to_stop, show_all, show_one, throttle
+        from commitlake.jobs.replay.send import resume, send
+        from commitlake.jobs.replay.undo import undo
+        from commitlake.jobs.replay.verify import verify
+
+        acts = {
+            SEND: send,
+            RESUME: resume,
+            LIST: show_all,
+            SHOW: show_one,
+            STOP: ask_to_stop,
+            THROTTLE: throttle,
+            VERIFY: verify,
+            UNDO: undo,
+        }
+        return acts[self.action](self, lake)
 
 
-def job(arguments: argparse.Namespace) -> ExitCode:
-    """Run the chosen action."""
-    take_resume(arguments)
-    check(arguments)
-    lake = lake_of(arguments)
-    with naming_damaged_files(lake, _READ):
-        return _act(arguments, lake)
-
-
-def _act(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
-    from commitlake.jobs.replay.actions import ask_to_stop, show_all, show_one, throttle
-    from commitlake.jobs.replay.send import resume, send
-    from commitlake.jobs.replay.undo import undo
-    from commitlake.jobs.replay.verify import verify
-
-    acts = {
-        SEND: send,
-        RESUME: resume,
-        LIST: show_all,
-        SHOW: show_one,
-        STOP: ask_to_stop,
-        THROTTLE: throttle,
-        VERIFY: verify,
-        UNDO: undo,
-    }
-    return acts[arguments.action](arguments, lake)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake replay`."""
-    given = sys.argv[1:] if argv is None else argv
-    return run_job(build_parser(), job, join_times(given, "--from", "--to", "--offsets-at"))
+build_parser, main = Replay.parser, Replay.main

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from commitlake.connectors.rocketmq import Admin
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of
 from commitlake.schemas.remoting.routes import subscribe_queues
 
 
-def known_live_topics(arguments: argparse.Namespace, admin: Admin, topics: Sequence[str]) -> list[str]:
+def known_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[str]) -> list[str]:
     """Return those of some topics that exist. Warn of the others, and of queues that do not exist.
 
     Args:

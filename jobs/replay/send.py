@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import sys
 import time
@@ -32,6 +31,7 @@ from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.replay.changes import changes_of, show_changes, write_changes
 from commitlake.jobs.replay.choice import MessageChoice, choose_messages
 from commitlake.jobs.replay.source import MessageSource, open_source
@@ -98,7 +98,7 @@ class Sent(NamedTuple):
     plan: ReplayPlan | None = None
 
 
-def send(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def send(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Plan a new replay, show what it sends, ask for confirmation, and send."""
     with open_source(arguments, lake) as source:
         warn_of_unknown_names(arguments, lake, source)
@@ -108,12 +108,12 @@ def send(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
 
 
 def send_chosen(
-    arguments: argparse.Namespace, lake: Lake, source: MessageSource, chosen: MessageChoice, choice_in_words: str
+    arguments: SendingArguments, lake: Lake, source: MessageSource, chosen: MessageChoice, choice_in_words: str
 ) -> Sent:
     """Plan a new replay of chosen messages, show what it sends, ask for confirmation, and send.
 
     Args:
-        arguments: arguments of `add_sending_arguments`, `--again`, `--bodies`, `--quiet`, `--where` and `--format`.
+        arguments: options of the target and the pace.
         choice_in_words: the choice for people, for `replay list`.
 
     Raises:
@@ -172,7 +172,7 @@ def _show_replayed(source: MessageSource, chosen: MessageChoice) -> None:
         print(f"{were} sent by a replay, and left out: --include-replayed selects them, too", file=sys.stderr)
 
 
-def _choice(arguments: argparse.Namespace, lake: Lake, source: MessageSource, condition: str) -> list[QueueChoice]:
+def _choice(arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str) -> list[QueueChoice]:
     try:
         with limited(limits_of_where("replay", arguments.where)):
             return count_choice(source.table, condition)
@@ -185,7 +185,7 @@ def _choice(arguments: argparse.Namespace, lake: Lake, source: MessageSource, co
 
 
 def _plan(
-    arguments: argparse.Namespace,
+    arguments: SendingArguments,
     source: MessageSource,
     condition: str,
     choice: Sequence[QueueChoice],
@@ -210,14 +210,14 @@ def _warn_unreadable(replay_id: str, error: ReplayError) -> None:
     warn(PROG, f"whether the replay {replay_id} has the same messages is not known: {error}")
 
 
-def _messages(arguments: argparse.Namespace, lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
+def _messages(arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
     """Return the messages of a plan before they are changed or copied."""
     packs = None if source.is_copied else open_store(bodies_of(arguments, lake))
     return PlannedMessages(plan, source.table, packs)
 
 
 def _written(
-    arguments: argparse.Namespace, lake: Lake, source: MessageSource, plan: ReplayPlan, changes: Changes
+    arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan, changes: Changes
 ) -> ReplayPlan:
     """Write the messages to `replay_rows` if they differ from the lake's, and return the plan that sends those rows."""
     if changes:
@@ -233,7 +233,7 @@ def _written(
     return replace(sent, selection="") if source.is_copied else sent
 
 
-def resume(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def resume(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Continue a replay that has stopped, or whose process has ended, perhaps while it read the target back."""
     state = read_state(lake, arguments.replay_id)
     plan = state.plan
@@ -278,7 +278,7 @@ def _has_begun(state: ReplayState) -> bool:
 
 
 def _run(
-    arguments: argparse.Namespace,
+    arguments: SendingArguments,
     lake: Lake,
     plan: ReplayPlan,
     client: TargetClient,
@@ -317,7 +317,7 @@ def _ignore(_: str) -> None:
     """Ignore a message."""
 
 
-def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
+def _summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
     left = plan.wanted - counts.sent - counts.failed
     if not arguments.quiet:
         wanted = count_text(plan.wanted, "message is", "messages are")
@@ -341,7 +341,7 @@ def _summary(arguments: argparse.Namespace, plan: ReplayPlan, counts: Counts, se
 
 
 def _show_choice(
-    arguments: argparse.Namespace,
+    arguments: SendingArguments,
     source: MessageSource,
     choice: Sequence[QueueChoice],
     not_consumed: NotConsumed | None,
@@ -393,7 +393,7 @@ def _as_of(times: Mapping[str, datetime.datetime]) -> str:
 
 
 def _show_target(
-    arguments: argparse.Namespace,
+    arguments: SendingArguments,
     source: MessageSource,
     plan: ReplayPlan,
     choice: Sequence[QueueChoice],
@@ -450,7 +450,7 @@ def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Plac
         return {}
 
 
-def _time_needed(arguments: argparse.Namespace, plan: ReplayPlan, choice: Sequence[QueueChoice]) -> str:
+def _time_needed(arguments: SendingArguments, plan: ReplayPlan, choice: Sequence[QueueChoice]) -> str:
     """Return how long sending takes, as far as the pace determines it."""
     slowest: list[tuple[float, str]] = []
     if arguments.rate:
@@ -475,7 +475,7 @@ def _show_others(others: Sequence[OtherReplay]) -> None:
         print(f"{belong} to the replay {name} to the same queues, which {what}", file=sys.stderr)
 
 
-def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
+def _confirm(arguments: SendingArguments, plan: ReplayPlan) -> None:
     """Ask for confirmation before sending."""
     confirm(
         f"Send {count_text(plan.wanted, 'message')} to {plan.target.name_servers}",
@@ -485,7 +485,7 @@ def _confirm(arguments: argparse.Namespace, plan: ReplayPlan) -> None:
     )
 
 
-def _in_words(arguments: argparse.Namespace) -> str:
+def _in_words(arguments: ReplayOptions) -> str:
     names = (
         "store",
         "from_broker",
@@ -510,8 +510,8 @@ def _in_words(arguments: argparse.Namespace) -> str:
         value = getattr(arguments, name)
         if value is True:
             given.append((name, ""))
-        elif value not in (None, [], False):
-            given += [(name, each) for each in (value if isinstance(value, list) else [value])]
+        elif value not in (None, (), False):
+            given += [(name, each) for each in (value if isinstance(value, tuple) else [value])]
     times = (("from", arguments.start), ("to", arguments.end), ("offsets_at", arguments.offsets_at))
     given += [(name, time_text(moment)) for name, moment in times if moment]
     return " ".join(f"--{name.replace('_', '-')} {value}".rstrip() for name, value in given)

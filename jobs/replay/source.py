@@ -7,7 +7,6 @@ is resumed after the broker has deleted them sends the same messages.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -27,6 +26,7 @@ from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.live_names import known_live_topics
 from commitlake.jobs.replay.target import client_options
 from commitlake.pipelines.replay.groups.consumed import KnownOffsets, Places, group_offsets, live_offsets
@@ -53,8 +53,8 @@ class MessageSource:
     Attributes:
         table: the table `messages`.
         offsets: function that returns the next offsets of all groups in the queues of some brokers.
-        not_consumed: function that returns what the group of `--not-consumed-by` has not consumed, given the parsed
-            arguments, and a function that returns whether a topic is of interest.
+        not_consumed: function that returns what the group of `--not-consumed-by` has not consumed, given the
+            options, the group, and a function that returns whether a topic is of interest.
         is_copied: whether the table is a copy that contains the bodies, and is deleted at the end.
         damaged: number of ranges of the log without an intact record.
         missing: sentences on messages that the lake has lost, and that may be among those to send.
@@ -62,7 +62,7 @@ class MessageSource:
 
     table: DeltaTable
     offsets: Callable[[Sequence[str]], KnownOffsets]
-    not_consumed: Callable[[argparse.Namespace, Callable[[str], bool]], NotConsumed]
+    not_consumed: Callable[[ReplayOptions, str, Callable[[str], bool]], NotConsumed]
     is_copied: bool = False
     damaged: int = 0
     missing: Sequence[str] = ()
@@ -71,10 +71,9 @@ class MessageSource:
 def lake_source(lake: Lake, table: DeltaTable) -> MessageSource:
     """Return the messages of a lake."""
 
-    def not_consumed(arguments: argparse.Namespace, takes_topic: Callable[[str], bool]) -> NotConsumed:
+    def not_consumed(arguments: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
         brokers = arguments.broker or archived_stores(lake)
-        group, at = arguments.not_consumed_by, arguments.offsets_at
-        return not_consumed_in_lake(lake, table, group, brokers, takes_topic, at)
+        return not_consumed_in_lake(lake, table, group, brokers, takes_topic, arguments.offsets_at)
 
     return MessageSource(table, partial(group_offsets, lake), not_consumed)
 
@@ -86,7 +85,7 @@ def archived_stores(lake: Lake) -> list[str]:
 
 
 @contextmanager
-def open_source(arguments: argparse.Namespace, lake: Lake) -> Iterator[MessageSource]:
+def open_source(arguments: ReplayOptions, lake: Lake) -> Iterator[MessageSource]:
     """Open the source that the arguments name.
 
     Raises:
@@ -95,14 +94,17 @@ def open_source(arguments: argparse.Namespace, lake: Lake) -> Iterator[MessageSo
         CommitLogError: if a log cannot be read.
         RocketMQError: if a broker does not answer.
     """
-    if arguments.store is None and arguments.from_broker is None:
+    if arguments.store is not None:
+        copy_messages = partial(_copy_store, arguments.store)
+    elif arguments.from_broker is not None:
+        copy_messages = partial(_copy_topics, arguments.from_broker)
+    else:
         times = (None, None) if arguments.born else (arguments.start, arguments.end)
         missing = warn_of_lost_ranges("replay", lake, arguments.broker, *times)
         yield replace(lake_source(lake, lake.table("messages")), missing=missing)
         return
     with tempfile.TemporaryDirectory(prefix="commitlake-replay-") as folder:
-        copy = Lake(folder)
-        source = (_copy_topics if arguments.store is None else _copy_store)(arguments, copy)
+        source = copy_messages(arguments, Lake(folder))
         if source.damaged:
             warn(
                 PROG,
@@ -112,20 +114,20 @@ def open_source(arguments: argparse.Namespace, lake: Lake) -> Iterator[MessageSo
         yield source
 
 
-def _copy_store(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
+def _copy_store(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
     from commitlake.jobs.cli.broker_name import named_stores
     from commitlake.jobs.cli.store_queues import unknown_names
     from commitlake.pipelines.replay.copied_messages import copy_store
     from commitlake.pipelines.snapshot.files import read_store_progress
     from commitlake.pipelines.snapshot.progress import OffsetKind
 
-    stores = named_stores(arguments.store, None, None, layout_of(arguments).formats)
+    stores = named_stores(path, None, None, layout_of(arguments).formats)
     names = [store.broker for store in stores]
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     for broker in arguments.broker:
         if broker not in names:
             near = did_you_mean(broker, names)
-            raise JobError(f"--broker: {arguments.store} has no store {broker!a}.{near}", there_are(names))
+            raise JobError(f"--broker: {path} has no store {broker!a}.{near}", there_are(names))
     for sentence in unknown_names(stores, arguments.topic, arguments.queue):
         warn(PROG, sentence)
 
@@ -143,40 +145,40 @@ def _copy_store(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
                     found.setdefault(group, {})[store.broker, place.topic, place.queue_id] = offset
         return KnownOffsets(found, as_of)
 
-    def not_consumed(_: argparse.Namespace, takes_topic: Callable[[str], bool]) -> NotConsumed:
-        return not_consumed_in_stores(stores, arguments.not_consumed_by, takes_topic)
+    def not_consumed(_: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
+        return not_consumed_in_stores(stores, group, takes_topic)
 
-    with _progress(arguments, f"reading {arguments.store}") as advance:
+    with _progress(arguments, f"reading {path}") as advance:
         damaged = copy_store(stores, _narrowed(arguments), copy, advance)
     return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
-def _copy_topics(arguments: argparse.Namespace, copy: Lake) -> MessageSource:
+def _copy_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
     from commitlake.pipelines.replay.copied_messages import copy_topics
 
     wanted = _narrowed(arguments)
     if not wanted.topics:
         raise JobError("--from-broker: expected topics", "as in --topic orders, or --dlq-of billing")
-    with Admin(client_options(arguments.from_broker)) as admin:
+    with Admin(client_options(name_servers)) as admin:
         wanted = replace(wanted, topics=known_live_topics(arguments, admin, wanted.topics))
 
     def offsets(_: Sequence[str]) -> KnownOffsets:
         now = datetime.datetime.now(datetime.UTC)
-        with Admin(client_options(arguments.from_broker)) as admin:
+        with Admin(client_options(name_servers)) as admin:
             groups = {group for topic in wanted.topics for group in admin.groups_of_topic(topic)}
             found = {group: places for group in sorted(groups) if (places := live_offsets(admin, group))}
         return KnownOffsets(found, {place[0]: now for places in found.values() for place in places})
 
-    def not_consumed(_: argparse.Namespace, __: Callable[[str], bool]) -> NotConsumed:
-        with Admin(client_options(arguments.from_broker)) as admin:
-            return not_consumed_live(admin, arguments.not_consumed_by, wanted.topics, arguments.broker)
+    def not_consumed(_: ReplayOptions, group: str, __: Callable[[str], bool]) -> NotConsumed:
+        with Admin(client_options(name_servers)) as admin:
+            return not_consumed_live(admin, group, wanted.topics, arguments.broker)
 
     with _progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
-        damaged = copy_topics(arguments.from_broker, wanted, copy, advance)
+        damaged = copy_topics(name_servers, wanted, copy, advance)
     return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
-def _narrowed(arguments: argparse.Namespace) -> Narrowed:
+def _narrowed(arguments: ReplayOptions) -> Narrowed:
     from commitlake.pipelines.replay.copied_messages import Narrowed
 
     has_time = not arguments.born
@@ -191,7 +193,7 @@ def _narrowed(arguments: argparse.Namespace) -> Narrowed:
 
 
 @contextmanager
-def _progress(arguments: argparse.Namespace, what: str) -> Iterator[Callable[[int, int], None]]:
+def _progress(arguments: ReplayOptions, what: str) -> Iterator[Callable[[int, int], None]]:
     with counted_progress(what, _STEPS, "parts in a thousand", quiet=arguments.quiet) as advance:
         shown = 0
 

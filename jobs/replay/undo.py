@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
@@ -15,6 +14,7 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.offsets.apply import NOTHING, check_clients, report_set
 from commitlake.jobs.offsets.gather import offset_client
+from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.pipelines.offsets.setting import set_offsets
 from commitlake.pipelines.offsets.sources import lake_sources
@@ -34,7 +34,7 @@ _COLUMNS = [
 ]  # fmt: skip
 
 
-def undo(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def undo(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Show the offsets with which groups skip what a replay sent; with --apply, set them.
 
     Raises:
@@ -137,9 +137,7 @@ def _names(names: Sequence[str]) -> str:
     return "; ".join(names) + "; …" if len(names) > 1 else "".join(names)
 
 
-def _print_steps(
-    arguments: argparse.Namespace, steps: Sequence[GroupStep], groups: Mapping[str, Collection[str]]
-) -> None:
+def _print_steps(arguments: ReplayOptions, steps: Sequence[GroupStep], groups: Mapping[str, Collection[str]]) -> None:
     if arguments.quiet:
         return
     for topic, names in sorted(groups.items()):
@@ -167,7 +165,7 @@ def _groups(steps: Sequence[GroupStep]) -> str:
     return ", ".join(sorted({step.group for step in steps})) or "no group"
 
 
-def _apply(arguments: argparse.Namespace, lake: Lake, steps: Sequence[GroupStep], client: OffsetClient) -> bool:
+def _apply(arguments: ReplayOptions, lake: Lake, steps: Sequence[GroupStep], client: OffsetClient) -> bool:
     """Ask for confirmation, set the offsets, and return True if all were set."""
     by_group: dict[str, list[GroupStep]] = defaultdict(list)
     for step in steps:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.lake_names import check_brokers, unknown_queues, unknown_tags, unknown_topics, unknown_values
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.replay.actions import PROG
+from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.source import MessageSource
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
@@ -16,7 +16,7 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 _IS_DEAD = f"starts_with(topic, '{DLQ_PREFIX}')"
 
 
-def warn_of_unknown_names(arguments: argparse.Namespace, lake: Lake, source: MessageSource) -> None:
+def warn_of_unknown_names(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> None:
     """Warn of names that no message has.
 
     The topics and queues of a store or of live topics are checked while they are read, and here only the others.
@@ -33,14 +33,14 @@ def warn_of_unknown_names(arguments: argparse.Namespace, lake: Lake, source: Mes
         warn(PROG, sentence)
 
 
-def _sentences_of_copy(arguments: argparse.Namespace, source: MessageSource) -> Iterator[str]:
+def _sentences_of_copy(arguments: ReplayOptions, source: MessageSource) -> Iterator[str]:
     if arguments.dlq_of is not None:
         groups, sentence = [arguments.dlq_of], "there is no dead letter of the group {}"
         yield from unknown_values(source.table, "topic", groups, sentence, _IS_DEAD, DLQ_PREFIX)
     yield from unknown_values(source.table, "tags", arguments.tag, "no message that was read has the tag {}")
 
 
-def _sentences(arguments: argparse.Namespace, lake: Lake, source: MessageSource) -> Iterator[str]:
+def _sentences(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> Iterator[str]:
     topics = list(arguments.topic)
     if arguments.all_copies:  # for some of these topics, only retries or dead letters may be archived
         origin = original_topic_sql(source.table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 
 from commitlake.connectors.lake.lake import Lake
@@ -12,6 +11,7 @@ from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned
@@ -21,7 +21,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ReplayEvent
 
 
-def verify(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
+def verify(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Compare what a replay sent with the lake."""
     state = read_state(lake, arguments.replay_id)
     check_has_copies(state)
@@ -31,7 +31,7 @@ def verify(arguments: argparse.Namespace, lake: Lake) -> ExitCode:
         return verify_sent(arguments, lake, messages, client.puller)
 
 
-def verify_sent(arguments: argparse.Namespace, lake: Lake, messages: PlannedMessages, puller: Puller) -> ExitCode:
+def verify_sent(arguments: SendingArguments, lake: Lake, messages: PlannedMessages, puller: Puller) -> ExitCode:
     """Compare what a replay sent with the lake, show the differences, and store the result.
 
     Args:
