@@ -1,4 +1,4 @@
-"""Administration of consumer groups and their members: 43, 45, 200, 201, 203, 204, 207, 314, 328, 343, 345, 352.
+"""Administration of consumer groups and their members: settings, connections, offsets, subscriptions.
 
 Source: AdminBrokerProcessor, ConsumerManageProcessor (5.5.0).
 """
@@ -41,7 +41,7 @@ _INVALID_GROUP = "group: expected 1 to 255 characters of %|a-zA-Z0-9_-, found {!
 
 
 class SubscriptionOfGroup(NamedTuple):
-    """Body of the answer to 345."""
+    """Body of the answer to QUERY_SUBSCRIPTION_BY_CONSUMER (345)."""
 
     group: str
     topic: str

@@ -1,4 +1,4 @@
-"""Handlers for clients in groups: heartbeats, members and queue locks (34, 35, 38, 41, 42, 46).
+"""Handlers for clients in groups: heartbeats, members and queue locks.
 
 Source: ClientManageProcessor, ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
 """

@@ -1,4 +1,4 @@
-"""Handlers for offsets of queues and groups: 14, 15, 29 to 32.
+"""Handlers for offsets of queues and groups.
 
 Source: ConsumerManageProcessor, AdminBrokerProcessor (5.5.0).
 """

@@ -1,4 +1,4 @@
-"""Progress of topics and groups: 202, 208, 222, 300, 303, 317. Source: AdminBrokerProcessor, Broker2Client (5.5.0)."""
+"""Progress of topics and groups. Source: AdminBrokerProcessor, Broker2Client (5.5.0)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from commitlake.schemas.remoting.statistics import (
 
 
 class BrokerConsumeStats(NamedTuple):
-    """Body of the answer to 317."""
+    """Body of the answer to GET_BROKER_CONSUME_STATS (317)."""
 
     broker_addr: str
     consume_stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = ()

@@ -1,4 +1,4 @@
-"""Pulls (11 and 361) and held pulls. Source: PullMessageProcessor, PullRequestHoldService (5.5.0)."""
+"""Pulls and held pulls. Source: PullMessageProcessor, PullRequestHoldService (5.5.0)."""
 
 from __future__ import annotations
 

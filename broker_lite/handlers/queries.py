@@ -1,4 +1,4 @@
-"""Message queries: by key (12), by physical offset (33), and a queue's entries (321).
+"""Message queries: by key, by physical offset, and a queue's entries.
 
 Source: QueryMessageProcessor, AdminBrokerProcessor.queryConsumeQueue (5.5.0).
 """

@@ -1,4 +1,4 @@
-"""Replies of consumers to producers: 324 and 325, forwarded to the producer as 326.
+"""Replies of consumers to producers: SEND_REPLY_MESSAGE, forwarded as PUSH_REPLY_MESSAGE_TO_CLIENT.
 
 Source: ReplyMessageProcessor (5.5.0). The reply is also stored in the cluster's reply topic.
 """
@@ -23,7 +23,7 @@ REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
 
 
 class ReplyRequest(NamedTuple):
-    """Header of 326, which the broker sends."""
+    """Header of PUSH_REPLY_MESSAGE_TO_CLIENT (326), which the broker sends."""
 
     born_host: str
     store_host: str

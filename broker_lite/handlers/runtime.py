@@ -1,4 +1,4 @@
-"""State of the broker: 28 and 315. Source: AdminBrokerProcessor.prepareRuntimeInfo, StoreStatsService (5.5.0)."""
+"""State and statistics of the broker. Source: AdminBrokerProcessor.prepareRuntimeInfo, StoreStatsService (5.5.0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Administration of topics and settings: 17, 18, 21, 25, 26, 215, 305, 351.
+"""Administration of topics, and of the broker's settings.
 
 Source: AdminBrokerProcessor (5.5.0).
 """
@@ -41,7 +41,7 @@ MAX_TOPIC_LIST_BYTES = 512 << 10
 
 
 class TopicConfigList(NamedTuple):
-    """Body of 18."""
+    """Body of UPDATE_AND_CREATE_TOPIC_LIST (18)."""
 
     topic_config_list: tuple[TopicConfig, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Transactions: decisions of producers (37), and the broker's checks with them (39).
+"""Transactions: decisions of producers, and the broker's checks with them.
 
 Source: EndTransactionProcessor, AbstractTransactionalMessageCheckListener (5.5.0).
 """

@@ -1,4 +1,4 @@
-"""Body of a batch (320): consecutive messages, big-endian.
+"""Body of SEND_BATCH_MESSAGE (320): consecutive messages, big-endian.
 
     offset  size  field
          0     4  total_size           bytes, this field included

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class SendMessageRequest(NamedTuple):
-    """Header of a send. 10 uses these names; 310 and 320 name the fields a to n, in this order.
+    """Header of SEND_MESSAGE (10); SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE name its fields a to n, in this order.
 
     Attributes:
         default_topic: topic whose settings are the template of an unknown topic, TBW102.
