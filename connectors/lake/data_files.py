@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.arrow_output import arrow_output
 from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.connectors.storage.writing import write_file
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 BATCH_VALUES = 8 << 10
@@ -121,7 +121,7 @@ def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> I
     Raises:
         S3Error: if an object store refuses it.
     """
-    with write_file(table_uri, path, s3) as file, arrow_output(file) as output:
+    with open_lake_storage(table_uri, s3).open_write(path) as file, arrow_output(file) as output:
         yield output
 
 

@@ -18,9 +18,9 @@ from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.newest_versions import read_newest, write_newest
 from commitlake.connectors.lake.paths import local_folder
 from commitlake.connectors.lake.versions import StorageOptions, table_files
+from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
-from commitlake.connectors.storage.writing import write_file
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.\d{10}|\.[0-9a-f-]{36})?\.(?:parquet|json)")
@@ -140,7 +140,8 @@ class LogFolder:
     def write(self, name: str, data: bytes, folder: str = LOG) -> None:
         """Write a file of the log, or replace it as a whole."""
         # deltalake's own streams do not accept bytes from pyarrow.
-        with write_file(str(self._folder or self.table_uri), f"{folder}/{name}", self._s3) as output:
+        storage = open_lake_storage(str(self._folder or self.table_uri), self._s3)
+        with storage.open_write(f"{folder}/{name}") as output:
             output.write(data)
 
     def note_newest(self, version: int) -> None:

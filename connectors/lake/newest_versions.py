@@ -17,9 +17,9 @@ from pathlib import Path
 
 from commitlake.connectors.lake.digests import with_digest, without_digest
 from commitlake.connectors.lake.versions import StorageOptions, table_files
+from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
-from commitlake.connectors.storage.writing import write_file
 from commitlake.schemas.layouts.numbers import INT64_MAX
 from commitlake.schemas.store_files import read_file
 
@@ -56,7 +56,7 @@ def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> N
     """
     root, name = _place(table_uri)
     data = with_digest(json.dumps({"table": name, "version": version}).encode())
-    with write_file(f"{root}/{NOTES}", f"{name}.json", s3) as file:
+    with open_lake_storage(f"{root}/{NOTES}", s3).open_write(f"{name}.json") as file:
         file.write(data)
 
 

@@ -11,7 +11,7 @@ clients      s3_options, s3_clients          azure_storage    gcs_clients      h
 errors       s3_errors, arrow_errors         azure_storage    gcs_clients      hdfs_clients
 reading      Arrow's own                     cloud_storage    cloud_storage    hdfs_files
 
-writing      files of lakes, in folders and in S3
+folder_storage  the files of a lake in a folder
 
 Code that needs boto3, obstore, google-cloud-storage or hdfs-native is in separate modules: the import takes a fifth of
 a second or more, which a local lake should not need.

@@ -1,6 +1,8 @@
 """Errors of object stores: wrong names, and servers that do not answer.
 
 ObjectStoreError            an invalid URI, endpoint or credentials: what was found, and what to do
+├── FileError               one file that cannot be read; others may be
+├── FolderError             of a folder
 ├── S3Error                 of S3
 │   └── S3UnavailableError      a temporary failure of a server or network; a later attempt may succeed
 └── CloudError              of another object store, or a URI that names none
@@ -36,6 +38,27 @@ class ObjectStoreError(CommitLakeError):
 
     def __str__(self) -> str:
         return f"{self.found}. {self.advice}" if self.advice else self.found
+
+
+class FileError(ObjectStoreError):
+    """One file cannot be read, or not as a file of a place; others may be.
+
+    Args:
+        place: path or URI of the file.
+        expected: description of what was expected.
+        cause: description of what was found.
+        advice: advice for the user.
+        offset: position in the file, in bytes; None for the whole file.
+    """
+
+    def __init__(self, place: str, expected: str, cause: str, advice: str, offset: int | None = None) -> None:
+        super().__init__(cause, advice, f"{place}: expected {expected}, ")
+        self.args = (place, expected, cause, advice, offset)  # arguments for unpickling
+        self.expected, self.offset = expected, offset
+
+
+class FolderError(ObjectStoreError):
+    """A folder cannot be used as a place for files."""
 
 
 class S3Error(ObjectStoreError):

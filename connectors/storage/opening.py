@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from commitlake.connectors.storage.folder_storage import FolderStorage
 from commitlake.connectors.storage.pace import Pace
-from commitlake.connectors.storage.storage import ReadableStorage, Storage
+from commitlake.connectors.storage.s3_options import S3Options
+from commitlake.connectors.storage.storage import LakeStorage, ReadableStorage, Storage
 from commitlake.connectors.storage.uris import is_cloud, is_google, is_hdfs, is_s3
 
 
@@ -22,6 +24,23 @@ def open_storage(uri: str, pace: Pace | None = None) -> Storage:
     from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (takes long to import)
 
     return S3Storage(uri, pace=pace)
+
+
+def open_lake_storage(place: str, s3: S3Options | None = None) -> LakeStorage:
+    """Return a place for files of a lake; no request is made.
+
+    Args:
+        place: path of a folder, which must not be a link, or `s3://bucket/prefix`.
+        s3: the object store, if the place is in one; by default that of the environment.
+
+    Raises:
+        S3Error: if the URI names no bucket.
+    """
+    if not is_s3(place):
+        return FolderStorage(place)
+    from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
+
+    return S3Storage(place, s3)
 
 
 def is_storage(place: str) -> bool:

@@ -17,10 +17,14 @@ answer was lost has succeeded.
 from __future__ import annotations
 
 import base64
+import datetime
 import io
+import random
+import re
 import secrets
+import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
@@ -28,12 +32,12 @@ from typing import Any
 
 from botocore import exceptions
 
-from commitlake.connectors.storage.errors import S3Error
+from commitlake.connectors.storage.errors import FileError, S3Error
 from commitlake.connectors.storage.pace import Pace, PacedBody
 from commitlake.connectors.storage.s3_clients import FEW_ATTEMPTS, MAX_ATTEMPTS, s3_client, s3_options
 from commitlake.connectors.storage.s3_errors import ERRORS, MISSING_OBJECT, NO_LISTING, error_code, s3_error
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.connectors.storage.storage import Content, FoundFile, ReplacedError, Storage, checked
+from commitlake.connectors.storage.storage import Content, FoundFile, LakeStorage, ReplacedError, Storage, checked
 from commitlake.connectors.storage.uris import parse_s3_uri
 from commitlake.schemas.shipped import Part
 
@@ -43,11 +47,19 @@ MIN_COPIED_BYTES = 5 << 20
 """Smallest part of an upload that is made of copies, except the last one."""
 _CONFLICTS = frozenset({"PreconditionFailed", "ConditionalRequestConflict", "412", "409"})
 _FEW_NAMES = 3
+_ANSWERS = 5
+"""Attempts if an answer breaks off."""
+_MAX_DELETED_KEYS = 1000
+"""Limit of one request."""
+_LAST_OFFSET = 1 << 60
+"""An offset that is larger than any object; servers use 64-bit numbers."""
+_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+_BROKEN_OFF = (exceptions.HTTPClientError, exceptions.IncompleteReadError)
 _CRC_LETTERS = 8
 """Letters of a CRC-32 in Base64; checksums of checksums are longer."""
 
 
-class S3Storage(Storage):
+class S3Storage(Storage, LakeStorage):
     """Objects under a prefix.
 
     Args:
@@ -55,6 +67,8 @@ class S3Storage(Storage):
         options: endpoint and region of the server; by default those of the environment.
         pace: limit of the bytes per second.
     """
+
+    place_noun, file_noun = "a bucket", "an object"
 
     def __init__(self, uri: str, options: S3Options | None = None, pace: Pace | None = None) -> None:
         self._root = parse_s3_uri(uri)
@@ -79,24 +93,48 @@ class S3Storage(Storage):
 
     def delete_unfinished(self) -> None:
         """See Storage; uploads are aborted, as far as this is allowed."""
-        pages = self._client.get_paginator("list_multipart_uploads")
         with self._errors("", "listed"):
-            for page in pages.paginate(Bucket=self._root.bucket, Prefix=self._root.key("")):
-                for upload in page.get("Uploads", ()):
-                    self._abort(upload["Key"], upload["UploadId"])
+            for upload in self._pages("list_multipart_uploads", "", "Uploads"):
+                self._abort(upload["Key"], upload["UploadId"])
+
+    def delete_old_unfinished(self, prefix: str, before: datetime.datetime, is_wanted: Callable[[str], bool]) -> int:
+        """See LakeStorage; uploads are aborted."""
+        client, count = self._client, 0
+        with self._errors("", "listed"):
+            for upload in self._pages("list_multipart_uploads", prefix, "Uploads"):
+                if upload["Initiated"] < before and is_wanted(self._name(upload)):
+                    place = {"Bucket": self._root.bucket, "Key": upload["Key"]}
+                    client.abort_multipart_upload(**place, UploadId=upload["UploadId"])
+                    count += 1
+        return count
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
         """See Storage."""
         yield from islice(self._listed(folder), limit)
 
     def _listed(self, folder: str) -> Iterator[str]:
-        root, prefix = self._root.key(""), self._root.key(f"{checked(folder)}/")
-        pages = self._client.get_paginator("list_objects_v2")
         with self._errors(folder, "listed"):
-            for page in pages.paginate(Bucket=self._root.bucket, Prefix=prefix):
-                keys = (found["Key"] for found in page.get("Contents", ()))
-                # Some tools create an object with the name of the folder and a slash.
-                yield from (key.removeprefix(root) for key in keys if not key.endswith("/"))
+            names = map(self._name, self._pages("list_objects_v2", f"{checked(folder)}/", "Contents"))
+            # Some tools create an object with the name of the folder and a slash.
+            yield from (name for name in names if not name.endswith("/"))
+
+    def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
+        """See LakeStorage."""
+        with self._errors(prefix, "listed"):
+            for found in self._pages("list_objects_v2", prefix, "Contents"):
+                if found["Key"].endswith(suffix):
+                    yield self._name(found), FoundFile(found["Size"], found["LastModified"].astimezone(datetime.UTC))
+
+    def _pages(self, request: str, prefix: str, entries: str) -> Iterator[dict[str, Any]]:
+        """Yield the entries of all answers to a request that lists keys with a prefix."""
+        for page in self._client.get_paginator(request).paginate(
+            Bucket=self._root.bucket, Prefix=self._root.key(prefix)
+        ):
+            yield from page.get(entries, ())
+
+    def _name(self, entry: Mapping[str, Any]) -> str:
+        """Return the name of an entry of a listing."""
+        return str(entry["Key"]).removeprefix(self._root.key(""))
 
     def head(self, name: str) -> FoundFile | None:
         """See Storage."""
@@ -126,20 +164,64 @@ class S3Storage(Storage):
             raise self.too_large(name, max_bytes)
         return Content(data, answer["ETag"])
 
-    def get_range(self, name: str, start: int, size: int) -> bytes | None:
-        """See Storage."""
-        place = self._place(name)
+    def size(self, name: str) -> int | None:
+        """See LakeStorage."""
+        # HEAD would not distinguish a missing object, bucket and user, because its answer has no body.
         with self._errors(name, "read"):
-            try:
-                answer = self._client.get_object(**place, Range=f"bytes={start}-{start + size - 1}")
-                data: bytes = answer["Body"].read(size)
-            except exceptions.ClientError as error:
-                if error_code(error) in MISSING_OBJECT:
-                    return None
-                if error_code(error) == "InvalidRange":
-                    return b""
-                raise
-        self.pace.take(len(data))
+            answer = self._get_once(name, 0, 1)
+        if isinstance(answer, bytes) or answer is None:
+            return None if answer is None else 0
+        answer["Body"].close()
+        return _range_of(answer)[2]
+
+    def get_range(self, name: str, start: int, size: int) -> bytes | None:
+        """See Storage; an answer that breaks off, which boto3 does not retry, is requested again."""
+        end = min(start + size, _LAST_OFFSET)
+        if end <= start:
+            return None if self.size(name) is None else b""
+        with self._errors(name, "read"):
+            for attempt in range(_ANSWERS):
+                answer = self._get_once(name, start, end)
+                if isinstance(answer, bytes) or answer is None:
+                    return answer
+                try:
+                    data = self._read_answer(name, answer, start, end)
+                except _BROKEN_OFF:
+                    if attempt == _ANSWERS - 1:
+                        raise
+                    time.sleep(random.uniform(0, min(2**attempt, 8)))  # noqa: S311 (so that readers do not come in step)
+                else:
+                    self.pace.take(len(data))
+                    return data
+        raise AssertionError
+
+    def _get_once(self, name: str, start: int, end: int) -> dict[str, Any] | bytes | None:
+        """Return the answer to a request for a range, with an unread body.
+
+        Returns:
+            The answer; no bytes if the range begins after the end of the object, and None if there is no object.
+        """
+        try:
+            answer: dict[str, Any] = self._client.get_object(**self._place(name), Range=f"bytes={start}-{end - 1}")
+        except exceptions.ClientError as error:
+            if error_code(error) in MISSING_OBJECT:
+                return None
+            if error_code(error) == "InvalidRange":
+                return b""
+            raise
+        return answer
+
+    def _read_answer(self, name: str, answer: Mapping[str, Any], start: int, end: int) -> bytes:
+        """Return the bytes of an answer to a request for a range, all of them up to the object's end."""
+        first, last, size = _range_of(answer)
+        if first != start or last != min(end, size) - 1:
+            answer["Body"].close()
+            found = str(answer.get("ContentRange", "an answer without a range"))
+            advice = "Is it an S3 server, with nothing between that changes its answers?"
+            raise FileError(self.place_of(name), f"an answer with the bytes {start} to {end - 1}", found, advice, start)
+        data: bytes = answer["Body"].read(last - first + 2)  # one byte more than expected, to detect longer answers
+        if len(data) != last - first + 1:
+            raise exceptions.IncompleteReadError(actual_bytes=len(data), expected_bytes=last - first + 1)
         return data
 
     def put(self, name: str, data: bytes) -> None:
@@ -159,8 +241,8 @@ class S3Storage(Storage):
                 raise
 
     @contextmanager
-    def open_write(self, name: str) -> Iterator[S3Upload]:
-        """Open an object for writing; it appears once the block has ended without an error."""
+    def open_write(self, name: str, *, syncs_folders: bool = False) -> Iterator[S3Upload]:  # noqa: ARG002
+        """See LakeStorage."""
         place = self._place(name)
         with self._errors(name, "written"), open_upload(self._client, place) as upload:
             yield upload
@@ -170,6 +252,17 @@ class S3Storage(Storage):
         place = self._place(name)
         with self._errors(name, "deleted"):
             self._client.delete_object(**place)
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """See LakeStorage."""
+        keys = [{"Key": self._place(name)["Key"]} for name in names]
+        with self._errors("", "deleted"):
+            for start in range(0, len(keys), _MAX_DELETED_KEYS):
+                request = {"Objects": keys[start : start + _MAX_DELETED_KEYS], "Quiet": True}
+                answer = self._client.delete_objects(Bucket=self._root.bucket, Delete=request)
+                for refused in answer.get("Errors", ()):
+                    if refused.get("Code") not in MISSING_OBJECT:
+                        raise exceptions.ClientError({"Error": refused}, "DeleteObjects")
 
     def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
         """See Storage; the caller compares the size, and the names of its parts have their checksums."""
@@ -226,6 +319,12 @@ class S3Storage(Storage):
 
     def _place(self, name: str) -> dict[str, str]:
         return {"Bucket": self._root.bucket, "Key": self._root.key(checked(name))}
+
+
+def _range_of(answer: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Return first byte, last byte and total size from an answer; -1 if it does not state them."""
+    found = _RANGE.fullmatch(str(answer.get("ContentRange")))
+    return (int(found[1]), int(found[2]), int(found[3])) if found else (-1, -1, -1)
 
 
 def _parse_crc(text: str | None) -> int | None:

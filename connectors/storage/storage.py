@@ -1,12 +1,17 @@
 """Places for files: one interface, with an adapter for each kind of place.
 
+    FolderStorage   a folder of this machine    the standard library
     S3Storage       s3://bucket/prefix          boto3
     AzureStorage    abfss://…/prefix            obstore
     GcsStorage      gs://bucket/prefix          google-cloud-storage
     HdfsStorage     hdfs://host:port/folder     hdfs-native
 
-`opening.open_storage` returns the adapter of a URI. An adapter has no connection: its clients are those of the process,
-which retry requests. Files are written completely or not at all.
+    Storage           copies of stores: all but folders     opening.open_storage
+    ReadableStorage   stores: Azure, Google and HDFS        opening.open_readable
+    LakeStorage       tables and packs: folders and S3      opening.open_lake_storage
+
+An adapter has no connection, so it can be pickled: its clients are those of the process, which retry requests. Files
+are written completely or not at all.
 """
 
 from __future__ import annotations
@@ -17,9 +22,10 @@ import sys
 import threading
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from commitlake.connectors.storage.errors import ObjectStoreError
 from commitlake.connectors.storage.pace import Pace
@@ -253,6 +259,70 @@ class ReadableStorage(Storage):
 
         Raises:
             FileNotFoundError: if it does not exist.
+        """
+
+
+class LakeStorage(ABC):
+    """A place for the files of a lake.
+
+    Every method raises an `ObjectStoreError` if the place cannot be used, and an `UnsafeFileError` for a name that is
+    no relative path.
+
+    Attributes:
+        text: path or URI of the place.
+        place_noun: what such a place is called.
+        file_noun: what a file is called there.
+    """
+
+    text: str
+    place_noun: ClassVar[str]
+    file_noun: ClassVar[str]
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check that the place can be used, with few attempts, because a user waits; a folder need not exist."""
+
+    @abstractmethod
+    def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
+        """Yield the files whose names begin and end with these texts, those of a folder in the order of their names."""
+
+    @abstractmethod
+    def size(self, name: str) -> int | None:
+        """Return the size of a file in bytes, or None if it does not exist.
+
+        Raises:
+            FileError: if this file cannot be read.
+        """
+
+    @abstractmethod
+    def get_range(self, name: str, start: int, size: int) -> bytes | None:
+        """Read a range of a file, or less if the file ends before; return None if it does not exist.
+
+        Raises:
+            FileError: if this file cannot be read.
+        """
+
+    @abstractmethod
+    def open_write(self, name: str, *, syncs_folders: bool = False) -> AbstractContextManager[Any]:
+        """Open a file for writing; it appears, or replaces one of its name, once the block has ended without an error.
+
+        Args:
+            name: name of the file.
+            syncs_folders: whether a crash of the machine may not lose the file's name in its folder, either.
+        """
+
+    @abstractmethod
+    def delete_all(self, names: Iterable[str]) -> None:
+        """Delete files; missing ones are ignored."""
+
+    @abstractmethod
+    def delete_old_unfinished(self, prefix: str, before: datetime.datetime, is_wanted: Callable[[str], bool]) -> int:
+        """Delete what killed writers left unfinished, and return the number of these files.
+
+        Args:
+            prefix: beginning of the names of the files.
+            before: time; later ones are kept, because their writers may still be running.
+            is_wanted: whether a file of some name may be deleted.
         """
 
 

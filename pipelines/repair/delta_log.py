@@ -55,7 +55,7 @@ from commitlake.connectors.lake.log_seals import newest_seal, newest_version, se
 from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import table_files
-from commitlake.connectors.storage.writing import write_file
+from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
@@ -158,7 +158,7 @@ class AsideFolder:
                 return
             with (
                 self.files.open_input_stream(path, compression=None) as source,
-                write_file(f"{self.lake.root}/{self.place}", path, self.lake.s3) as output,
+                open_lake_storage(f"{self.lake.root}/{self.place}", self.lake.s3).open_write(path) as output,
             ):
                 while block := source.read(_BLOCK_BYTES):
                     output.write(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -13,15 +14,21 @@ import pyarrow as pa
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, BodyRef, PackRefs
 from commitlake.connectors.lake.packs.names import PackFile, pack_name, parse_pack_name
-from commitlake.connectors.lake.packs.stores import PackOutput
+from commitlake.connectors.lake.packs.stores import PackOutput, PackStore
 from commitlake.connectors.lake.packs.writer import PackWriter
+from commitlake.connectors.storage.folder_storage import FolderStorage
 
 _LONG_AGO = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 TOKEN = "5f0c3a9e77d2b164"
 NAME = pack_name(None, "broker-a", 0, 1 << 27, TOKEN)
 
 
-class MemoryStore:
+def folder_store(root: str | os.PathLike[str]) -> PackStore:
+    """Return the packs in a folder."""
+    return PackStore(FolderStorage(root, may_be_link=True))
+
+
+class MemoryStore(PackStore):
     """Packs in a dict, with counts of reads."""
 
     def __init__(self, **packs: bytes) -> None:

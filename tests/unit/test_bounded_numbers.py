@@ -31,7 +31,7 @@ ALLOWED = {
     "connectors/storage/uris.py": LIMITED,
     "connectors/storage/hdfs_files.py": "names of 20 digits",
     "connectors/runtime/kubernetes_executor.py": LIMITED,
-    "connectors/lake/packs/s3_store.py": "an answer of the object store; its regular expression limits the digits",
+    "connectors/storage/s3_storage.py": "an answer of the object store; its regular expression limits the digits",
     "pipelines/quality/partitions.py": "numbers of numpy",
     "connectors/formats/rocketmq/small_files.py": "numbers of 32 bits: the table was checked",
     "pipelines/verify/queue_files.py": SEGMENT,

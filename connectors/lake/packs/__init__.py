@@ -1,7 +1,7 @@
 """Body packs: the bodies of a lake's messages, in files of their own, so that they can expire before the metadata.
 
-frames    format of a pack, references to it    stores    where packs are stored: an interface, a local folder
-names     names of packs, and their check       s3_store  the same in an object store
+frames    format of a pack, references to it    stores    the place of packs, by their names
+names     names of packs, and their check
 writer    bodies of a window to a pack          location  root of the packs, for workers
 reader    references to bodies                  body      the body of one row, decompressed
 errors    errors of packs and references        kernel    compiled: copies bodies, compares their CRC

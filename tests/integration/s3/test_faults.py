@@ -11,10 +11,10 @@ from functools import partial
 
 import pytest
 
-from commitlake.connectors.lake.packs import s3_store
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
-from commitlake.connectors.lake.packs.s3_store import S3PackStore
-from commitlake.connectors.storage import s3_clients
+from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.stores import PackStore, open_store
+from commitlake.connectors.storage import s3_clients, s3_storage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.s3_storage import PART_BYTES, open_upload
 from tests.servers.fault_proxy import Fault, FaultProxy
@@ -28,33 +28,33 @@ LARGE = random.Random(2).randbytes(3 * PART_BYTES + 12345)
 
 
 @pytest.fixture
-def store(bucket: str, behind_proxy: S3Options) -> S3PackStore:
+def store(bucket: str, behind_proxy: S3Options) -> PackStore:
     """A store behind the proxy."""
-    return S3PackStore(f"s3://{bucket}/bodies", behind_proxy)
+    return open_store(PackLocation(f"s3://{bucket}/bodies", behind_proxy))
 
 
 @pytest.fixture
-def plain(bucket: str, s3_server: S3Server) -> S3PackStore:
+def plain(bucket: str, s3_server: S3Server) -> PackStore:
     """The same store without the proxy, to see its real content."""
-    return S3PackStore(f"s3://{bucket}/bodies", S3Options(s3_server.endpoint, virtual_hosts=False))
+    return open_store(PackLocation(f"s3://{bucket}/bodies", S3Options(s3_server.endpoint, virtual_hosts=False)))
 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Report permanent errors after few attempts."""
     monkeypatch.setattr(s3_clients, "_clients", {})
-    monkeypatch.setattr(s3_store, "MAX_ATTEMPTS", 2)
-    monkeypatch.setattr(s3_store, "_ANSWERS", 2)
+    monkeypatch.setattr(s3_storage, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(s3_storage, "_ANSWERS", 2)
 
 
-def write(store: S3PackStore, content: bytes) -> None:
+def write(store: PackStore, content: bytes) -> None:
     """Write a pack of any bytes."""
     with store.open_write(NAME) as output:
         for start in range(0, len(content), 1 << 20):
             output.write(memoryview(content)[start : start + (1 << 20)])
 
 
-def is_there(store: S3PackStore) -> bool:
+def is_there(store: PackStore) -> bool:
     """Return whether the pack exists."""
     return next(store.list_packs(), None) is not None
 
@@ -83,8 +83,8 @@ def test_a_write_succeeds_after_temporary_faults(
     content: bytes,
     request_line: str,
     times: int,
-    store: S3PackStore,
-    plain: S3PackStore,
+    store: PackStore,
+    plain: PackStore,
     proxy: FaultProxy,
 ) -> None:
     proxy.inject(fault, times, request_line)
@@ -97,7 +97,7 @@ def test_a_write_succeeds_after_temporary_faults(
     "fault", [Fault.ANSWER_503, Fault.DROP_REQUEST, Fault.LOSE_ANSWER, Fault.CUT_BODY, Fault.SLOW_ANSWER]
 )
 def test_a_read_succeeds_after_temporary_faults(
-    fault: Fault, times: int, store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
+    fault: Fault, times: int, store: PackStore, plain: PackStore, proxy: FaultProxy
 ) -> None:
     write(plain, SMALL)
     proxy.inject(fault, times, "^GET")
@@ -116,7 +116,7 @@ def test_a_read_succeeds_after_temporary_faults(
     ],
 )
 def test_a_permanent_fault_is_an_error(
-    fault: Fault, words: str, store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
+    fault: Fault, words: str, store: PackStore, plain: PackStore, proxy: FaultProxy
 ) -> None:
     write(plain, SMALL)
     proxy.inject(fault, 1000)
@@ -137,7 +137,7 @@ def test_a_permanent_fault_is_an_error(
     [(SMALL, "^PUT"), (LARGE, "uploads"), (LARGE, "partNumber=3"), (LARGE, r"^POST .*\?uploadId=")],
 )
 def test_a_write_that_fails_leaves_no_pack_and_no_upload(
-    fault: Fault, content: bytes, request_line: str, store: S3PackStore, plain: S3PackStore, proxy: FaultProxy,
+    fault: Fault, content: bytes, request_line: str, store: PackStore, plain: PackStore, proxy: FaultProxy,
     s3_server: S3Server, bucket: str,
 ) -> None:  # fmt: skip
     proxy.inject(fault, 1000, request_line)
@@ -159,7 +159,7 @@ def test_nothing_can_be_written_after_an_upload_was_aborted(s3_server: S3Server,
 
 @pytest.mark.usefixtures("hasty")
 def test_a_pack_with_lost_answers_is_complete_after_a_second_write(
-    store: S3PackStore, plain: S3PackStore, proxy: FaultProxy
+    store: PackStore, plain: PackStore, proxy: FaultProxy
 ) -> None:
     proxy.inject(Fault.LOSE_ANSWER, 2, "^PUT")
     with pytest.raises(PackStoreError, match="broke off"):
@@ -170,7 +170,7 @@ def test_a_pack_with_lost_answers_is_complete_after_a_second_write(
 
 
 def test_a_pack_of_another_upload_does_not_hide_a_failed_upload(
-    store: S3PackStore, plain: S3PackStore, s3_server: S3Server, bucket: str
+    store: PackStore, plain: PackStore, s3_server: S3Server, bucket: str
 ) -> None:
     """A completion is refused because someone ended the upload, while another's pack of that name is there."""
     write(plain, LARGE)
@@ -185,7 +185,7 @@ def test_a_pack_of_another_upload_does_not_hide_a_failed_upload(
         client.abort_multipart_upload(**upload)
 
 
-def test_an_answer_without_a_range_is_refused(store: S3PackStore, plain: S3PackStore, proxy: FaultProxy) -> None:
+def test_an_answer_without_a_range_is_refused(store: PackStore, plain: PackStore, proxy: FaultProxy) -> None:
     write(plain, SMALL)
     proxy.inject(Fault.WRONG_RANGE, 1)
     with pytest.raises(PackError, match="expected an answer with the bytes 10 to 29, found an answer without a range"):
@@ -194,7 +194,8 @@ def test_an_answer_without_a_range_is_refused(store: S3PackStore, plain: S3PackS
 
 @pytest.mark.usefixtures("hasty")
 def test_an_endpoint_without_a_server_is_an_error(bucket: str) -> None:
-    store = S3PackStore(f"s3://{bucket}", S3Options(f"http://127.0.0.1:{free_ports(1)}", virtual_hosts=False))
+    options = S3Options(f"http://127.0.0.1:{free_ports(1)}", virtual_hosts=False)
+    store = open_store(PackLocation(f"s3://{bucket}", options))
     calls: list[Callable[[], object]] = [store.check, lambda: store.size(NAME), lambda: write(store, SMALL)]
     for call in calls:
         with pytest.raises(PackStoreError, match=r"found no server at the endpoint\. Is the endpoint right"):
@@ -202,9 +203,7 @@ def test_an_endpoint_without_a_server_is_an_error(bucket: str) -> None:
 
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["put", "parts"])
-def test_a_write_succeeds_after_a_restart_of_the_server(
-    content: bytes, s3_server: S3Server, plain: S3PackStore
-) -> None:
+def test_a_write_succeeds_after_a_restart_of_the_server(content: bytes, s3_server: S3Server, plain: PackStore) -> None:
     half, killed = len(content) // 2, threading.Event()
 
     def write_slowly() -> None:
@@ -224,7 +223,7 @@ def test_a_write_succeeds_after_a_restart_of_the_server(
     assert plain.read_range(NAME, 0, len(content) + 1) == content
 
 
-def test_a_pack_survives_a_kill_of_the_server(s3_server: S3Server, plain: S3PackStore) -> None:
+def test_a_pack_survives_a_kill_of_the_server(s3_server: S3Server, plain: PackStore) -> None:
     write(plain, LARGE)
     s3_server.kill()
     s3_server.start()

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
-from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import read_bodies, read_body
-from commitlake.connectors.lake.packs.stores import LocalPackStore, PackStore, open_store
+from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.packs.writer import write_pack
 from commitlake.connectors.storage import s3_clients
 from commitlake.connectors.storage.s3_storage import PART_BYTES
 from tests.servers.s3 import S3Server
-from tests.support.packs import NAME, TOKEN, append, ref_of
+from tests.support.packs import NAME, TOKEN, append, folder_store, ref_of
 
 DATE = datetime.date(2026, 11, 20)
 OTHER = pack_name(DATE, "broker/b", 0, 5, TOKEN)
@@ -85,9 +85,7 @@ def test_ranges_end_where_the_pack_ends(store: PackStore) -> None:
 
 
 def test_a_body_is_read_by_one_ranged_get(bucket: str, proxy: object, behind_proxy: object) -> None:
-    from commitlake.connectors.lake.packs.s3_store import S3PackStore
-
-    store = S3PackStore(f"s3://{bucket}/bodies", behind_proxy)  # type: ignore[arg-type]
+    store = open_store(PackLocation(f"s3://{bucket}/bodies", behind_proxy))  # type: ignore[arg-type]
     bodies = [random.Random(number).randbytes(5000) for number in range(100)]
     with write_pack(store, NAME, frame_bytes=20_000) as writer:
         append(writer, bodies)
@@ -181,7 +179,7 @@ def test_a_pickled_location_works_in_another_environment(bucket: str, monkeypatc
 def test_packs_are_listed_and_deleted_as_in_a_folder(
     kind: str, store: PackStore, s3_server: S3Server, bucket: str, tmp_path: object
 ) -> None:
-    chosen: PackStore = store if kind == "s3" else LocalPackStore(str(tmp_path))
+    chosen: PackStore = store if kind == "s3" else folder_store(str(tmp_path))
     assert list(chosen.list_packs()) == []
     names = [pack_name(DATE, "broker-a", start, start + 5, TOKEN) for start in range(1005)] if kind == "s3" else []
     names = sorted({*names, NAME, OTHER})

@@ -13,7 +13,6 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
-from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.side_process import SideProcess
@@ -23,6 +22,7 @@ from commitlake.pipelines.message_keys.progress import followed_version
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.lakes import GrowingLake, rows_of
 from tests.support.logs import closed_segment, messages, new_message, open_segment, write_store
+from tests.support.packs import folder_store
 
 SIZE = 1 << 20
 ROWS = [*messages(300)]
@@ -50,7 +50,7 @@ def test_every_message_is_in_the_lake_once(tmp_path: Path, threads: str) -> None
     expected = {found.message.physical_offset: found.message.body for found in walk_store(store, SIZE) if found.message}
     columns = ["physical_offset", "body_ref", "body_crc"]
     rows = lake.table("messages").to_pyarrow_table(columns=columns).to_pylist()
-    packs = LocalPackStore(Path(lake.bodies))
+    packs = folder_store(Path(lake.bodies))
     bodies = {row["physical_offset"]: read_body(packs, BodyRef(**row["body_ref"]), row["body_crc"]) for row in rows}
     assert (len(rows), bodies) == (len(expected), expected)
 

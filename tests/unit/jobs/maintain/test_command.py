@@ -31,6 +31,7 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.replays import ReplayEvent
 from tests.support.copied_replays import COPIES, add_copied_replay, add_copies
 from tests.support.lakes import FIRST_DATE, GrowingLake, data_files, prepared_lake, rows_of, shop_messages
+from tests.support.packs import folder_store
 
 DAY_SECONDS = 86_400
 STATISTICS = '{"numRecords": 10}'
@@ -152,9 +153,8 @@ def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.C
 def test_bodies_can_be_read_afterwards(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, growing)
     from commitlake.connectors.lake.packs.frames import BodyRef
-    from commitlake.connectors.lake.packs.stores import LocalPackStore
 
-    store = LocalPackStore(growing.lake.bodies)
+    store = folder_store(growing.lake.bodies)
     for row in rows_of(growing.lake.uri("messages"))[:20]:
         assert len(read_body(store, BodyRef(**row["body_ref"]), row["body_crc"])) == row["body_size"]
 

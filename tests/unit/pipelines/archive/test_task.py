@@ -22,7 +22,6 @@ from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import read_body
-from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.reading.errors import SegmentCutError
 from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
@@ -39,6 +38,7 @@ from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.archive_runs import GAPS, QUARANTINE
 from commitlake.schemas.tables.messages import MESSAGES
 from tests.support.logs import BROKER_HOST, closed_segment, messages, new_message, open_segment, write_store
+from tests.support.packs import folder_store
 from tests.support.sending_runner import SendingRunner
 
 SIZE = 1 << 20
@@ -97,7 +97,7 @@ def check(root: Path, lake: Path, manifest: list[ManifestRow]) -> None:
     """Compare lake and store, bodies included."""
     rows = sorted(rows_of(lake, manifest), key=lambda row: row["physical_offset"])
     expected = records_of(root)
-    store = LocalPackStore(lake / "bodies")
+    store = folder_store(lake / "bodies")
     assert len(rows) == len(expected) == sum(row.rows for row in files_of(manifest))
     for row, found in zip(rows, expected, strict=True):
         assert found.message is not None
@@ -149,7 +149,7 @@ def test_each_date_has_its_own_file_and_pack(tmp_path: Path) -> None:
     assert dates == {None: 2, (day - datetime.timedelta(days=1)).isoformat(): 2, day.isoformat(): 2}
     assert refused(manifest) == (2, 0)
     for row in rows_of(tmp_path, manifest):
-        (number,) = re.findall(rb"\d+", read_body(LocalPackStore(tmp_path / "bodies"), BodyRef(**row["body_ref"])))
+        (number,) = re.findall(rb"\d+", read_body(folder_store(tmp_path / "bodies"), BodyRef(**row["body_ref"])))
         assert int(number) == row["queue_offset"]
     for file in files_of(manifest):
         stored = rows_of(tmp_path, [file])

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.packs.names import pack_name
-from commitlake.connectors.lake.packs.stores import LocalPackStore
+from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.versions import NotAppendOnlyError, added_versions
 from commitlake.pipelines.archive.profile_files import stage_profile
 from commitlake.pipelines.maintenance import expiry
@@ -31,7 +31,7 @@ from commitlake.pipelines.maintenance.expiry import (
 from commitlake.pipelines.maintenance.log_care import clean_log, find_garbage, vacuum, write_checkpoint
 from commitlake.pipelines.maintenance.packs import find_orphans
 from tests.support.lakes import GrowingLake, data_files, rows_of, shop_messages
-from tests.support.packs import TOKEN
+from tests.support.packs import TOKEN, folder_store
 from tests.support.profiles import many_windows
 
 DAY = datetime.timedelta(days=1)
@@ -232,9 +232,9 @@ def test_the_retention_of_the_table_is_used(growing: GrowingLake, interval: str,
 # --- packs ---
 
 
-def packs_of(growing: GrowingLake) -> LocalPackStore:
+def packs_of(growing: GrowingLake) -> PackStore:
     """Return the lake's packs."""
-    return LocalPackStore(growing.lake.bodies)
+    return folder_store(growing.lake.bodies)
 
 
 def write_pack(growing: GrowingLake, start: int, end: int, age: datetime.timedelta, broker: str = "broker-a") -> str:
@@ -254,7 +254,7 @@ def orphans_of(growing: GrowingLake) -> list[str]:
     return [
         pack.name
         for pack in find_orphans(
-            LocalPackStore(growing.lake.bodies), growing.lake.uri("messages"), packs, last.stores, now(), WEEK
+            folder_store(growing.lake.bodies), growing.lake.uri("messages"), packs, last.stores, now(), WEEK
         )
     ]
 

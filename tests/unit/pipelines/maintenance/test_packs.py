@@ -16,7 +16,8 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.merged import pack_size, read_members
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.lake.packs.reader import read_body
-from commitlake.connectors.lake.packs.stores import LocalPackStore, PackOutput, is_temporary
+from commitlake.connectors.lake.packs.stores import PackOutput, PackStore
+from commitlake.connectors.storage.folder_storage import FolderStorage
 from commitlake.pipelines.erasure.bodies import erase_bodies
 from commitlake.pipelines.erasure.run import Place, plan_erasure, run_erasure
 from commitlake.pipelines.erasure.selection import KeysToErase
@@ -32,6 +33,7 @@ from commitlake.pipelines.maintenance.packs import (
 )
 from tests.support.erased_lakes import KEY, traces, write_lake
 from tests.support.lakes import FIRST_DATE, GrowingLake, prepared_lake, rows_of, shop_messages
+from tests.support.packs import folder_store
 
 DAY = datetime.timedelta(days=1)
 
@@ -50,12 +52,12 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 
 def files_of(growing: GrowingLake) -> list[PackFile]:
-    return list(LocalPackStore(growing.lake.bodies).list_packs())
+    return list(folder_store(growing.lake.bodies).list_packs())
 
 
-def write(growing: GrowingLake, store: LocalPackStore | None = None) -> PackMerges:
+def write(growing: GrowingLake, store: PackStore | None = None) -> PackMerges:
     """Do the first step of a merge, which leaves the small packs."""
-    store = store or LocalPackStore(growing.lake.bodies)
+    store = store or folder_store(growing.lake.bodies)
     last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     found = candidates(files_of(growing), last.stores)
@@ -69,7 +71,7 @@ def finish(growing: GrowingLake) -> list[str]:
     """Do the last step: wipe erased bodies, and delete the small packs."""
     location = pack_location(growing.lake.bodies)
     return delete_merged(
-        LocalPackStore(growing.lake.bodies),
+        folder_store(growing.lake.bodies),
         files_of(growing),
         lambda names: erase_bodies(growing.lake, location, names)[1],
     )
@@ -84,12 +86,12 @@ def merge(growing: GrowingLake) -> int:
 
 def content(growing: GrowingLake) -> dict[int, bytes]:
     """Return all bodies by physical offset; erased messages have none."""
-    store = LocalPackStore(growing.lake.bodies)
+    store = folder_store(growing.lake.bodies)
     rows = [row for row in rows_of(growing.lake.uri("messages")) if row["body_ref"] is not None]
     return {row["physical_offset"]: read_body(store, BodyRef(**row["body_ref"]), row["body_crc"]) for row in rows}
 
 
-class CountingStore(LocalPackStore):
+class CountingStore(PackStore):
     """A store that counts how often packs are listed."""
 
     lists = 0
@@ -102,7 +104,7 @@ class CountingStore(LocalPackStore):
 
 def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bodies(growing: GrowingLake) -> None:
     before, refs = content(growing), [row["body_ref"] for row in rows_of(growing.lake.uri("messages"))]
-    store = LocalPackStore(growing.lake.bodies)
+    store = folder_store(growing.lake.bodies)
     read = [read_body(store, BodyRef(**ref)) for ref in refs]
     small = files_of(growing)
     assert merge(growing) == 1
@@ -110,7 +112,7 @@ def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bod
     name = parse_pack_name(merged.name)
     assert (name.is_merged, str(name.store_date), name.start, name.end) == (True, FIRST_DATE, 0, len(growing.log))
     assert content(growing) == before
-    counting = CountingStore(growing.lake.bodies)
+    counting = CountingStore(FolderStorage(growing.lake.bodies))
     assert [read_body(counting, BodyRef(**ref)) for ref in refs] == read
     assert counting.lists == 1  # of the folder, for all packs of the merged one
     assert [read_body(store, BodyRef(**ref)) for ref in refs] == read  # by a reader that was at work before
@@ -120,7 +122,7 @@ def test_small_packs_of_a_date_become_one_in_which_old_references_find_their_bod
 
 def test_a_merged_pack_is_merged_again_and_holds_each_pack_once(growing: GrowingLake) -> None:
     merge(growing)
-    store, ref = LocalPackStore(growing.lake.bodies), BodyRef(**rows_of(growing.lake.uri("messages"))[0]["body_ref"])
+    store, ref = folder_store(growing.lake.bodies), BodyRef(**rows_of(growing.lake.uri("messages"))[0]["body_ref"])
     body = read_body(store, ref)
     archive_runs(growing, 3)
     before = content(growing)
@@ -137,17 +139,17 @@ def test_a_merge_that_is_killed_anywhere_loses_no_body_and_leaves_no_file(growin
     assert len(files_of(growing)) > 5
     assert content(growing) == before
     small = [file.name for file in files_of(growing) if not parse_pack_name(file.name).is_merged]
-    LocalPackStore(growing.lake.bodies).delete(small[:2])  # killed while it deleted
+    folder_store(growing.lake.bodies).delete(small[:2])  # killed while it deleted
     assert content(growing) == before
     assert merge(growing) == 1
     assert content(growing) == before
 
 
-class ErasingStore(LocalPackStore):
+class ErasingStore(PackStore):
     """A store that erases a message when a merged pack has all of its bytes, and is not there yet."""
 
     def __init__(self, growing: GrowingLake) -> None:
-        super().__init__(growing.lake.bodies)
+        super().__init__(FolderStorage(growing.lake.bodies))
         self.growing = growing
 
     @contextmanager
@@ -190,7 +192,7 @@ def test_a_merged_pack_stays_as_long_as_rows_name_one_of_its_packs(growing: Grow
     merge(growing)
     last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
-    store, later = LocalPackStore(growing.lake.bodies), datetime.datetime.now(datetime.UTC) + 10 * DAY
+    store, later = folder_store(growing.lake.bodies), datetime.datetime.now(datetime.UTC) + 10 * DAY
     assert find_orphans(store, growing.lake.uri("messages"), files_of(growing), last.stores, later, 7 * DAY) == []
     (merged,) = files_of(growing)
     empty = GrowingLake(growing.folder / "other")
@@ -220,20 +222,23 @@ def test_a_damaged_merged_pack_is_named_and_stays(growing: GrowingLake) -> None:
     path.write_bytes(path.read_bytes()[:-1])
     ref = BodyRef(**rows_of(growing.lake.uri("messages"))[0]["body_ref"])
     with pytest.raises(PackError, match="expected an index at the end of a merged pack"):
-        read_body(LocalPackStore(growing.lake.bodies), ref)
+        read_body(folder_store(growing.lake.bodies), ref)
     archive_runs(growing, 2)
     last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     found = candidates(files_of(growing), last.stores)
     named = named_packs(growing.lake.uri("messages"), {file.store_date for file in found})
-    bins, planned = plan_pack_merges(LocalPackStore(growing.lake.bodies), found, named, last.stores)
+    bins, planned = plan_pack_merges(folder_store(growing.lake.bodies), found, named, last.stores)
     assert len(planned.left) == 1
     assert merged.name not in {file.name for one in bins for file in one.files}
 
 
-def test_an_unfinished_merged_pack_is_recognised() -> None:
+def test_an_unfinished_merged_pack_is_recognised(tmp_path: Path) -> None:
+    folder = tmp_path / "store_date=2026-11-20" / "broker=a"
+    folder.mkdir(parents=True)
     name = "00000000000000000000-00000000000000000001-0123456789abcdef-merged.zst"
-    assert is_temporary(f".{name}.12-0123456789abcdef.tmp")
+    (folder / f".{name}.12-0123456789abcdef.tmp").touch()
+    assert folder_store(tmp_path).delete_unfinished(datetime.datetime.now(datetime.UTC) + DAY) == 1
 
 
 @pytest.mark.parametrize("days", [3, 30])
@@ -241,14 +246,14 @@ def test_a_pack_without_a_date_is_referenced_by_rows_of_any_date(tmp_path: Path,
     growing = GrowingLake(tmp_path)
     growing.write(shop_messages(60, days=days))
     growing.archive()
-    packs = list(LocalPackStore(growing.lake.bodies).list_packs())
+    packs = list(folder_store(growing.lake.bodies).list_packs())
     assert (None in {parse_pack_name(pack.name).store_date for pack in packs}) == (days > 16)
     last = read_last_commit(growing.lake.uri("messages"))
     assert last is not None
     later = datetime.datetime.now(datetime.UTC) + 10 * DAY
     assert (
         find_orphans(
-            LocalPackStore(growing.lake.bodies), growing.lake.uri("messages"), packs, last.stores, later, 7 * DAY
+            folder_store(growing.lake.bodies), growing.lake.uri("messages"), packs, last.stores, later, 7 * DAY
         )
         == []
     )

@@ -14,9 +14,8 @@ from commitlake.connectors.lake.packs.errors import PackError, PackNameError
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, MAX_FRAME_BYTES, BodyRef, PackRefs, content_size
 from commitlake.connectors.lake.packs.kernel import UNKNOWN_CRC
 from commitlake.connectors.lake.packs.reader import READ_BYTES, FrameCache, read_bodies, read_body
-from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
-from tests.support.packs import NAME, MemoryStore, packed, ref_of, stored
+from tests.support.packs import NAME, MemoryStore, folder_store, packed, ref_of, stored
 
 BODIES = [b"first", b"", b"second", b"a third that is long", b"4"]
 SMALL = 12  # bytes of content in a frame: the bodies above are in four frames
@@ -90,7 +89,7 @@ def test_a_cache_keeps_the_most_recently_used_frames_except_large_ones() -> None
 
 
 def test_local_packs_are_read_back(tmp_path: Path) -> None:
-    store = LocalPackStore(tmp_path)
+    store = folder_store(tmp_path)
     pack, refs = packed(BODIES, SMALL)
     with store.open_write(NAME) as output:
         output.write(memoryview(pack))
@@ -175,12 +174,12 @@ def test_one_place_with_two_frame_lengths_is_an_error() -> None:
 def test_a_name_outside_the_folder_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(packed([b"secret"])[0])
     with pytest.raises(PackNameError):
-        read_body(LocalPackStore(tmp_path / "bodies"), BodyRef("../secret", 0, 15, 0, 6))
+        read_body(folder_store(tmp_path / "bodies"), BodyRef("../secret", 0, 15, 0, 6))
 
 
 def test_the_error_for_a_missing_pack_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(PackError, match=f"expected a file in {tmp_path}, found none. Has it expired"):
-        read_body(LocalPackStore(tmp_path), BodyRef(NAME, 0, 15, 0, 6))
+        read_body(folder_store(tmp_path), BodyRef(NAME, 0, 15, 0, 6))
 
 
 def test_more_bytes_than_an_array_can_hold_are_refused() -> None:

@@ -14,13 +14,13 @@ import pytest
 
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.names import pack_name
-from commitlake.connectors.lake.packs.stores import LocalPackStore, is_temporary, open_store
-from tests.support.packs import NAME, TOKEN
+from commitlake.connectors.lake.packs.stores import open_store
+from tests.support.packs import NAME, TOKEN, folder_store
 
 KILLED_WRITER = f"""
 import os, signal, sys
-from commitlake.connectors.lake.packs.stores import LocalPackStore
-with LocalPackStore(sys.argv[1]).open_write({NAME!r}) as output:
+from commitlake.connectors.lake.packs.stores import open_store
+with open_store(sys.argv[1]).open_write({NAME!r}) as output:
     output.write(memoryview(b"half"))
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -32,7 +32,7 @@ def files_of(root: Path) -> list[str]:
 
 
 def test_a_pack_exists_only_once_it_is_complete(tmp_path: Path) -> None:
-    store = LocalPackStore(tmp_path / "bodies")
+    store = folder_store(tmp_path / "bodies")
     with store.open_write(NAME) as output:
         output.write(memoryview(b"one "))
         assert not (tmp_path / "bodies" / NAME).exists()
@@ -42,7 +42,7 @@ def test_a_pack_exists_only_once_it_is_complete(tmp_path: Path) -> None:
 
 
 def test_a_pack_replaces_one_of_its_name(tmp_path: Path) -> None:
-    store = LocalPackStore(tmp_path)
+    store = folder_store(tmp_path)
     for content in (b"first and longer", b"second"):
         with store.open_write(NAME) as output:
             output.write(memoryview(content))
@@ -50,7 +50,7 @@ def test_a_pack_replaces_one_of_its_name(tmp_path: Path) -> None:
 
 
 def test_two_writers_of_one_name_do_not_conflict(tmp_path: Path) -> None:
-    store = LocalPackStore(tmp_path)
+    store = folder_store(tmp_path)
     with store.open_write(NAME) as one, store.open_write(NAME) as other:
         one.write(memoryview(b"same"))
         other.write(memoryview(b"same"))
@@ -60,7 +60,7 @@ def test_two_writers_of_one_name_do_not_conflict(tmp_path: Path) -> None:
 
 def test_a_failed_writer_leaves_no_file(tmp_path: Path) -> None:
     def fail() -> None:
-        with LocalPackStore(tmp_path).open_write(NAME) as output:
+        with folder_store(tmp_path).open_write(NAME) as output:
             output.write(memoryview(b"half"))
             raise KeyboardInterrupt
 
@@ -73,14 +73,13 @@ def test_a_killed_writer_leaves_no_pack_but_a_file_that_is_recognised(tmp_path: 
     done = subprocess.run([sys.executable, "-c", KILLED_WRITER, tmp_path], check=False)
     assert done.returncode == -signal.SIGKILL
     (left,) = files_of(tmp_path)
-    assert is_temporary(left)
-    assert not is_temporary(NAME.split("/")[-1])
+    assert left.startswith(f".{NAME.split('/')[-1]}.")
     with pytest.raises(PackError, match="found none"):
-        LocalPackStore(tmp_path).size(NAME)
+        folder_store(tmp_path).size(NAME)
 
 
 def test_ranges_end_where_the_pack_ends(tmp_path: Path) -> None:
-    store = LocalPackStore(tmp_path)
+    store = folder_store(tmp_path)
     with store.open_write(NAME) as output:
         output.write(memoryview(b"0123456789"))
     assert store.size(NAME) == 10
@@ -92,7 +91,7 @@ def test_ranges_end_where_the_pack_ends(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", NAME + "\0"])
 def test_no_method_opens_another_name(name: str, tmp_path: Path) -> None:
-    store = LocalPackStore(tmp_path / "bodies")
+    store = folder_store(tmp_path / "bodies")
     (tmp_path / "secret").write_bytes(b"secret")
     with pytest.raises(PackNameError):
         store.size(name)
@@ -105,7 +104,7 @@ def test_no_method_opens_another_name(name: str, tmp_path: Path) -> None:
 def test_a_pack_that_cannot_be_read_is_an_error_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / NAME).mkdir(parents=True)  # opens, as a folder does, and cannot be read
     with pytest.raises(PackError, match="found a folder"):
-        LocalPackStore(tmp_path).read_range(NAME, 0, 1)
+        folder_store(tmp_path).read_range(NAME, 0, 1)
 
 
 def test_roots_are_folders_or_file_uris(tmp_path: Path) -> None:
@@ -119,15 +118,15 @@ def test_roots_are_folders_or_file_uris(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_checked_before_it_is_needed(tmp_path: Path) -> None:
-    LocalPackStore(tmp_path / "to" / "be" / "made").check()
+    folder_store(tmp_path / "to" / "be" / "made").check()
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(PackStoreError, match=r"expected a folder to write to, found .*/file, which is a file"):
-        LocalPackStore(tmp_path / "file" / "bodies").check()
+        folder_store(tmp_path / "file" / "bodies").check()
     assert files_of(tmp_path) == ["file"]
 
 
 def test_only_packs_are_listed_with_date_size_and_time(tmp_path: Path) -> None:
-    store = LocalPackStore(tmp_path)
+    store = folder_store(tmp_path)
     assert list(store.list_packs()) == []
     day = datetime.date(2026, 11, 20)
     names = [pack_name(day, broker, start, start + 9, TOKEN) for broker in ("a", "b") for start in (0, 9)]
@@ -144,7 +143,7 @@ def test_only_packs_are_listed_with_date_size_and_time(tmp_path: Path) -> None:
 
 
 def test_deleting_packs_twice_is_not_an_error(tmp_path: Path) -> None:
-    store = LocalPackStore(tmp_path)
+    store = folder_store(tmp_path)
     with store.open_write(NAME) as output:
         output.write(memoryview(b"x"))
     for _ in range(2):
@@ -156,7 +155,7 @@ def test_deleting_packs_twice_is_not_an_error(tmp_path: Path) -> None:
 
 def test_old_files_of_killed_writers_are_deleted(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", KILLED_WRITER, tmp_path], check=False)
-    store, now = LocalPackStore(tmp_path), datetime.datetime.now(datetime.UTC)
+    store, now = folder_store(tmp_path), datetime.datetime.now(datetime.UTC)
     assert store.delete_unfinished(now - datetime.timedelta(hours=1)) == 0
     assert len(files_of(tmp_path)) == 1
     assert store.delete_unfinished(now + datetime.timedelta(hours=1)) == 1
@@ -175,9 +174,9 @@ def test_a_file_that_a_writer_finishes_meanwhile_is_not_deleted(
         unfinished.unlink()
         return True
 
-    monkeypatch.setattr("commitlake.connectors.lake.packs.stores.is_temporary", finish)
+    monkeypatch.setattr("commitlake.connectors.lake.packs.stores._is_pack", finish)
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)
-    assert LocalPackStore(tmp_path).delete_unfinished(later) == 0
+    assert folder_store(tmp_path).delete_unfinished(later) == 0
 
 
 def test_errors_of_a_store_can_be_pickled() -> None:
@@ -187,7 +186,7 @@ def test_errors_of_a_store_can_be_pickled() -> None:
 
 
 def test_a_pack_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, synced = LocalPackStore(tmp_path), []
+    store, synced = folder_store(tmp_path), []
     real = os.fsync
 
     def note(descriptor: int) -> None:
@@ -198,6 +197,6 @@ def test_a_pack_is_synced_before_it_is_renamed(tmp_path: Path, monkeypatch: pyte
     with store.open_write(NAME) as output:
         output.write(memoryview(b"x"))
     folder = (tmp_path / NAME).parent.name
-    assert is_temporary(synced[-2][0])
+    assert synced[-2][0].endswith(".tmp")
     assert [was_there for _, was_there in synced[-2:]] == [False, True]
     assert synced[-1][0] == folder

@@ -15,18 +15,19 @@ from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.frames import PackRefs, decompress_frame
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import read_bodies
-from commitlake.connectors.lake.packs.stores import LocalPackStore
+from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.packs.wiping import Wiped, wipe_bodies
 from commitlake.connectors.lake.packs.writer import write_pack
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
+from tests.support.packs import folder_store
 
 NAME = pack_name(None, "broker-a", 0, 1000, "0123456789abcdef")
 FRAME = 4096
 
 
-def write(folder: Path, bodies: Sequence[bytes]) -> tuple[LocalPackStore, PackRefs]:
+def write(folder: Path, bodies: Sequence[bytes]) -> tuple[PackStore, PackRefs]:
     """Write a pack of these bodies."""
-    store = LocalPackStore(folder)
+    store = folder_store(folder)
     window = np.frombuffer(b"".join(bodies) or b"\0", np.uint8)
     lengths = np.array([len(body) for body in bodies], np.int64)
     positions = np.cumsum(lengths) - lengths

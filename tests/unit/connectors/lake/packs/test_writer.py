@@ -13,9 +13,8 @@ from numba.core.dispatcher import Dispatcher
 
 from commitlake.connectors.lake.packs import kernel
 from commitlake.connectors.lake.packs.frames import FRAME_BYTES, content_size, max_stored_bytes
-from commitlake.connectors.lake.packs.stores import LocalPackStore
 from commitlake.connectors.lake.packs.writer import PackWriter, write_pack
-from tests.support.packs import NAME, append, decompressed, packed
+from tests.support.packs import NAME, append, decompressed, folder_store, packed
 
 LIMIT = 100  # bytes of content in the frames of these tests
 
@@ -158,7 +157,7 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
 
 
 def test_a_pack_has_its_name_once_its_writer_succeeds(tmp_path: Path) -> None:
-    store = LocalPackStore(tmp_path)
+    store = folder_store(tmp_path)
     with write_pack(store, NAME, frame_bytes=4) as writer:
         append(writer, [b"one", b"two"])
     refs = writer.finish()
@@ -169,7 +168,7 @@ def test_a_pack_has_its_name_once_its_writer_succeeds(tmp_path: Path) -> None:
 
 def test_a_pack_whose_writer_failed_does_not_exist(tmp_path: Path) -> None:
     def fail() -> None:
-        with write_pack(LocalPackStore(tmp_path), NAME) as writer:
+        with write_pack(folder_store(tmp_path), NAME) as writer:
             append(writer, [bytes(FRAME_BYTES), b"x"])  # one frame is out by now
             writer.append(np.zeros(1, np.uint8), np.array([0]), np.array([2]))
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.storage.writing import write_file
+from commitlake.connectors.storage.folder_storage import FolderStorage
 from commitlake.schemas.store_files import UnsafeFileError
 
 
 def test_a_file_appears_once_it_is_complete(tmp_path: Path) -> None:
     table = tmp_path / "table"
     for data in (b"1", b"22"):
-        with write_file(str(table), "a/b/file", None) as file:
+        with FolderStorage(table).open_write("a/b/file") as file:
             file.write(data)
             assert not list(table.rglob("file")) or (table / "a" / "b" / "file").read_bytes() != data
         assert (table / "a" / "b" / "file").read_bytes() == data
@@ -22,7 +22,7 @@ def test_a_file_appears_once_it_is_complete(tmp_path: Path) -> None:
 
 def test_a_file_whose_writer_fails_does_not_appear(tmp_path: Path) -> None:
     def write() -> None:
-        with write_file(str(tmp_path / "table"), "file") as file:
+        with FolderStorage(tmp_path / "table").open_write("file") as file:
             file.write(b"1")
             raise RuntimeError
 
@@ -36,6 +36,6 @@ def test_links_in_the_path_are_refused(tmp_path: Path, link: str) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / link).parent.mkdir(exist_ok=True)
     (tmp_path / link).symlink_to(tmp_path / "other")
-    with pytest.raises(UnsafeFileError), write_file(str(tmp_path / "table"), "a/b/file"):
+    with pytest.raises(UnsafeFileError), FolderStorage(tmp_path / "table").open_write("a/b/file"):
         pass
     assert not list((tmp_path / "other").iterdir())

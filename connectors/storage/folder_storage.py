@@ -1,0 +1,152 @@
+"""A folder of this machine, for the files of a lake.
+
+A file is written to a temporary file beside it, synced and renamed. So a file is always complete, even if its writer is
+killed. No part of a path below the folder may be a link.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from commitlake.connectors.storage.errors import FileError, FolderError
+from commitlake.connectors.storage.storage import FoundFile, LakeStorage, checked
+from commitlake.connectors.whole_files import write_whole
+from commitlake.schemas.store_files import (
+    UnsafeFileError,
+    files_in,
+    folders_in,
+    make_folders,
+    open_file,
+    remove_file,
+    sync_folder,
+)
+from commitlake.schemas.times import from_seconds
+
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[0-9]+-[0-9a-f]{16}\.tmp")
+"""Name of a temporary file of `write_whole`."""
+_MOVE = "Move what it leads to into the folder: only the folder itself may be a link"
+
+
+class FolderStorage(LakeStorage):
+    """Files below a folder, which is created with the first file.
+
+    Args:
+        root: the folder.
+        may_be_link: whether the folder itself may be a link.
+    """
+
+    place_noun, file_noun = "a folder", "a file"
+
+    def __init__(self, root: str | os.PathLike[str], *, may_be_link: bool = False) -> None:
+        self._root = Path(root)
+        self._below = self._root if may_be_link else self._root.parent
+        self.text = str(self._root)
+
+    def check(self) -> None:
+        """See LakeStorage."""
+        folder = next(folder for folder in (self._root, *self._root.absolute().parents) if folder.exists())
+        if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+            reason = "cannot be written by this user" if folder.is_dir() else "is a file"
+            raise FolderError(f"{folder}, which {reason}", "Name another folder")
+
+    def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
+        """See LakeStorage; links are refused, because ignoring a linked folder could lose data."""
+        folder, _, start = prefix.rpartition("/")
+        yield from self._files(self._path(folder), suffix, start)
+
+    def _files(self, folder: Path, suffix: str, start: str = "") -> Iterator[tuple[str, FoundFile]]:
+        try:
+            names = files_in(folder, lambda name: name.startswith(start) and name.endswith(suffix), below=self._below)
+            folders = folders_in(folder, below=self._below)
+        except UnsafeFileError as error:
+            raise FolderError(str(error), _MOVE) from None
+        for name in names:
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                status = (folder / name).lstat()
+                found = FoundFile(status.st_size, from_seconds(status.st_mtime))
+                yield (folder / name).relative_to(self._root).as_posix(), found
+        for name in folders:
+            if name.startswith(start):
+                yield from self._files(folder / name, suffix)
+
+    def size(self, name: str) -> int | None:
+        """See LakeStorage."""
+        with suppress(FileNotFoundError, NotADirectoryError), self._open(name) as descriptor:
+            return os.fstat(descriptor).st_size
+        return None
+
+    def get_range(self, name: str, start: int, size: int) -> bytes | None:
+        """See LakeStorage."""
+        with suppress(FileNotFoundError, NotADirectoryError), self._open(name) as descriptor:
+            left = min(size, max(0, os.fstat(descriptor).st_size - start))  # the size may come from a damaged table
+            pieces = []
+            while left > 0 and (piece := os.pread(descriptor, left, start)):
+                pieces.append(piece)
+                start += len(piece)
+                left -= len(piece)
+            return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return None
+
+    @contextmanager
+    def open_write(self, name: str, *, syncs_folders: bool = False) -> Iterator[BinaryIO]:
+        """See LakeStorage."""
+        path = self._path(name)
+        missing = [each for each in (path.parent, *path.parent.parents) if syncs_folders and not each.exists()]
+        make_folders(path.parent, below=self._below)
+        for new in reversed(missing):
+            sync_folder(new.parent)
+        with write_whole(path) as file:
+            yield file
+        if syncs_folders:
+            sync_folder(path.parent)
+
+    def delete_all(self, names: Iterable[str]) -> None:
+        """See LakeStorage."""
+        for name in names:
+            self._delete(self._path(name))
+
+    def delete_old_unfinished(self, prefix: str, before: datetime.datetime, is_wanted: Callable[[str], bool]) -> int:
+        """See LakeStorage."""
+        count = 0
+        for name, found in self.files(prefix, ".tmp"):
+            folder, _, file_name = name.rpartition("/")
+            unfinished = _TEMPORARY.fullmatch(file_name)
+            if unfinished is not None and found.modified < before and is_wanted(f"{folder}/{unfinished['name']}"):
+                count += self._delete(self._path(name))
+        return count
+
+    def _delete(self, path: Path) -> bool:
+        """Delete a file, and return whether it existed."""
+        try:
+            remove_file(path, below=self._below)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise FolderError(f"{path}: {error.strerror}", "Run as a user with permission to change the lake") from None
+        return True
+
+    @contextmanager
+    def _open(self, name: str) -> Iterator[int]:
+        path = self._path(name)
+        try:
+            descriptor = open_file(path, below=self._below)
+            try:
+                yield descriptor
+            finally:
+                os.close(descriptor)
+        except UnsafeFileError as error:
+            raise FileError(str(path), "a regular file in a regular folder", str(error), _MOVE) from None
+        except (FileNotFoundError, NotADirectoryError):
+            raise
+        except OSError as error:
+            advice = "Run as a user with permission to read the lake, and check that its disk is mounted"
+            raise FileError(str(path), f"a file in {self.text} to read", str(error.strerror), advice) from None
+
+    def _path(self, name: str) -> Path:
+        return self._root / checked(name)
