@@ -17,21 +17,8 @@ from commitlake.connectors.lake.committer import append_files, append_rows
 from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, GAPS, QUALITY_RESULTS, QUARANTINE, STORE_CONFIG
-from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.erasures import ERASURES
-from commitlake.schemas.tables.profile import PROFILES
-from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
-
-FOLLOWING: dict[str, Columns] = {
-    "quarantine": QUARANTINE,
-    "gaps": GAPS,
-    "profiles": PROFILES,
-    "quality_results": QUALITY_RESULTS,
-    "store_config": STORE_CONFIG,
-    "topic_minutes": TOPIC_MINUTES,
-}
-"""The tables whose files a commit may name."""
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
+from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +64,9 @@ def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCom
     """
     commits = commits_after(lake.uri("messages"), last_finished(lake.uri("archive_runs")))
     for commit in commits:
-        for table, schema in FOLLOWING.items():
+        for table in (*FOLLOWING, "erasures"):
             if files := commit.files.get(table):
-                append_files(lake.uri(table), schema, files, commit.sequence)
-        if files := commit.files.get("erasures"):
-            append_files(lake.uri("erasures"), ERASURES, files, commit.sequence)
+                append_files(lake.uri(table), LAKE_TABLES[table].columns, files, commit.sequence)
         _append_run(_run_of(commit, commit.run_id != run_id, parser_version), lake.uri("archive_runs"))
     return commits
 

@@ -19,13 +19,11 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal
-from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.snapshots import CONSUMER_OFFSETS, SUBSCRIPTIONS
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _GROUP_KIND = "group"
 _LEAST_OFFSET = -(1 << 62)
 OFFSETS, SUBSCRIBED = "consumer_offsets", "subscriptions"
-SNAPSHOT_TABLES: dict[str, Columns] = {OFFSETS: CONSUMER_OFFSETS, SUBSCRIBED: SUBSCRIPTIONS}
 _KEYS = {
     OFFSETS: ("broker", "kind", "group", "topic", "queue_id"),
     SUBSCRIBED: ("broker", "source", "group", "topic"),
@@ -115,7 +113,7 @@ def rows_between(
     times += "" if end is None else f" AND as_of <= {timestamp_literal(end)}"
     sql = f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of"
     # The engine returns texts as string views, which not all functions of Arrow support.
-    return run_sql(table, name, sql).read_all().cast(arrow_schema(SNAPSHOT_TABLES[name]))
+    return run_sql(table, name, sql).read_all().cast(arrow_schema(LAKE_TABLES[name].columns))
 
 
 def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:
@@ -133,10 +131,11 @@ def _of(broker: str) -> str:
 def _one_of_each(table: DeltaTable, name: str, conditions: list[str], choice: str) -> pa.Table:
     """Return the first or the last row of each key, in the order of time."""
     keys = ", ".join(f'"{key}"' for key in _KEYS[name])
-    others = [column for column in SNAPSHOT_TABLES[name].names if column not in _KEYS[name]]
+    columns = LAKE_TABLES[name].columns.names
+    others = [column for column in columns if column not in _KEYS[name]]
     values = ", ".join(f'{choice}("{column}" ORDER BY as_of) AS "{column}"' for column in others)
     sql = f"SELECT {keys}, {values} FROM {name} WHERE {' AND '.join(conditions)} GROUP BY {keys}"
-    return run_sql(table, name, sql).read_all().select(SNAPSHOT_TABLES[name].names)
+    return run_sql(table, name, sql).read_all().select(columns)
 
 
 def _of_positions(broker: str, kind: str) -> str:
@@ -152,7 +151,7 @@ def _of_positions(broker: str, kind: str) -> str:
 def _run(table: DeltaTable, sql: str) -> pa.Table:
     """Query `consumer_offsets`, and cast the engine's string views, which not all functions of Arrow support."""
     rows = run_sql(table, OFFSETS, sql).read_all()
-    types = {field.name: field.type for field in arrow_schema(CONSUMER_OFFSETS)}
+    types = {field.name: field.type for field in arrow_schema(LAKE_TABLES[OFFSETS].columns)}
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
 
 
@@ -167,7 +166,7 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[st
     Returns:
         True if they were added; False if another process was first, and nothing has changed.
     """
-    uri, schema = lake.uri(name), SNAPSHOT_TABLES[name]
+    uri, schema = lake.uri(name), LAKE_TABLES[name].columns
     open_or_create(uri, schema)
     rows = rows.cast(arrow_schema(schema))
     file = write_plain_file(rows, uri, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)

@@ -14,17 +14,6 @@ from commitlake.schemas.tables.spark import spark_field
 from docs.generate.prose import markdown_of, table
 from docs.generate.table_queries import QUERIES
 
-_MODULES = {
-    "profiles": "profile",
-    "message_keys": "messages",
-    "consumptions": "edges",
-    "consumer_offsets": "snapshots",
-    "subscriptions": "snapshots",
-    "replay_messages": "replays",
-    "replay_rows": "replays",
-    **dict.fromkeys(("quality_results", "store_config", "quarantine", "gaps", "evidence"), "archive_runs"),
-}
-"""Modules of the tables that are not declared in a module of their own name."""
 _ORIGINS = {
     Origin.ARCHIVE: "`archive` writes it.",
     Origin.COMMITS: "`archive` writes it, with each run.",
@@ -55,12 +44,11 @@ def page() -> str:
 
 def schema_of(name: str) -> Columns:
     """Return the columns of a table."""
-    schema: Columns = getattr(_module(name), name.upper())
-    return schema
+    return LAKE_TABLES[name].columns
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"commitlake.schemas.tables.{_MODULES.get(name, name)}")
+    return importlib.import_module(f"commitlake.schemas.tables.{LAKE_TABLES[name].module}")
 
 
 def _prose(name: str) -> str:

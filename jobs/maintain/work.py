@@ -13,7 +13,7 @@ from functools import partial
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress, read_last_commit
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.follower import FOLLOWING, unfinished_commits
+from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.names import PackFile
@@ -48,7 +48,7 @@ from commitlake.pipelines.replay.replay_rows import DEFAULT_KEEP, drop_copies, f
 from commitlake.pipelines.topic_minutes.joining import join_sorted
 from commitlake.pipelines.topic_minutes.progress import joined_run_id
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
 BODIES = "bodies"
 COPIES = "replay_rows"
@@ -129,14 +129,14 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
     """
     last = read_last_commit(plan.lake.uri("messages"))
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
-    for table, (_, _, sort_columns) in LAKE_TABLES.items():
+    for table, declared in LAKE_TABLES.items():
         uri = plan.lake.uri(table)
         opened = plan.lake.find(table)
         if opened is None:
             continue
         before = measure(read_table_files(opened))
         expired, notes = _drop_copies(plan) if table == COPIES else (_expire(plan, table, uri), [])
-        compaction = _compact(plan, table, uri, sort_columns)
+        compaction = _compact(plan, table, uri, declared.sort_columns)
         if compaction.unsorted:
             notes.append(
                 f"{count_text(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"

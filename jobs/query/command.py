@@ -51,7 +51,7 @@ from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.query.engines import TableQuery, ask_deltalake, ask_hbase, ask_spark, missing_in_hbase
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.tables.lake_tables import Origin, tables_of
+from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
 DESCRIPTION = (
     "Query the lake for messages by topic, queue, kind, key, id, time, or any SQL predicate. A message must meet all "
@@ -110,7 +110,6 @@ SHORT_COLUMNS = (
     Column("keys", 1), Column("tags", 6), Column("reconsume_times", 8), Column("body_size", 7),
     Column("msg_id", 3, is_whole=True),
 )  # fmt: skip
-MADE_WHEN_NEEDED = tables_of(Origin.COMMITS)
 _ORDER = {
     "messages": ("store_timestamp", "broker", "physical_offset"),
     "quarantine": ("broker", "start_offset"),
@@ -158,7 +157,7 @@ def _answer(query: QueryOptions) -> ExitCode:
     try:
         table = _hbase_or_lake(query, lake) if query.via == "hbase" else _open(lake, query.table)
     except NoTableError:
-        if query.table not in MADE_WHEN_NEEDED:
+        if query.table not in FOLLOWING:
             raise
         return _answer_missing_table(query, started)
     _check_brokers(query, lake, table)
@@ -259,16 +258,14 @@ def _explain_empty(query: QueryOptions, lake: Lake, table: DeltaTable | None, co
 def _open(lake: Lake, table: str) -> DeltaTable:
     if table == "messages":
         return open_messages(lake)
-    if table in MADE_WHEN_NEEDED:
+    if table in FOLLOWING:
         check_follows(lake, table)
     return lake.table(table)
 
 
 def _answer_missing_table(query: QueryOptions, started: float) -> ExitCode:
     """Answer for a table that does not exist yet because it has no row, like `quarantine` without damage."""
-    from commitlake.connectors.lake.follower import FOLLOWING
-
-    columns = _columns(query, list(FOLLOWING[query.table].names))
+    columns = _columns(query, LAKE_TABLES[query.table].columns.names)
     if query.count:
         print(0)
         return ExitCode.OK

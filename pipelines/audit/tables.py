@@ -23,7 +23,6 @@ from deltalake.exceptions import TableNotFoundError
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, read_erased_places
-from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.log_check import find_planted
 from commitlake.connectors.lake.log_json import parse_json
@@ -45,7 +44,7 @@ from commitlake.pipelines.repair.data_check import find_damaged_files
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
 from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 from commitlake.schemas.tables.profile import OPTIONAL_CHECKSUMS
 
 REPAIR = Advice("{} shows what can be recovered", ("maintain --lake {lake} --repair --dry-run",))

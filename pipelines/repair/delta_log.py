@@ -37,7 +37,6 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.file_actions import file_actions
-from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.log_check import (
     MAX_ENTRY_BYTES,
@@ -53,16 +52,11 @@ from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG, POINTER
 from commitlake.connectors.lake.log_seals import newest_seal, newest_version, sealed_sum, write_seal
 from commitlake.connectors.lake.newest_versions import read_newest
-from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file
-from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
-from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.edges import CONSUMPTIONS, EDGES
-from commitlake.schemas.tables.messages import MESSAGE_KEYS, MESSAGES, PARTITION_COLUMNS
-from commitlake.schemas.tables.replays import REPLAY_MESSAGES, REPLAY_ROWS, REPLAYS
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 ASIDE = "_damaged"
 """Folder in the lake for files that a repair has replaced."""
@@ -70,19 +64,6 @@ REPAIR_KEY = "commitlake.repair"
 _UNDONE_KEY = "commitlake.undone"
 _MARGIN_NS = 86_400_000_000_000
 _BLOCK_BYTES = 8 << 20
-SCHEMAS: dict[str, Columns] = {
-    "messages": MESSAGES,
-    "message_keys": MESSAGE_KEYS,
-    "edges": EDGES,
-    "archive_runs": ARCHIVE_RUNS,
-    "consumptions": CONSUMPTIONS,
-    **FOLLOWING,
-    **SNAPSHOT_TABLES,
-    "replays": REPLAYS,
-    "replay_messages": REPLAY_MESSAGES,
-    "replay_rows": REPLAY_ROWS,
-}
-"""Schemas of the tables by name."""
 _ID = re.compile(rb'"id\\?":\\?"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})')
 
 
@@ -370,8 +351,9 @@ def _time_of(folder: LogFolder, version: int) -> int:
 
 def create_table(folder: Path, table: str) -> DeltaTable:
     """Create an empty table of the lake in a folder."""
-    partitions = list(PARTITION_COLUMNS) if table == "messages" else []
-    return DeltaTable.create(str(folder), Schema.from_json(SCHEMAS[table].json()), partition_by=partitions)
+    declared = LAKE_TABLES[table]
+    schema = Schema.from_json(declared.columns.json())
+    return DeltaTable.create(str(folder), schema, partition_by=list(declared.partitions))
 
 
 def first_entry(table: str, damaged: bytes = b"") -> bytes:

@@ -17,11 +17,12 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.followed_runs import last_finished
-from commitlake.connectors.lake.follower import FOLLOWING, finish_runs
+from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
 from commitlake.pipelines.repair.commits import LostRuns
+from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
 OF_RUNS = (*FOLLOWING, "archive_runs")
 """Tables that have the column `run_id`."""
@@ -96,7 +97,7 @@ def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
     """
     gone: dict[str, int] = {}
     for commit in commits_after(lake.uri("messages"), 0):
-        for table, schema in FOLLOWING.items():
+        for table in FOLLOWING:
             uri = lake.uri(table)
             wanted = commit.files.get(table, ())
             if not wanted or commit.sequence <= last_finished(uri):
@@ -105,7 +106,7 @@ def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
             found = [file for file, info in zip(wanted, there, strict=True) if info.is_file and info.size == file.size]
             if len(found) < len(wanted):
                 gone[table] = gone.get(table, 0) + len(wanted) - len(found)
-            append_files(uri, schema, found, commit.sequence)
+            append_files(uri, LAKE_TABLES[table].columns, found, commit.sequence)
     finish_runs(lake, "", parser_version)
     return gone
 

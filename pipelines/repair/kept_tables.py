@@ -46,25 +46,25 @@ from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES, snapshot_application
+from commitlake.connectors.lake.snapshot_tables import snapshot_application
 from commitlake.connectors.lake.versions import table_files
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.erasure_rows import ERASURES_SCHEMA, ErasureWriter, conform, erasure_rows
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.archive_runs import EVIDENCE, STORE_CONFIG
 from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
+from commitlake.schemas.tables.erasures import ErasureEvent
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES
 from commitlake.schemas.tables.messages import MESSAGES
 
-KEPT_TABLES: dict[str, tuple[Columns, str, tuple[str, ...]]] = {
-    "erasures": (ERASURES, ERASURE, ("number", "erasure_id", "event", "at", "broker", "physical_offset")),
-    "evidence": (EVIDENCE, "commitlake.evidence", ("number", "document")),
+KEPT_TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "erasures": (ERASURE, ("number", "erasure_id", "event", "at", "broker", "physical_offset")),
+    "evidence": ("commitlake.evidence", ("number", "document")),
 }
-"""By table: its columns, the application that counts `number`, and the key of a row."""
-HISTORIES: dict[str, Columns] = {"store_config": STORE_CONFIG, **SNAPSHOT_TABLES}
-"""The columns of tables of earlier states."""
+"""By table: the application that counts `number`, and the columns that tell two rows apart."""
+HISTORIES = ("store_config", *SNAPSHOT_TABLES)
+"""Tables of earlier states."""
 REBUILD_TEXT = "it is rebuilt from the rows of its data files"
 RETENTION = datetime.timedelta(days=7)
 """Retention of an erasure whose own is lost, counted from the time it was done: the default of `erase`."""
@@ -85,7 +85,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
         Sentences on rows that are lost.
     """
     lake = aside.lake
-    schema, application, key = KEPT_TABLES[table]
+    schema, (application, key) = LAKE_TABLES[table].columns, KEPT_TABLES[table]
     found = _read_files(lake, table, arrow_schema(schema))
     yield from found.problems
     for damaged in damages:
@@ -112,7 +112,7 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
     Yields:
         Sentences on rows that are lost.
     """
-    lake, schema = aside.lake, HISTORIES[table]
+    lake, schema = aside.lake, LAKE_TABLES[table].columns
     columns = arrow_schema(schema)
     found = _read_files(lake, table, columns)
     yield from found.problems

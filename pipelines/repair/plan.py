@@ -18,14 +18,13 @@ from commitlake.connectors.lake.archive_log import commits_after, read_last_comm
 from commitlake.connectors.lake.erasures import lacks_erasures
 from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
-from commitlake.connectors.lake.follower import FOLLOWING, lacking_runs
+from commitlake.connectors.lake.follower import lacking_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.links import check_table_links
 from commitlake.connectors.lake.log_check import LogDamage
 from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import VersionGoneError, VersionsError
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
@@ -45,7 +44,7 @@ from commitlake.pipelines.repair.refill import Stores, Suspect, archived_counts,
 from commitlake.pipelines.repair.repeat_runs import REPEATED, lacking_rows
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES, SNAPSHOT_TABLES
 
 KEYS = "message_keys"
 MINUTES = "topic_minutes"

@@ -32,7 +32,6 @@ from commitlake.connectors.lake.erasures import (
     open_erasures,
 )
 from commitlake.connectors.lake.followed_runs import last_finished
-from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.packs.location import pack_location
@@ -52,6 +51,7 @@ from commitlake.pipelines.repair.following_tables import is_of_runs, replace_row
 from commitlake.pipelines.repair.refill import PACK_BYTES, Stores, archived_counts
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 REPEATED = ("profiles", "quality_results", "quarantine", "gaps")
 """Tables that can be restored so."""
@@ -95,7 +95,7 @@ def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     recorded = {}
     for table, count in lacking_rows(lake, [table for table in tables if table in {*REPEATED, "store_config"}]).items():
         uri = lake.uri(table)
-        new = count - count_lost_rows(open_or_create(uri, FOLLOWING[table]))
+        new = count - count_lost_rows(open_or_create(uri, LAKE_TABLES[table].columns))
         if new > 0:
             exchange_files(uri, [], [], changes_data=False, note=repair_note(new))
             recorded[table] = new
@@ -274,9 +274,9 @@ def _read_again(
 
 
 def _rows_of(scratch: Lake, table: str) -> pa.Table:
-    schema = arrow_schema(FOLLOWING[table])
+    schema = arrow_schema(LAKE_TABLES[table].columns)
     parts = [schema.empty_table()]
-    for path in sorted(Path(getattr(scratch, table)).glob("*.parquet")):
+    for path in sorted(Path(scratch.uri(table)).glob("*.parquet")):
         rows = pq.read_table(path)
         parts.append(rows.select(schema.names).cast(schema))
     return pa.concat_tables(parts)

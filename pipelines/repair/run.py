@@ -35,7 +35,6 @@ from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.log_names import LOG
 from commitlake.connectors.lake.newest_versions import delete_newest
-from commitlake.connectors.lake.snapshot_tables import SNAPSHOT_TABLES
 from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
@@ -73,6 +72,7 @@ from commitlake.pipelines.repair.refill import Suspect, recorded_losses, restore
 from commitlake.pipelines.repair.repeat_runs import REPEATED, record_lost_rows, repeat_runs
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.tables.lake_tables import SNAPSHOT_TABLES
 
 
 def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runner = HERE) -> list[str]:

@@ -22,7 +22,6 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import (
     OFFSETS,
-    SNAPSHOT_TABLES,
     SUBSCRIBED,
     append_snapshots,
     newest_rows,
@@ -33,6 +32,7 @@ from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 HEARTBEAT = datetime.timedelta(minutes=10)
 """Interval of the rows that record that nothing has moved."""
@@ -143,7 +143,7 @@ def _append(
         rows = {progress.broker: rows_of(progress, known[progress.broker]) for progress in snapshots}
         new = {broker: of_store for broker, of_store in rows.items() if of_store}
         together = [row for of_store in new.values() for row in of_store]
-        added = pa.Table.from_pylist(together, arrow_schema(SNAPSHOT_TABLES[name]))
+        added = pa.Table.from_pylist(together, arrow_schema(LAKE_TABLES[name].columns))
         if not new or append_snapshots(lake, name, added, {broker: version_of(table, broker) for broker in new}):
             return {broker: None if of_store is None else _changes(of_store) for broker, of_store in rows.items()}
     shown = brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {count_text(len(brokers) - 1, 'other store')}"

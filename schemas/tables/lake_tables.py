@@ -1,14 +1,19 @@
-"""Registry of the lake's tables, for code that reads, compacts, audits or repairs all of them.
+"""The lake's tables, one declaration for each, for code that reads, compacts, audits or repairs all of them.
 
-The columns of a table are constants of its name in the modules of this package. This module imports none of them,
-because `query` must start fast.
+The columns of a table are a constant of its name in a module of this package, which is imported when they are first
+needed, because `query` must start fast.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from commitlake.schemas.tables.columns import Columns
 
 
 class Origin(StrEnum):
@@ -32,51 +37,104 @@ class Origin(StrEnum):
     """Jobs with signed evidence add them."""
 
 
-class LakeTable(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class LakeTable:
     """A table of a lake.
 
     Attributes:
+        name: its name, and that of its folder.
         origin: where its rows come from.
+        module: the module of this package with its columns.
         comment: what it has, as a catalog shows it.
         sort_columns: columns by which the rows of a compacted file are sorted; none if they keep the order of writing.
+        partitions: columns by which its files are partitioned.
     """
 
+    name: str
     origin: Origin
+    module: str
     comment: str
     sort_columns: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> Columns:
+        """Its columns, with types and comments."""
+        module = importlib.import_module(f"{__package__}.{self.module}")
+        columns: Columns = getattr(module, self.name.upper())
+        return columns
 
 
-LAKE_TABLES: Mapping[str, LakeTable] = {
-    "messages": LakeTable(Origin.ARCHIVE, "Table with one row per message", ("topic", "queue_id", "queue_offset")),
-    "quarantine": LakeTable(Origin.COMMITS, "Table of damaged ranges of logs"),
-    "gaps": LakeTable(Origin.COMMITS, "Table of missing ranges of logs"),
-    "message_keys": LakeTable(Origin.MESSAGES, "Table of the places of messages by business key", ("key_hash",)),
-    "edges": LakeTable(
-        Origin.MESSAGES, "Table of the steps of each message through brokers and clients", ("node_hash",)
+_TABLES = (
+    LakeTable(
+        "messages",
+        Origin.ARCHIVE,
+        "messages",
+        "Table with one row per message",
+        ("topic", "queue_id", "queue_offset"),
+        ("store_date",),
     ),
-    "profiles": LakeTable(
-        Origin.COMMITS, "Table of counts and checksums of archived messages, by topic, queue and window"
+    LakeTable("quarantine", Origin.COMMITS, "archive_runs", "Table of damaged ranges of logs"),
+    LakeTable("gaps", Origin.COMMITS, "archive_runs", "Table of missing ranges of logs"),
+    LakeTable(
+        "message_keys",
+        Origin.MESSAGES,
+        "messages",
+        "Table of the places of messages by business key",
+        ("key_hash",),
     ),
-    "quality_results": LakeTable(Origin.COMMITS, "Table of the results of each run's expectations"),
-    "store_config": LakeTable(Origin.COMMITS, "Table of the stores' settings over time"),
-    "consumer_offsets": LakeTable(Origin.SNAPSHOTS, "Table of group offsets over time"),
-    "subscriptions": LakeTable(Origin.SNAPSHOTS, "Table of the groups' subscriptions over time"),
-    "consumptions": LakeTable(
-        Origin.CONSUME_LOGS, "Table of deliveries to applications, from consume logs of JMQ stores"
+    LakeTable(
+        "edges",
+        Origin.MESSAGES,
+        "edges",
+        "Table of the steps of each message through brokers and clients",
+        ("node_hash",),
     ),
-    "topic_minutes": LakeTable(
-        Origin.COMMITS, "Table of messages counted by topic, queue, tag, kind and minute", ("topic", "minute")
+    LakeTable(
+        "profiles",
+        Origin.COMMITS,
+        "profile",
+        "Table of counts and checksums of archived messages, by topic, queue and window",
     ),
-    "archive_runs": LakeTable(Origin.MESSAGES, "Table with one row per finished run"),
-    "replays": LakeTable(Origin.REPLAYS, "Table of the events of each replay"),
-    "replay_messages": LakeTable(Origin.REPLAYS, "Table of the outcome of each replayed message"),
-    "replay_rows": LakeTable(Origin.REPLAYS, "Table of messages that replays change or copy"),
-    "erasures": LakeTable(Origin.ERASURES, "Table of erasures"),
-    "evidence": LakeTable(Origin.EVIDENCE, "Table of signed documents about runs, audits and erasures"),
-}
+    LakeTable("quality_results", Origin.COMMITS, "archive_runs", "Table of the results of each run's expectations"),
+    LakeTable("store_config", Origin.COMMITS, "archive_runs", "Table of the stores' settings over time"),
+    LakeTable("consumer_offsets", Origin.SNAPSHOTS, "snapshots", "Table of group offsets over time"),
+    LakeTable("subscriptions", Origin.SNAPSHOTS, "snapshots", "Table of the groups' subscriptions over time"),
+    LakeTable(
+        "consumptions",
+        Origin.CONSUME_LOGS,
+        "edges",
+        "Table of deliveries to applications, from consume logs of JMQ stores",
+    ),
+    LakeTable(
+        "topic_minutes",
+        Origin.COMMITS,
+        "topic_minutes",
+        "Table of messages counted by topic, queue, tag, kind and minute",
+        ("topic", "minute"),
+    ),
+    LakeTable("archive_runs", Origin.MESSAGES, "archive_runs", "Table with one row per finished run"),
+    LakeTable("replays", Origin.REPLAYS, "replays", "Table of the events of each replay"),
+    LakeTable("replay_messages", Origin.REPLAYS, "replays", "Table of the outcome of each replayed message"),
+    LakeTable("replay_rows", Origin.REPLAYS, "replays", "Table of messages that replays change or copy"),
+    LakeTable("erasures", Origin.ERASURES, "erasures", "Table of erasures"),
+    LakeTable(
+        "evidence",
+        Origin.EVIDENCE,
+        "archive_runs",
+        "Table of signed documents about runs, audits and erasures",
+    ),
+)
+LAKE_TABLES: Mapping[str, LakeTable] = {table.name: table for table in _TABLES}
 """All tables, by name."""
 
 
 def tables_of(*origins: Origin) -> tuple[str, ...]:
     """Return the names of the tables whose rows have one of these origins."""
     return tuple(name for name, table in LAKE_TABLES.items() if table.origin in origins)
+
+
+FOLLOWING = tables_of(Origin.COMMITS)
+"""The tables whose files a commit of `messages` may name."""
+SNAPSHOT_TABLES = tables_of(Origin.SNAPSHOTS)
+"""The tables of earlier states of groups."""

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from commitlake.connectors.lake.follower import FOLLOWING
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, QUARANTINE
@@ -548,10 +547,6 @@ def test_a_table_that_is_created_with_its_first_row_is_empty_before(ask: Ask, tm
     assert ask(*asked, "--count", "--quiet") == Answer(0, "0\n", "")
     assert ask(*asked, "--output", "csv", "--quiet").out.startswith("broker,") == (table != "quality_results")
     assert_refused(ask(*asked, "--columns", "nope"), "there is no column 'nope'")
-
-
-def test_the_tables_that_may_be_missing_are_the_following_tables() -> None:
-    assert set(query.MADE_WHEN_NEEDED) == set(FOLLOWING)
 
 
 def test_missing_data_files_are_reported_without_a_trace(ask: Ask, tmp_path: Path) -> None:

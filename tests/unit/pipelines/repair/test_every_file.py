@@ -21,7 +21,6 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.evidence.chain import append_evidence
 from commitlake.pipelines.quality.judge_input import BeginJudging
-from commitlake.pipelines.repair.delta_log import SCHEMAS
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -103,7 +102,8 @@ def _write_history(growing: GrowingLake, number: int) -> None:
     append_evidence(lake, Ed25519PrivateKey.generate(), "audit", {}, "1")
     for table in REPLAYED:
         row: dict[str, object] = {"replay_id": f"r{number}", **({"event": "finished"} if table == "replays" else {})}
-        append_rows(lake.uri(table), SCHEMAS[table], pa.Table.from_pylist([row], arrow_schema(SCHEMAS[table])))
+        columns = LAKE_TABLES[table].columns
+        append_rows(lake.uri(table), columns, pa.Table.from_pylist([row], arrow_schema(columns)))
 
 
 def stores_of(growing: GrowingLake) -> str:

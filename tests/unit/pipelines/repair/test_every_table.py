@@ -12,8 +12,6 @@ from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.jobs.erase.command import main as erase
 from commitlake.pipelines.message_keys.follow import follow_keys
-from commitlake.pipelines.repair.delta_log import SCHEMAS
-from commitlake.pipelines.repair.kept_tables import KEPT_TABLES
 from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
@@ -39,7 +37,6 @@ CASES = [
 def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
     """A lake with all tables; those that no run has written have a row of nulls."""
     growing = GrowingLake(tmp_path_factory.mktemp("whole"))
-    schemas = {**SCHEMAS, **{table: schema for table, (schema, _, _) in KEPT_TABLES.items()}}
     for number in range(2):
         growing.configure(number + 1)
         growing.write(shop_messages(10, seed=number))
@@ -47,8 +44,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         follow_keys(growing.lake)
         asked = ["--key", f"order-{number}", "--reason", "asked", "--yes", "--quiet"]
         assert erase(["--lake", growing.lake.root, *asked]) == 0
-    for table, schema in schemas.items():
-        uri = growing.lake.uri(table)
+    for table, declared in LAKE_TABLES.items():
+        uri, schema = growing.lake.uri(table), declared.columns
         if not Path(uri).exists():
             row: dict[str, object] = {**dict.fromkeys(schema.names), **KEYS.get(table, {})}
             for _ in range(2):
