@@ -163,7 +163,7 @@ set_up() {
     step "commitlake" pip_install --no-deps --no-build-isolation --editable "$ROOT"
     find_or_install_java
     rm -f "$STATE/unfinished"
-    step "jars of Delta" "$VENV/bin/python" -P -m commitlake.connectors.runtime.jars
+    step "jars of Delta" "$VENV/bin/python" -P -m commitlake.connectors.spark.jars
     # Python keeps the modules that it compiles here even where it is told not to later: each start would compile them again.
     step "compiled reader" env -u PYTHONDONTWRITEBYTECODE "$VENV/bin/python" -P -m commitlake.jobs.cli.warm
     # What the developers' lock installs is all that a run needs.

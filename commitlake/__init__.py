@@ -58,8 +58,8 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
     """
     from commitlake.connectors.hbase import register_hbase  # noqa: PLC0415 (pyspark, only where wanted)
     from commitlake.connectors.rocketmq import register_rocketmq  # noqa: PLC0415
-    from commitlake.connectors.runtime.worker_check import choose_python  # noqa: PLC0415
     from commitlake.connectors.sources import register_stores  # noqa: PLC0415
+    from commitlake.connectors.spark.worker_check import choose_python  # noqa: PLC0415
 
     choose_python(spark)
     register_stores(spark, pushdown=pushdown)

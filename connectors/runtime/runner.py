@@ -47,7 +47,7 @@ class CounterGoneError(Exception):
 
 
 class Runner(ABC):
-    """Runner of tasks. `HERE` and others are in `local_runner`, Spark's is in `spark_runner`."""
+    """Runner of tasks. `HERE` and others are in `local_runner`, Spark's is in `connectors.spark.runner`."""
 
     @property
     @abstractmethod

@@ -35,10 +35,10 @@ from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
 from commitlake.connectors.reading.request import Filters, Narrowing, narrow
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
 from commitlake.connectors.sources.stream_ranges import RANGES
+from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 from commitlake.schemas.tables.spark import spark_schema

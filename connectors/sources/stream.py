@@ -27,13 +27,13 @@ from commitlake.connectors.reading.errors import DataLossError
 from commitlake.connectors.reading.options import Content, Mode, ReadOptions
 from commitlake.connectors.reading.request import narrow_stream
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.runtime.limited_streams import (
+from commitlake.connectors.spark.limited_streams import (
     LimitedStreamReader,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxBytes,
 )
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import carry_errors
 
 if TYPE_CHECKING:

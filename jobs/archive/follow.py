@@ -28,9 +28,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.reading.snapshots import Snapshot
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.runtime.spark_runner import SparkRunner
-from commitlake.connectors.runtime.spark_versions import HAS_READ_LIMITS
 from commitlake.connectors.sources.stream_ranges import to_snapshot
+from commitlake.connectors.spark.runner import SparkRunner
+from commitlake.connectors.spark.versions import HAS_READ_LIMITS
 from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.connectors.storage.uris import absolute_place
 from commitlake.connectors.worker_errors import raised_in_worker

@@ -161,7 +161,7 @@ def _hbase_options(command: ArchiveOptions) -> HBaseOptions | None:
 
 def _follow(command: ArchiveOptions, config: Config) -> ExitCode:
     """Archive messages as they arrive, and return the worst exit code of all runs."""
-    from commitlake.connectors.runtime.connect_session import is_connect
+    from commitlake.connectors.spark.connect_session import is_connect
     from commitlake.jobs.archive.follow import Follower, find_left
 
     lake = Lake(config.lake)

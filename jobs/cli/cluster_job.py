@@ -25,7 +25,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.runtime.submit_arguments import option_pairs
+from commitlake.connectors.spark.submit_arguments import option_pairs
 from commitlake.jobs.cli.command import JobError, explain_error, find_named_lake
 from commitlake.jobs.cli.main import JOBS
 from commitlake.jobs.cli.process import set_command_name, stop_signal, stop_softly
@@ -35,7 +35,7 @@ from commitlake.jobs.cli.yarn_driver import FILE
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
-    from commitlake.connectors.runtime.yarn_application import YarnApplication
+    from commitlake.connectors.spark.yarn_application import YarnApplication
     from commitlake.connectors.storage.s3_options import S3Options
 
 _ATTEMPTS = "spark.yarn.maxAppAttempts"
@@ -71,8 +71,8 @@ def _run(options: Sequence[str], command: Sequence[str]) -> int:
     job, *arguments = command
     if job not in JOBS:
         raise JobError(f"there is no job {job!a}", "./spark-submit.sh --help lists the jobs")
-    from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults
-    from commitlake.connectors.runtime.submit_arguments import settings
+    from commitlake.connectors.spark.defaults import configuration_folder, read_defaults
+    from commitlake.connectors.spark.submit_arguments import settings
 
     chosen = {**read_defaults(configuration_folder()), **settings(options)}
     check_attempts(settings(options))
@@ -121,10 +121,10 @@ def _submit(
     chosen: Mapping[str, str],
     folder: Path,
 ) -> int:
-    from commitlake.connectors.runtime.hadoop_folder import HadoopFolder, staging_place
-    from commitlake.connectors.runtime.jvm import prepare, start, stop
-    from commitlake.connectors.runtime.spark_session import QUIET_JVM, submission_settings
-    from commitlake.connectors.runtime.yarn_application import YarnApplication, forget_settings
+    from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_place
+    from commitlake.connectors.spark.jvm import prepare, start, stop
+    from commitlake.connectors.spark.session import QUIET_JVM, submission_settings
+    from commitlake.connectors.spark.yarn_application import YarnApplication, forget_settings
 
     prepared = prepare({**submission_settings(_s3_of(parsed)), **_CLUSTER_SETTINGS}, with_driver=True)
     no_defaults = folder / "no-defaults.conf"

@@ -325,7 +325,7 @@ def _make_places_absolute(arguments: argparse.Namespace) -> None:
     """Make relative folders absolute if a cluster runs the job, because its processes have other working folders."""
     if not os.environ.keys() & {"PYSPARK_SUBMIT_ARGS", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE"}:
         return
-    from commitlake.connectors.runtime.submit_arguments import names_cluster
+    from commitlake.connectors.spark.submit_arguments import names_cluster
 
     if not names_cluster():
         return

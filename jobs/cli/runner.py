@@ -75,7 +75,7 @@ def make_runner(
             return ThreadRunner(threads)
         case ProcessArguments(local=True, processes=processes):
             return ProcessRunner(processes)
-    from commitlake.connectors.runtime.spark_runner import SparkRunner
+    from commitlake.connectors.spark.runner import SparkRunner
 
     return SparkRunner(open_session(job, s3))
 
@@ -95,8 +95,8 @@ def open_session(job: str, s3: S3Options | None = None) -> SparkSession:
         NoWorkersError: if no task runs on workers of other machines.
         WorkersLackError: if they lack packages, or have another version of CommitLake.
     """
-    from commitlake.connectors.runtime.spark_session import get_session
     from commitlake.connectors.sources import register_stores
+    from commitlake.connectors.spark.session import get_session
 
     spark = get_session(job, s3)
     register_stores(spark)

@@ -16,7 +16,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from commitlake.connectors.runtime.submit_arguments import FLAGS, option_pairs
+from commitlake.connectors.spark.submit_arguments import FLAGS, option_pairs
 from commitlake.jobs.cli import main as cli
 
 
@@ -53,8 +53,8 @@ def _is_cluster_mode(options: Sequence[str]) -> bool:
 
 
 def _run_in_cluster(options: Sequence[str], command: Sequence[str]) -> int:
-    from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults
-    from commitlake.connectors.runtime.submit_arguments import is_yarn, master
+    from commitlake.connectors.spark.defaults import configuration_folder, read_defaults
+    from commitlake.connectors.spark.submit_arguments import is_yarn, master
 
     defaults = read_defaults(configuration_folder())
     if is_yarn(options, defaults):

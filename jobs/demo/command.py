@@ -67,7 +67,7 @@ class Demo(Command):
 
     def run(self) -> ExitCode:
         """Fill the store, archive it, and show the result."""
-        from commitlake.connectors.runtime.spark_runner import SparkRunner
+        from commitlake.connectors.spark.runner import SparkRunner
         from commitlake.jobs.cli.runner import open_session
 
         if self.orders < 1:

@@ -66,7 +66,7 @@ def _set_up(packages: Iterable[str]) -> str:
 
 def java() -> DoctorFinding:
     """Check that a Java version that Spark supports is installed."""
-    from commitlake.connectors.runtime.java import JavaError, java_home
+    from commitlake.connectors.spark.java import JavaError, java_home
 
     try:
         return DoctorFinding("java", State.OK, str(java_home()))
@@ -81,14 +81,14 @@ def jars() -> DoctorFinding:
     """Check that Delta's jars are present and have the tested versions."""
     if find_spec("pyspark") is None:
         return DoctorFinding("jars", State.WARNING, "not needed without pyspark", "only Spark needs them")
-    from commitlake.connectors.runtime.jars import JarsError, delta_jars
-    from commitlake.connectors.runtime.spark_versions import SparkVersionError
+    from commitlake.connectors.spark.jars import JarsError, delta_jars
+    from commitlake.connectors.spark.versions import SparkVersionError
 
     try:
         found = delta_jars()
     except (JarsError, OSError, SparkVersionError) as error:
         advice = (
-            "only Spark needs them: use --local, or run 'python -P -m commitlake.connectors.runtime.jars' with network"
+            "only Spark needs them: use --local, or run 'python -P -m commitlake.connectors.spark.jars' with network"
         )
         return DoctorFinding("jars", State.WARNING, str(error).partition(": run ")[0], advice)
     return DoctorFinding("jars", State.OK, f"{found[0].parent}: {', '.join(jar.name for jar in found)}")

@@ -87,7 +87,7 @@ def _bodies_of(query: QueryOptions, lake: Lake) -> str:
 
 def _runner(query: QueryOptions) -> Runner:
     if query.is_on_spark:
-        from commitlake.connectors.runtime.spark_runner import SparkRunner
+        from commitlake.connectors.spark.runner import SparkRunner
         from commitlake.jobs.cli.runner import open_session
 
         return SparkRunner(open_session("query"))

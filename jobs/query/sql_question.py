@@ -100,7 +100,7 @@ def _named_tables(sql: str, lake: Lake, open_named: Callable[[Lake, str], DeltaT
 def _ask_spark(lake: Lake, tables: Iterable[str], sql: str, limit: int) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """Run a SELECT on Spark, and fetch one row more than the limit, to detect that there are more."""
     from commitlake.connectors.lake.spark_reader import run_spark_select
-    from commitlake.connectors.runtime.spark_session import get_session
+    from commitlake.connectors.spark.session import get_session
 
     places = {name: lake.uri(name) for name in tables}
     return run_spark_select(get_session("query", lake.s3), sql, places, limit + 1 if limit else 0)

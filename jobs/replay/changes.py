@@ -83,7 +83,7 @@ def _text(value: object) -> str | None:
 def _session(lake: Lake, changes: Changes) -> SparkSession | None:
     if changes.transform is None:
         return None
-    from commitlake.connectors.runtime.spark_session import get_session
+    from commitlake.connectors.spark.session import get_session
 
     return get_session("replay", lake.s3)
 

@@ -93,7 +93,7 @@ def ask_deltalake(query: TableQuery, table: DeltaTable) -> Iterator[pa.RecordBat
 def ask_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
     """Return the answer of Spark, batch by batch."""
     from commitlake.connectors.lake.spark_reader import run_spark_sql, table_name
-    from commitlake.connectors.runtime.spark_session import get_session
+    from commitlake.connectors.spark.session import get_session
 
     spark = get_session("query", lake.s3)
     uri = lake.uri(query.table)
@@ -111,7 +111,7 @@ def select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.Reco
     if engine is Engine.DELTALAKE:
         return iter(run_sql(lake.table(table), table, sql))
     from commitlake.connectors.lake.spark_reader import run_spark_select
-    from commitlake.connectors.runtime.spark_session import get_session
+    from commitlake.connectors.spark.session import get_session
 
     return run_spark_select(get_session("query", lake.s3), sql, {table: lake.uri(table)})[1]
 

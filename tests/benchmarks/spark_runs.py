@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS, STORE_DATE

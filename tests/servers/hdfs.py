@@ -19,7 +19,7 @@ from typing import Any, Self
 
 import pyspark
 
-from commitlake.connectors.runtime.java import java_home
+from commitlake.connectors.spark.java import java_home
 from tests.servers.process import ServerError, ServerProcess, free_ports
 from tests.servers.server import Server
 from tests.servers.yarn_cluster import LOGGING, yarn_jars

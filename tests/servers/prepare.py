@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from commitlake.connectors.runtime.jars import s3_jars
+from commitlake.connectors.spark.jars import s3_jars
 from tests.servers import azure, gcs, kubernetes, s3
 from tests.servers.go_programs import go_folder, go_program
 from tests.servers.hbase import hbase_jars

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from commitlake.connectors.runtime.jars import delta_jars
+from commitlake.connectors.spark.jars import delta_jars
 from tests.servers.cache import build_once, cache_folder, digest
 from tests.servers.class_archives import java_version
 from tests.servers.process import ServerError

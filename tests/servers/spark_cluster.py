@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pyspark
 
-from commitlake.connectors.runtime.java import java_home
+from commitlake.connectors.spark.java import java_home
 from commitlake.jobs.cli.process import descendants
 from tests.servers.process import ServerProcess, free_ports
 from tests.servers.server import Server

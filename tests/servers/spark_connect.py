@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyspark
 
-from commitlake.connectors.runtime.jars import delta_jars
-from commitlake.connectors.runtime.java import java_home
+from commitlake.connectors.spark.jars import delta_jars
+from commitlake.connectors.spark.java import java_home
 from tests.servers.process import ServerProcess, free_ports
 from tests.servers.server import Server
 from tests.servers.spark_classes import class_archive, quick_start

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyspark
 
-from commitlake.connectors.runtime.java import java_home
+from commitlake.connectors.spark.java import java_home
 from commitlake.jobs.cli.process import descendants
 from tests.servers.jars import resolve_jars
 from tests.servers.process import ServerProcess, free_ports

@@ -11,7 +11,7 @@ from commitlake.broker_lite.stores.engine.retention import Retention
 from commitlake.connectors.rocketmq.source.batch import read_ranges, schema_of
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.ranges import Partition, plan_batch
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.spark.versions import to_arrow_schema
 from tests.support.live_brokers import LiveBroker, LiveCluster
 from tests.support.message_stores import message
 

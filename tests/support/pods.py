@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from commitlake.connectors.runtime.java import java_home
+from commitlake.connectors.spark.java import java_home
 from tests.servers.kubernetes import Kubernetes
 from tests.support.kubernetes_manifests import moved
 from tests.support.process_trees import kill_tree

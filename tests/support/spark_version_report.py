@@ -18,7 +18,7 @@ import pyspark
 from pyspark.sql import DataFrame
 
 from commitlake import register
-from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.connectors.spark.session import get_session
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.verify import command as verify
 

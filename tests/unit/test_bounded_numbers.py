@@ -30,7 +30,7 @@ ALLOWED = {
     "connectors/storage/gcs_storage.py": LIMITED,
     "connectors/storage/uris.py": LIMITED,
     "connectors/storage/hdfs_files.py": "names of 20 digits",
-    "connectors/runtime/kubernetes_executor.py": LIMITED,
+    "connectors/spark/kubernetes_executor.py": LIMITED,
     "connectors/storage/s3_storage.py": "an answer of the object store; its regular expression limits the digits",
     "pipelines/quality/partitions.py": "numbers of numpy",
     "connectors/formats/rocketmq/small_files.py": "numbers of 32 bits: the table was checked",

@@ -11,7 +11,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from commitlake.connectors.runtime import kubernetes_executor
+from commitlake.connectors.spark import kubernetes_executor
 from commitlake.jobs.cli.submit import split
 from commitlake.schemas.errors import ExitCode
 from tests.support.kubernetes_manifests import EXAMPLES, FOLDER, SETTINGS, containers, documents, pod_spec

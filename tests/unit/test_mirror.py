@@ -25,7 +25,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
     "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
     "tests/integration/spark/test_query_engines.py": (
-        "connectors.runtime.spark_plan_check",
+        "connectors.spark.plan_check",
         "connectors.lake.spark_reader",
     ),
     "tests/unit/broker_lite/handlers/test_broker_resources.py": (
@@ -124,7 +124,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/evidence/test_command.py": ("jobs.cli.evidence", "pipelines.evidence.facts"),
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.data_files",),
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
-    "tests/unit/jobs/test_planted_stores.py": ("connectors.runtime.spark_session",),
+    "tests/unit/jobs/test_planted_stores.py": ("connectors.spark.session",),
     "tests/unit/pipelines/archive/from_broker/test_outcome.py": ("connectors.lake.queue_reports",),
     "tests/unit/pipelines/archive/from_broker/test_pulled_archive.py": (
         "connectors.lake.store_progress",

@@ -1,4 +1,4 @@
-"""Only `connectors.runtime` uses features that a session of Spark Connect lacks: the context, the JVM and RDDs.
+"""Only `connectors.spark` uses features that a session of Spark Connect lacks: the context, the JVM and RDDs.
 
 The check reads the syntax only: names of attributes, and imports.
 """
@@ -13,13 +13,13 @@ import pytest
 
 PACKAGES = ("connectors", "pipelines", "jobs", "schemas", "notebooks")
 ROOT = Path(__file__).parents[2]
-RUNTIME = ROOT / "connectors" / "runtime"
+SPARK = ROOT / "connectors" / "spark"
 ATTRIBUTES = frozenset({"sparkContext", "rdd", "_sc", "_jvm", "_jsc", "_jdf", "_jsparkSession", "_jwrite", "_jreader"})
 NAMES = frozenset({"SparkContext", "SparkConf", "RDD"})
 
 
 def sources() -> list[Path]:
-    return [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")) if RUNTIME not in path.parents]
+    return [path for name in PACKAGES for path in sorted((ROOT / name).rglob("*.py")) if SPARK not in path.parents]
 
 
 def used(source: str) -> Iterator[str]:
@@ -51,7 +51,7 @@ def test_the_check_finds_uses_of_the_context(source: str, expected: list[str]) -
     assert list(used(source)) == expected
 
 
-def test_only_the_runtime_uses_the_context() -> None:
+def test_only_one_package_uses_the_context() -> None:
     found = {str(path.relative_to(ROOT)): list(used(path.read_text())) for path in sources()}
     assert found
     assert {path: lines for path, lines in found.items() if lines} == {}

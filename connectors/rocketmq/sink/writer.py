@@ -24,7 +24,7 @@ from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.outcomes import RowStatus
 from commitlake.connectors.rocketmq.sink.prepared_rows import TYPES, check_columns
 from commitlake.connectors.rocketmq.sink.sender import RowSender
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE

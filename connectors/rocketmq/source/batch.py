@@ -13,8 +13,8 @@ from commitlake.connectors.reading.options import BodyForm
 from commitlake.connectors.rocketmq.queue_reading import QueueRange
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
+from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 

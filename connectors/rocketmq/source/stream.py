@@ -24,14 +24,14 @@ from commitlake.connectors.rocketmq.source.stream_offsets import (
     to_checkpoint,
 )
 from commitlake.connectors.rocketmq.source.stream_plan import StreamPlanner
-from commitlake.connectors.runtime.limited_streams import (
+from commitlake.connectors.sources.schema_choice import check_columns
+from commitlake.connectors.spark.limited_streams import (
     LimitedStreamReader,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
 )
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
-from commitlake.connectors.sources.schema_choice import check_columns
+from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.tables.messages import CORRUPT_RECORD, SOURCE
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("usual_priority")
 PROGRAM = """
 import sys
 from commitlake import register
-from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.connectors.spark.session import get_session
 from commitlake.jobs.archive import command
 
 copy, store, lake = sys.argv[1:]

@@ -99,7 +99,7 @@ def arm(step: str) -> None:
 @contextmanager
 def spark_runner(step: str | None) -> Iterator[Runner]:
     """Start Spark and its workers, which have the step's limits."""
-    from commitlake.connectors.runtime.spark_runner import SparkRunner
+    from commitlake.connectors.spark.runner import SparkRunner
     from commitlake.jobs.cli.runner import open_session
 
     spark = open_session("killed")

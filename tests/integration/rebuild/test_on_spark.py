@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.rebuild import command as rebuild
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.rebuild.run import rebuild_store

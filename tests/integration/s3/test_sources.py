@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("usual_priority")
 PROGRAM = """
 import sys
 from commitlake import register
-from commitlake.connectors.runtime.spark_session import get_session
+from commitlake.connectors.spark.session import get_session
 
 copy, store, newest = sys.argv[1:]
 spark = get_session("queues and indexes in an object store")

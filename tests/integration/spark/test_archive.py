@@ -28,7 +28,7 @@ from commitlake.connectors.reading.snapshots import plan_splits
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.query import command as query

@@ -18,7 +18,7 @@ from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.stores import find_stores, segment_size
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.dump import command as dump

@@ -10,7 +10,7 @@ from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from tests.support.lake_contents import check_bodies, content

@@ -27,7 +27,7 @@ PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
 from commitlake import register
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 
 url, folder = sys.argv[1:]  # the server has another working folder
 spark = SparkSession.builder.remote(url).getOrCreate()

@@ -16,7 +16,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.stores import find_stores, segment_size
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.dump import command as dump

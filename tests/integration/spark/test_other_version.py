@@ -11,7 +11,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from commitlake.connectors.runtime.spark_versions import TESTED, spark_version
+from commitlake.connectors.spark.versions import TESTED, spark_version
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.source_tree import ROOT
@@ -42,7 +42,7 @@ def test_the_other_version_of_spark_gives_the_same_rows(tmp_path: Path) -> None:
     (other,) = set(TESTED) - {spark_version()}
     wheel = build_wheel(tmp_path)
     python = make_environment(tmp_path / "env", wheel, extras="spark", other=(f"pyspark=={other}.*",))
-    fetch = [str(python), "-P", "-m", "commitlake.connectors.runtime.jars"]
+    fetch = [str(python), "-P", "-m", "commitlake.connectors.spark.jars"]
     subprocess.run(fetch, cwd=tmp_path, env=clean_variables(), check=True, timeout=300)
 
     theirs, ours = report_of(python, tmp_path / "theirs"), report_of(sys.executable, tmp_path / "ours")

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.quality.judge import judge
 from commitlake.pipelines.quality.judge_input import BrokerFacts, RunFacts

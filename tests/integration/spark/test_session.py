@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.runtime.jars import delta_jars
+from commitlake.connectors.spark.jars import delta_jars
 from commitlake.jobs.cli.runner import open_session
 
 ROOT = Path(__file__).parents[3]
@@ -95,7 +95,7 @@ def test_the_settings_of_an_installed_spark_are_kept(tmp_path: Path) -> None:
 
 def test_an_existing_session_is_used_unchanged(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "5")
-    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.SETTINGS", {"spark.sql.shuffle.partitions": "7"})
+    monkeypatch.setattr("commitlake.connectors.spark.session.SETTINGS", {"spark.sql.shuffle.partitions": "7"})
     try:
         assert open_session("another") is spark
         assert spark.conf.get("spark.sql.shuffle.partitions") == "5"

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.reading.errors import DamagedLogError, DataLossError, OptionError, StoreError
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.connectors.worker_errors import raise_worker_errors, raised_in_worker
 from commitlake.schemas.layouts.numbers import NumberError, require_int
 from tests.support.logs import closed_segment, messages, open_segment, write_store

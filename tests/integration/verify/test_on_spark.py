@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.verify import command as verify
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.audit.profile import Profile

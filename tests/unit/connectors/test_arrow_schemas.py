@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.edges import EDGES
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE

@@ -17,7 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.errors import CommitLogError
-from commitlake.connectors.runtime import spark_session
+from commitlake.connectors.spark import session as spark_session
 from commitlake.jobs.archive import command as archive_job
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.cli.command import JobError

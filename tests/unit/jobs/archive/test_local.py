@@ -31,7 +31,7 @@ ROWS = [*messages(300)]
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every request for a Spark session fail."""
-    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda *_: 1 / 0)
+    monkeypatch.setattr("commitlake.connectors.spark.session.get_session", lambda *_: 1 / 0)
 
 
 def run(root: Path, *options: str) -> tuple[int, Lake]:

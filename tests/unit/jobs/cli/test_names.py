@@ -241,7 +241,7 @@ def test_an_option_without_an_effect_is_accepted_from_the_environment(
     store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("COMMITLAKE_PROCESSES", "2")
-    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", lambda *_: next(iter(())))
+    monkeypatch.setattr("commitlake.connectors.spark.session.get_session", lambda *_: next(iter(())))
     command = verify.Verify.parse(str(store))
     with pytest.raises(StopIteration):  # the job got as far as opening a session
         command.run()

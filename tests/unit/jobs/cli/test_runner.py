@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner, available_cores
-from commitlake.connectors.runtime.spark_runner import SparkRunner
+from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.archive.command import Archive
 from commitlake.jobs.cli import runner as runner_module
 from commitlake.jobs.cli.runner import make_runner

@@ -227,7 +227,7 @@ def test_only_a_real_run_with_spark_opens_a_session(
     growing: GrowingLake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask = Mock(side_effect=ZeroDivisionError)
-    monkeypatch.setattr("commitlake.connectors.runtime.spark_session.get_session", ask)
+    monkeypatch.setattr("commitlake.connectors.spark.session.get_session", ask)
     for options in (["--local"], ["--spark", "--dry-run"], []):
         assert run(capsys, growing, *options)[0] == 0
     ask.assert_not_called()

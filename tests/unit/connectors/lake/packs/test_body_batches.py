@@ -14,7 +14,7 @@ from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, d
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.runtime.spark_versions import to_arrow_schema
+from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF
 from commitlake.schemas.tables.spark import spark_field

@@ -34,12 +34,12 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from commitlake.connectors.printable import printable
-from commitlake.connectors.runtime import submit_arguments, worker_environment
 from commitlake.connectors.runtime.fork_server import SAFE_PATH
-from commitlake.connectors.runtime.java import JavaError, java_home
-from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults, without_defaults
-from commitlake.connectors.runtime.yarn import SETTINGS as YARN_SETTINGS
-from commitlake.connectors.runtime.yarn import check_configuration
+from commitlake.connectors.spark import submit_arguments, worker_environment
+from commitlake.connectors.spark.defaults import configuration_folder, read_defaults, without_defaults
+from commitlake.connectors.spark.java import JavaError, java_home
+from commitlake.connectors.spark.yarn import SETTINGS as YARN_SETTINGS
+from commitlake.connectors.spark.yarn import check_configuration
 
 # Every JVM prints this for the module, which Spark always requests.
 _WARNINGS = ("WARNING: Using incubator modules", "WARNING: package sun.security.action")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.runtime.spark_defaults import (
+from commitlake.connectors.spark.defaults import (
     NAME,
     configuration_folder,
     parse_defaults,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.runtime.limited_streams import (
+from commitlake.connectors.spark.limited_streams import (
     LimitedStreamReader,
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
 )
-from commitlake.connectors.runtime.spark_versions import SparkVersionError
+from commitlake.connectors.spark.versions import SparkVersionError
 
 
 class Numbers(LimitedStreamReader):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.runtime.jvm import without_noise
+from commitlake.connectors.spark.jvm import without_noise
 
 HEAD = "Traceback (most recent call last):\n"
 MANAGER = '  File "/site-packages/pyspark/python/lib/pyspark.zip/pyspark/daemon.py", line 262, in manager\n'

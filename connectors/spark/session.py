@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.runtime.connect_session import is_connect, open_connect_session
-from commitlake.connectors.runtime.jars import delta_jars, s3_jars
-from commitlake.connectors.runtime.submit_arguments import REMOTE_VARIABLE, names_cluster
-from commitlake.connectors.runtime.worker_check import check_workers
+from commitlake.connectors.spark.connect_session import is_connect, open_connect_session
+from commitlake.connectors.spark.jars import delta_jars, s3_jars
+from commitlake.connectors.spark.submit_arguments import REMOTE_VARIABLE, names_cluster
+from commitlake.connectors.spark.worker_check import check_workers
 from commitlake.connectors.storage.s3_options import S3Options, s3a_settings
 from commitlake.schemas.store_files import restricted_umask
 
@@ -131,7 +131,7 @@ def _connect(url: str) -> SparkSession:
 def _begin(name: str, s3: S3Options | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (py4j, only with a JVM)
 
-    from commitlake.connectors.runtime.jvm import launch  # noqa: PLC0415 (likewise)
+    from commitlake.connectors.spark.jvm import launch  # noqa: PLC0415 (likewise)
 
     application = f"commitlake {name}"
     with restricted_umask() as umask:  # Spark itself sets the mode of its files

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from commitlake.connectors.runtime.runner import Shared
-from commitlake.connectors.runtime.spark_runner import SparkRunner, divide_into_jobs, load_task, pickle_tasks
+from commitlake.connectors.spark.runner import SparkRunner, divide_into_jobs, load_task, pickle_tasks
 
 
 def test_no_tasks_need_no_spark() -> None:

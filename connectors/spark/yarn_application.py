@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from commitlake.connectors.runtime.driver_output import copy_output
-from commitlake.connectors.runtime.hadoop_folder import HadoopFolder, staging_place
-from commitlake.connectors.runtime.submit_arguments import option_pairs
+from commitlake.connectors.spark.driver_output import copy_output
+from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_place
+from commitlake.connectors.spark.submit_arguments import option_pairs
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 if TYPE_CHECKING:

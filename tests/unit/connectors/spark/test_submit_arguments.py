@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.runtime.submit_arguments import (
+from commitlake.connectors.spark.submit_arguments import (
     absolute_paths,
     is_yarn,
     joined,

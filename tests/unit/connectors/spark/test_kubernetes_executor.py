@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.runtime.kubernetes_executor import ExecutorPodError, executor_command
+from commitlake.connectors.spark.kubernetes_executor import ExecutorPodError, executor_command
 from commitlake.schemas.errors import ExitCode
 
 SPARK = {
@@ -26,7 +26,7 @@ SPARK = {
     "SPARK_JAVA_OPT_0": "-Dfirst=$HOME",
 }
 """As in a pod that Spark 4.2 has made."""
-MODULE = "commitlake.connectors.runtime.kubernetes_executor"
+MODULE = "commitlake.connectors.spark.kubernetes_executor"
 
 
 def test_the_command_has_what_spark_passes() -> None:

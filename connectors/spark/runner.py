@@ -4,7 +4,7 @@ A run is divided into jobs of a few tasks, several at a time, so that results ar
 Spark returns the rows of a job all at once. `toLocalIterator` would return them one by one, but runs at most two tasks
 at a time. An exchange is a single job, whose results are therefore kept on the workers' disks until they are returned.
 
-Code that needs more of a session than its SQL is only in this package: `classic_spark` for a JVM of this machine, and
+Code that needs more of a session than its SQL is only in this package: `classic_session` for a JVM of this machine, and
 `connect_session` for Spark Connect.
 """
 
@@ -23,18 +23,18 @@ from pyspark import StorageLevel
 from pyspark.util import inheritable_thread_target
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.runtime.connect_session import ConnectSession, is_connect
 from commitlake.connectors.runtime.gc_freeze import freeze_loaded
 from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.runtime.partition_files import divide_rows, pack_rows, unpack_rows
 from commitlake.connectors.runtime.pool import run_in_pool
 from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Shared, Task, TaskCounter, divided
+from commitlake.connectors.spark.connect_session import ConnectSession, is_connect
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from commitlake.connectors.runtime.classic_spark import ClassicSession
+    from commitlake.connectors.spark.classic_session import ClassicSession
 
 _NUMBER, _RESULT = "number", "result"
 _SCHEMA = f"{_NUMBER} int, {_RESULT} binary"
@@ -170,7 +170,7 @@ class SparkRunner(Runner):
 def _control_of(session: SparkSession) -> ClassicSession | ConnectSession:
     if is_connect(session):
         return ConnectSession(session)
-    from commitlake.connectors.runtime.classic_spark import ClassicSession  # noqa: PLC0415 (py4j, only with a JVM)
+    from commitlake.connectors.spark.classic_session import ClassicSession  # noqa: PLC0415 (py4j, only with a JVM)
 
     return ClassicSession(session)
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.runtime.driver_output import copy_output
+from commitlake.connectors.spark.driver_output import copy_output
 from tests.support.source_tree import ROOT
 from tests.support.waiting import wait_until
 
 PRINTING = """
 import os, subprocess, sys, time
-from commitlake.connectors.runtime import driver_output
-from tests.unit.connectors.runtime.test_driver_output import LocalFolder
+from commitlake.connectors.spark import driver_output
+from tests.unit.connectors.spark.test_driver_output import LocalFolder
 driver_output._WAITS_SECONDS = (0.1, 0.5)
 sender = driver_output.OutputSender(LocalFolder(sys.argv[1]))
 print("first", flush=True)
@@ -109,8 +109,8 @@ def test_parts_are_copied_in_their_order(tmp_path: Path) -> None:
 
 FAILING = """
 import sys
-from commitlake.connectors.runtime import driver_output
-from tests.unit.connectors.runtime.test_driver_output import LocalFolder
+from commitlake.connectors.spark import driver_output
+from tests.unit.connectors.spark.test_driver_output import LocalFolder
 
 class Busy(LocalFolder):
     failures = int(sys.argv[2])

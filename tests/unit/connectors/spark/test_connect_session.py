@@ -11,8 +11,8 @@ from unittest.mock import Mock
 import pytest
 from pyspark.errors import PySparkException
 
-from commitlake.connectors.runtime import connect_session
-from commitlake.connectors.runtime.connect_session import (
+from commitlake.connectors.spark import connect_session
+from commitlake.connectors.spark.connect_session import (
     ConnectError,
     ConnectSession,
     ConnectUnavailableError,

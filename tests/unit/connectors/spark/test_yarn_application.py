@@ -8,8 +8,8 @@ from unittest.mock import MagicMock, Mock
 import pytest
 from py4j.protocol import Py4JError
 
-from commitlake.connectors.runtime import yarn_application
-from commitlake.connectors.runtime.yarn_application import YarnApplication, YarnApplicationError
+from commitlake.connectors.spark import yarn_application
+from commitlake.connectors.spark.yarn_application import YarnApplication, YarnApplicationError
 
 
 class Output:

@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from commitlake.connectors.runtime.spark_defaults import configuration_folder, read_defaults
-from commitlake.connectors.runtime.yarn import MASTER as YARN
+from commitlake.connectors.spark.defaults import configuration_folder, read_defaults
+from commitlake.connectors.spark.yarn import MASTER as YARN
 
 VARIABLE = "PYSPARK_SUBMIT_ARGS"
 REMOTE_VARIABLE = "SPARK_REMOTE"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.runtime.yarn import YarnConfigurationError, check_configuration
+from commitlake.connectors.spark.yarn import YarnConfigurationError, check_configuration
 
 
 @pytest.fixture

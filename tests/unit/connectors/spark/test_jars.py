@@ -11,8 +11,8 @@ from typing import Any
 import pyspark
 import pytest
 
-from commitlake.connectors.runtime.jars import JarsError, _locked, delta_jars, fetch, s3_jars
-from commitlake.connectors.runtime.spark_versions import TESTED
+from commitlake.connectors.spark.jars import JarsError, _locked, delta_jars, fetch, s3_jars
+from commitlake.connectors.spark.versions import TESTED
 from tests.servers.jars import JarsError as ServerJarsError
 from tests.servers.jars import check_jars
 
@@ -30,7 +30,7 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     lock = tmp_path / "jars.lock"
     names = [*NAMES, *(f"s3/{name}" for name in S3_NAMES)]
     lock.write_text("".join(f"{hashlib.sha256(JAR).hexdigest()}  {name}\n" for name in names))
-    monkeypatch.setattr("commitlake.connectors.runtime.jars._LOCK", lock)
+    monkeypatch.setattr("commitlake.connectors.spark.jars._LOCK", lock)
     return tmp_path / "jars"
 
 
@@ -177,7 +177,7 @@ def test_the_lock_names_the_jars_of_each_spark_version() -> None:
 
 
 def test_another_hadoop_has_no_jars_for_object_stores(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlake.connectors.runtime.jars._hadoop_version", lambda: "3.4.2")
+    monkeypatch.setattr("commitlake.connectors.spark.jars._hadoop_version", lambda: "3.4.2")
     with pytest.raises(JarsError, match=r"contains Hadoop 3\.4\.2, .* no jars .* use Spark 4\.2, or .*--local"):
         s3_jars()
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in _locked().values())

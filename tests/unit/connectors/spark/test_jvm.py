@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from commitlake.connectors.runtime import jvm
-from commitlake.connectors.runtime.java import JavaError
-from commitlake.connectors.runtime.yarn import YarnConfigurationError
+from commitlake.connectors.spark import jvm
+from commitlake.connectors.spark.java import JavaError
+from commitlake.connectors.spark.yarn import YarnConfigurationError
 from commitlake.jobs.cli.process import descendants
 from tests.support.waiting import wait_until
 
@@ -33,7 +33,7 @@ def test_the_error_for_a_jvm_that_ends_at_once_has_its_output(monkeypatch: pytes
     home = fake_java(
         tmp_path / "java", "echo 'WARNING: Using incubator modules: x' >&2; echo 'no memory left' >&2; exit 1"
     )
-    program = "from commitlake.connectors.runtime.jvm import launch; launch({'spark.master': 'local[1]'})"
+    program = "from commitlake.connectors.spark.jvm import launch; launch({'spark.master': 'local[1]'})"
     environment = {**os.environ, "JAVA_HOME": str(home), "PYTHONPATH": str(Path(jvm.__file__).parents[3])}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False, timeout=60

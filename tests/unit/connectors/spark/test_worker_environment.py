@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.runtime import worker_environment
-from commitlake.connectors.runtime.worker_environment import NAME, PYTHON, Member, driver_folder, executor_archive
+from commitlake.connectors.spark import worker_environment
+from commitlake.connectors.spark.worker_environment import NAME, PYTHON, Member, driver_folder, executor_archive
 from tests.support.waiting import wait_until
 
 PROGRAM = """

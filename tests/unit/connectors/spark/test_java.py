@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.runtime.java import JavaError, java_home
+from commitlake.connectors.spark.java import JavaError, java_home
 
 ALL = "java.base jdk.incubator.vector jdk.zipfs"
 

@@ -1,6 +1,6 @@
 """Entry point of an executor's pod on Kubernetes, for images that have no `entrypoint.sh` of Spark's own images.
 
-    command: [python3, -P, -m, commitlake.connectors.runtime.kubernetes_executor]
+    command: [python3, -P, -m, commitlake.connectors.spark.kubernetes_executor]
 
 in a pod template. Spark adds the argument `executor`, and passes everything else in variables (Spark's
 resource-managers/kubernetes/docker/src/main/dockerfiles/spark/entrypoint.sh). So the pod of the job and those of its
@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
-from commitlake.connectors.runtime.java import java_home
+from commitlake.connectors.spark.java import java_home
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"

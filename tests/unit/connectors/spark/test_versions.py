@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.runtime import spark_versions
-from commitlake.connectors.runtime.spark_versions import SparkVersionError, spark_version, to_arrow_schema
+from commitlake.connectors.spark import versions as spark_versions
+from commitlake.connectors.spark.versions import SparkVersionError, spark_version, to_arrow_schema
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.spark import spark_schema
 

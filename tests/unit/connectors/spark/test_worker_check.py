@@ -16,7 +16,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
-from commitlake.connectors.runtime.worker_check import (
+from commitlake.connectors.spark.worker_check import (
     NEEDED,
     NoWorkersError,
     WorkersLackError,
@@ -81,7 +81,7 @@ def test_a_copy_of_commitlake_without_metadata_is_accepted(session: Mock) -> Non
 
 
 def test_a_driver_without_metadata_accepts_workers_with_it(session: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("commitlake.connectors.runtime.worker_check._version", lambda: "")
+    monkeypatch.setattr("commitlake.connectors.spark.worker_check._version", lambda: "")
     session.changes["version"] = "1.0"
     check_workers(session)
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from commitlake.connectors.runtime.classic_spark import ClassicSession
 from commitlake.connectors.runtime.runner import CounterGoneError
+from commitlake.connectors.spark.classic_session import ClassicSession
 
 
 class Stage:

@@ -1,9 +1,9 @@
 """Additional jars for Spark, fetched once with the Ivy that pyspark contains.
 
-    for Delta                two, fetched by `python -P -m commitlake.connectors.runtime.jars`; one is for the installed
-                             Spark, see `spark_versions`
+    for Delta                two, fetched by `python -P -m commitlake.connectors.spark.jars`; one is for the installed
+                             Spark, see `versions`
     for object stores (s3a)  36, 13 MB, for Spark 4.2, fetched when a session first needs them, or by `python -m
-                             commitlake.connectors.runtime.jars s3`, which also prints their paths in the form of
+                             commitlake.connectors.spark.jars s3`, which also prints their paths in the form of
                              `spark-submit --jars`
 
 They are in the folder that `COMMITLAKE_JARS` names, or in the environment's `share/commitlake/jars`; those for object
@@ -26,8 +26,8 @@ from pathlib import Path
 
 import pyspark
 
-from commitlake.connectors.runtime.java import JavaError, java_home
-from commitlake.connectors.runtime.spark_versions import SparkVersionError, spark_version
+from commitlake.connectors.spark.java import JavaError, java_home
+from commitlake.connectors.spark.versions import SparkVersionError, spark_version
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _VARIABLE = "COMMITLAKE_JARS"
@@ -96,7 +96,7 @@ def delta_jars() -> list[Path]:
     missing = [jar.name for jar in jars if not jar.is_file()]
     if missing:
         raise JarsError(
-            f"{folder} has no {', '.join(missing)}: run 'python -P -m commitlake.connectors.runtime.jars' once with "
+            f"{folder} has no {', '.join(missing)}: run 'python -P -m commitlake.connectors.spark.jars' once with "
             f"network access, or set {_VARIABLE}"
         )
     return _checked(jars)
@@ -122,7 +122,7 @@ def _checked(jars: list[Path], folder: str = "") -> list[Path]:
         if found != expected:
             raise JarsError(
                 f"{jar}: expected SHA-256 {expected or 'of a known jar'}, found {found}. It is not the jar that "
-                "CommitLake was tested with: delete it, and run 'python -P -m commitlake.connectors.runtime.jars' with "
+                "CommitLake was tested with: delete it, and run 'python -P -m commitlake.connectors.spark.jars' with "
                 "network access"
             )
     return jars
@@ -166,7 +166,7 @@ def s3_jars() -> list[Path]:
         except OSError as error:
             raise JarsError(
                 f"the jars for object stores are not installed, and cannot be written: {error}. Fetch them with "
-                "'python -P -m commitlake.connectors.runtime.jars s3', or name another folder in COMMITLAKE_JARS"
+                "'python -P -m commitlake.connectors.spark.jars s3', or name another folder in COMMITLAKE_JARS"
             ) from None
         print("fetching the jars for object stores, once", file=sys.stderr)
         with beside as scratch:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.runtime.hadoop_folder import HadoopFolder, staging_place
+from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_place
 
 NAME = "000000001-1"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader
 
-from commitlake.connectors.runtime.spark_versions import HAS_READ_LIMITS, SparkVersionError
+from commitlake.connectors.spark.versions import HAS_READ_LIMITS, SparkVersionError
 from commitlake.connectors.worker_errors import carry_errors
 
 if TYPE_CHECKING or HAS_READ_LIMITS:

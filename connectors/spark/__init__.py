@@ -1,0 +1,11 @@
+"""Spark: sessions, what they need, tasks on executors, and where drivers and executors run.
+
+session, jvm, java, jars         a job's session, its JVM, and what both require
+defaults, submit_arguments       settings of an installed Spark, and arguments of spark-submit
+classic_session, connect_session cores, tags and progress of a session, in this process or at a server
+runner                           tasks on executors; `connectors.runtime` runs them on this machine
+worker_check, worker_environment the Python of workers, and the archive that takes this package to them
+yarn, yarn_application, yarn_master, kubernetes_executor, driver_output  drivers and executors on other machines
+versions, limited_streams        what differs between versions of Spark
+plan_check, errors               checks of SELECT statements, and the errors of failed ones
+"""
