@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.lake.reader import QueryError
-from commitlake.connectors.spark.errors import EXECUTION_ERRORS
+from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.plan_check import why_refused
 from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.connectors.storage.uris import is_uri

@@ -4,5 +4,5 @@ runner, partition_files  interface of all runners, and rows that tasks hand to e
 local_runner, pool       runners on this machine, and the distribution of tasks to workers
 fork_server              start of processes
 side_process             a process that starts early and answers calls
-blocked_imports, gc_freeze, memory  imports, garbage collection and memory in worker processes
+blocked_imports, memory  imports and memory of worker processes
 """

@@ -131,7 +131,7 @@ class CommitLogStreamReader(LimitedStreamReader):
     def _read_splits(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         from commitlake.connectors.reading.batches import read_split  # noqa: PLC0415
         from commitlake.connectors.reading.request import Request  # noqa: PLC0415
-        from commitlake.connectors.runtime.gc_freeze import freeze_loaded  # noqa: PLC0415
+        from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
 
         request = Request.of(self._options, narrow_stream(self._options).filters, self._arrow_schema)
         for split in splits:

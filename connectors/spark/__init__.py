@@ -7,5 +7,6 @@ runner                           tasks on executors; `connectors.runtime` runs t
 worker_check, worker_environment the Python of workers, and the archive that takes this package to them
 yarn, yarn_application, yarn_master, kubernetes_executor, driver_output  drivers and executors on other machines
 versions, limited_streams        what differs between versions of Spark
-plan_check, errors               checks of SELECT statements, and the errors of failed ones
+gc_freeze                        garbage collection in Python workers
+plan_check                       checks of SELECT statements
 """

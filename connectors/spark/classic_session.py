@@ -5,13 +5,16 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from commitlake.connectors.runtime.runner import CounterGoneError, TaskCounter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+EXECUTION_ERRORS: tuple[type[Exception], ...] = (Py4JJavaError, PySparkException)
+"""Exceptions for queries that fail while they run; the first one is raised if this process has its own JVM."""
 
 
 class ClassicSession:

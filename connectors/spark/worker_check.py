@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 
 from pyspark import cloudpickle
 
+from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.connect_session import is_connect
-from commitlake.connectors.spark.errors import EXECUTION_ERRORS
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 if TYPE_CHECKING:

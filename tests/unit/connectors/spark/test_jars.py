@@ -166,7 +166,7 @@ def test_a_jar_added_later_to_those_for_object_stores_is_refused(folder: Path, m
 
 def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(folder: Path) -> None:
     folder.write_text("no folder")
-    with pytest.raises(JarsError, match=r"cannot be written: .*connectors\.runtime\.jars s3.*COMMITLAKE_JARS"):
+    with pytest.raises(JarsError, match=r"cannot be written: .*connectors\.spark\.jars s3.*COMMITLAKE_JARS"):
         s3_jars()
 
 
