@@ -19,8 +19,9 @@
 # PYSPARK_PYTHON names a Python that has them on every executor, nothing is sent. With --deploy-mode cluster, on YARN only, the driver
 # runs there, too; its output and exit code are those of this command. --remote names a server of Spark Connect.
 #
-# Jobs that need no Spark (dump, query) start at once, without a JVM. The others run through spark-submit, on local[*] if no
-# --master is given. `.venv/bin/commitlake JOB ...` runs the same jobs without spark-submit.
+# archive, audit, verify and rebuild run through spark-submit, on local[*] if no --master is given; with --local, on this machine's
+# cores. The other jobs (query, dump) start at once, without a JVM, unless --spark is given. `.venv/bin/commitlake JOB ...` runs the
+# same jobs without spark-submit, and on Spark only with --spark.
 #
 # It needs Python 3.11 or newer with its venv module, and the network the first time. --set-up-only sets up and runs nothing;
 # --dev sets up what ./run-tests.sh needs, too. After a killed set-up, the next one starts again; two at once wait for each other.

@@ -75,13 +75,11 @@ def spark_need(name: str) -> str:
     actions = {action.option_strings[-1]: action for action in shown if action.option_strings}
     if "--spark" in actions:
         return "only with `--spark`"
-    if "--local" in actions:
-        return "yes; not with `--local`"
     return "only with `--transform`" if "--transform" in actions else "no"
 
 
 def _sentence(purpose: str) -> str:
-    text = re.sub(r"; (?:needs no Spark|starts without a JVM|--local needs no Spark)\b.*", "", purpose)
+    text = re.sub(r"; (?:needs no Spark|starts without a JVM)\b.*", "", purpose)
     return text[0].upper() + text[1:] + "."
 
 

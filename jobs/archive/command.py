@@ -46,7 +46,7 @@ DESCRIPTION = (
 )
 EXAMPLES = (
     ("archive --store /data/rocketmq/store --lake /data/lake", "one broker"),
-    ("archive --store /data/rocketmq/store --lake /data/lake --local", "on this machine's cores, without Spark"),
+    ("archive --store /data/rocketmq/store --lake /data/lake --spark", "on Spark, for stores of many gigabytes"),
     (
         "archive --store '/mnt/brokers/{broker}/store' --lake /data/lake",
         "all brokers of a cluster, named by their folders",
@@ -65,14 +65,14 @@ EXAMPLES = (
         "store bodies in an object store",
     ),
     (
-        "archive --store /data/rocketmq/store --lake /data/lake --follow --trigger 10s",
+        "archive --store /data/rocketmq/store --lake /data/lake --spark --follow --trigger 10s",
         "archive messages as they arrive",
     ),
     (
-        "archive --lake /data/lake --backfill topic_minutes --local",
+        "archive --lake /data/lake --backfill topic_minutes",
         "compute topic_minutes for messages that earlier versions archived",
     ),
-    ("archive --lake /data/lake --backfill edges --local", "compute edges for messages that earlier versions archived"),
+    ("archive --lake /data/lake --backfill edges", "compute edges for messages that earlier versions archived"),
     (
         "archive --store /data/rocketmq/store --lake /data/lake --hbase hbase-thrift:9090",
         "also write the messages to HBase",
@@ -82,7 +82,7 @@ EXAMPLES = (
         "mask sensitive fields; COMMITLAKE_MASK_KEY holds the key of the hashes",
     ),
     (
-        "archive --from-broker 10.0.0.1:9876 --lake /data/lake --local",
+        "archive --from-broker 10.0.0.1:9876 --lake /data/lake",
         "pull from all brokers of a cluster, without access to their files",
     ),
     (
@@ -115,15 +115,15 @@ class Archive(ArchiveOptions):
 def _run(command: ArchiveOptions) -> ExitCode:
     if command.store is None and command.from_broker is None:
         raise JobError("the following arguments are required: --store", "Name the store's folder, or --from-broker")
-    if command.from_broker is None and command.local and (command.follow or command.available_now):
-        raise JobError("--follow and --available-now need Spark, and --local runs without Spark", "leave --local out")
-    if not command.local:
-        require("pyspark", "archive without --local")
+    if command.is_on_spark:
+        require("pyspark", "archive --spark")
+    elif command.from_broker is None and (command.follow or command.available_now):
+        raise JobError("--follow and --available-now need Spark", "add --spark, without")
     if not command.no_quality:
         require("great_expectations", "archive without --no-quality")
     if command.hbase is not None:
         require("happybase", "--hbase")
-    if not command.local or command.no_quality:
+    if command.is_on_spark or command.no_quality:
         return _archive(command, None)
     from commitlake.pipelines.quality.judge_process import JudgeProcess
 
@@ -149,7 +149,7 @@ def _backfill(command: ArchiveOptions) -> ExitCode:
 
 
 def _archive(command: ArchiveOptions, judge: JudgeProcess | None) -> ExitCode:
-    if command.local and is_own_process():
+    if not command.is_on_spark and is_own_process():
         use_system_memory()  # before Arrow is loaded
     with collector_off():
         from commitlake.jobs.archive.run import run

@@ -8,7 +8,7 @@ in the packs (each is read, and compared with its CRC), with the archived part o
 with HBase. A single missing message is a difference. The tables' data files, and the tables that follow `messages`, are
 checked by `pipelines.audit.tables`. Expired messages are not differences: maintain records what it deletes, and
 --bodies-kept and --hbase-kept give the ages at which a lifecycle rule or HBase deletes. All sides are read at one
-version of `messages`, so an archive may run at the same time. With --local, tasks on this machine give the same result.
+version of `messages`, so an archive may run at the same time. With --spark, tasks on Spark give the same result.
 
 Exit codes: 0 if all sides are equal; 1 if a run has committed but is not finished; 2 for a wrong store or lake, or if
 there is nothing to compare; 3 if there is a difference.
@@ -78,9 +78,9 @@ EXAMPLES = (
     ("audit --lake /data/lake", "check the lake alone, bodies included"),
     ("audit --lake /data/lake --store '/mnt/brokers/{broker}/store'", "also compare with the brokers' logs"),
     ("audit --lake /data/lake --from -1d --no-bodies --format json", "check the last day, without reading the packs"),
-    ("audit --lake /data/lake --local", "use this machine's cores, without Spark"),
+    ("audit --lake /data/lake --spark", "use Spark instead of this machine's cores"),
     ("audit --lake /data/lake --deep", "also check the checksum of every page of every data file"),
-    ("audit --lake /data/lake --local --html audit.html", "also write an HTML page"),
+    ("audit --lake /data/lake --html audit.html", "also write an HTML page"),
     ("audit --lake /data/lake --hbase hbase-thrift:9090", "also compare with HBase"),
 )
 
@@ -156,7 +156,7 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     stores = _stores_of(command, moment)
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
     # Spark is not started for a lake with missing files, unless all files are read anyway.
-    reads_much = command.local or command.deep
+    reads_much = not command.is_on_spark or command.deep
     runner = make_runner(command, "audit") if reads_much else HERE
     findings = damaged_files(lake, deep=command.deep, runner=runner)
     if prevents_comparison(findings):

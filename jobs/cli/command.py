@@ -44,6 +44,7 @@ from rich_argparse import RawDescriptionRichHelpFormatter
 from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.formats.settings_files import naming_settings
 from commitlake.connectors.formats.unread import noticed_unread
+from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
 from commitlake.connectors.storage.uris import absolute_place, is_uri
 from commitlake.connectors.worker_errors import raised_in_worker
 from commitlake.jobs.cli.options import (
@@ -61,7 +62,6 @@ from commitlake.jobs.cli.options import (
 from commitlake.jobs.cli.output_forms import displaying
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
 from commitlake.jobs.cli.repeatable import Repeatable
-from commitlake.jobs.cli.spared_packages import spare_packages
 from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
 from commitlake.jobs.cli.text_table import fold
 from commitlake.jobs.cli.times import join_times, local_texts, parse_time
@@ -161,7 +161,13 @@ class Command(Common, ABC):
         times = [
             entry.names_of(name)[0] for name, entry in value_options(cls) if entry.settings.get("type") is parse_time
         ]
-        return run_job(cls.parser(), lambda arguments: cls.of(arguments).run(), join_times(words, *times))
+        return run_job(cls.parser(), lambda arguments: cls.of(arguments)._start(), join_times(words, *times))  # noqa: SLF001
+
+    def _start(self) -> ExitCode:
+        """Run the command; without pandas, which would only cost time, in a process of its own that needs no Spark."""
+        if is_own_process() and not getattr(self, "is_on_spark", self.DEFAULTS.get("spark", True)):
+            leave_out_pandas()
+        return self.run()
 
 
 def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]]) -> argparse.ArgumentParser:
@@ -393,7 +399,6 @@ def _run(
         logging.basicConfig(level=level, handlers=[JsonHandler()])
     else:
         logging.basicConfig(level=level, format="%(levelname)s %(message)s")
-    spare_packages(arguments)
     try:
         with (
             restricted_umask(),

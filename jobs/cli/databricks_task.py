@@ -9,6 +9,8 @@ an error for all others. It leaves signals and standard streams alone, and never
 Databricks itself would retry a task after any failure. A retry helps only after exit code 1, and after exit code 3 it
 could succeed and so hide what the first attempt has found. So retries are made here, by `--attempts`, and the tasks of
 `databricks.yml` have none.
+
+`archive`, `audit`, `verify` and `rebuild` run on the cluster's Spark unless `--local` is given.
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ def parse_task(arguments: Sequence[str]) -> tuple[int, list[str]]:
 def _exit_code(arguments: Sequence[str]) -> int:
     """Run a job in this process, and return its exit code."""
     try:
-        return run_command(arguments)
+        return run_command(arguments, on_spark=True)
     except SystemExit as error:  # --help, or wrong usage
         if error.code is None or isinstance(error.code, int):
             return error.code or ExitCode.OK

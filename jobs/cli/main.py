@@ -10,13 +10,14 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 
 JOBS = {
     "demo": "run a small shop on a broker, archive its messages, and look at the result",
-    "archive": "copy new messages from broker stores into the lake; --local needs no Spark",
-    "audit": "compare archived messages with stores, packs and HBase, by window; --local needs no Spark",
-    "verify": "look for damage in a store, and explain its cause and repair; --local needs no Spark",
-    "rebuild": "rebuild a store's queues and index from its log, or salvage a damaged log; --local needs no Spark",
+    "archive": "copy new messages from broker stores into the lake; needs no Spark",
+    "audit": "compare archived messages with stores, packs and HBase, by window; needs no Spark",
+    "verify": "look for damage in a store, and explain its cause and repair; needs no Spark",
+    "rebuild": "rebuild a store's queues and index from its log, or salvage a damaged log; needs no Spark",
     "restore": "create a store that a broker can start from, as it was at any time; needs no Spark",
     "query": "query the lake by topic, key, id, time or SQL; needs no Spark",
     "lineage": "show what happened to an order: a tree, a picture, its consumers; needs no Spark",
@@ -41,12 +42,22 @@ JOBS = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+_ON_SPARK: ContextVar[bool] = ContextVar("on_spark", default=False)
+
+
+def is_on_spark() -> bool:
+    """Return True if the running job was started by `main` with `on_spark`."""
+    return _ON_SPARK.get()
+
+
+def main(argv: Sequence[str] | None = None, *, on_spark: bool = False) -> int:
     """Run `commitlake JOB …`.
 
     Args:
         argv: the job and its arguments. By default those of this process, and signals then end it as described in
             `jobs.cli.process`.
+        on_spark: True for `spark-submit.sh`, a driver in a cluster, and a task of Databricks: the jobs that work on
+            whole stores (`archive`, `audit`, `verify`, `rebuild`) then run on Spark without `--spark`.
 
     Returns:
         The job's exit code, or 2 if there is no such job.
@@ -70,12 +81,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
         case [name, *rest] if name in JOBS:
             set_command_name(f"commitlake {name}")
+            token = _ON_SPARK.set(on_spark)
             try:
                 with collector_off():
                     module = importlib.import_module(f"commitlake.jobs.{name}.command")
                 return int(module.main(rest))
             except ModuleNotFoundError as error:
                 return _report_missing(f"commitlake {name}", error)
+            finally:
+                _ON_SPARK.reset(token)
     from commitlake.connectors.printable import printable_line
 
     shown = printable_line(repr(arguments[0]))

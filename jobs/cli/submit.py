@@ -4,8 +4,9 @@
 
 The job runs in this process. Spark's launcher, spark-submit, runs in a process that is started when the job requests a
 session. (With spark-submit as the parent, standard error would be printed to standard output, and there would be no
-terminal for a progress bar.) A job that never requests a session, such as `dump` or `query`, starts no JVM. Nor does
-`--remote URL`, which names a server of Spark Connect.
+terminal for a progress bar.) `archive`, `audit`, `verify` and `rebuild` request one unless `--local` is
+given; the other jobs only with `--spark`. A job that never requests a session, such as `dump` or `query`, starts no
+JVM. Nor does `--remote URL`, which names a server of Spark Connect.
 
 With `--master yarn --deploy-mode cluster`, the job runs in the cluster instead; see `cluster_job`.
 """
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*options, "pyspark-shell"])
     if _is_cluster_mode(options):
         return _run_in_cluster(options, command)
-    return cli.main(command)
+    return cli.main(command, on_spark=True)
 
 
 def _is_cluster_mode(options: Sequence[str]) -> bool:

@@ -47,7 +47,7 @@ def _run(arguments: list[str]) -> int:
     from commitlake.jobs.cli import main as cli
 
     try:
-        return cli.main(arguments)
+        return cli.main(arguments, on_spark=True)
     except SystemExit as error:  # --help, or wrong usage
         if error.code is None or isinstance(error.code, int):
             return error.code or 0

@@ -71,7 +71,7 @@ def java() -> DoctorFinding:
     try:
         return DoctorFinding("java", State.OK, str(java_home()))
     except JavaError as error:
-        advice = "only Spark needs it: use --local, or install Java 17 or newer"
+        advice = "only Spark needs it, as with --spark: install Java 17 or newer"
         if SET_UP_SCRIPT.exists():
             advice += f", or run {SET_UP_SCRIPT} --set-up-only, which installs one"
         return DoctorFinding("java", State.WARNING, str(error).partition(": ")[0], advice)
@@ -88,7 +88,7 @@ def jars() -> DoctorFinding:
         found = delta_jars()
     except (JarsError, OSError, SparkVersionError) as error:
         advice = (
-            "only Spark needs them: use --local, or run 'python -P -m commitlake.connectors.spark.jars' with network"
+            "only Spark needs them, as with --spark: run 'python -P -m commitlake.connectors.spark.jars' with network"
         )
         return DoctorFinding("jars", State.WARNING, str(error).partition(": run ")[0], advice)
     return DoctorFinding("jars", State.OK, f"{found[0].parent}: {', '.join(jar.name for jar in found)}")

@@ -20,7 +20,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import iso_text
 
 _HOUR_SECONDS = 3600
-_ARCHIVE = "archive --store {store} {named} --lake {lake} --local"
+_ARCHIVE = "archive --store {store} {named} --lake {lake}"
 AT_RISK = Advice("archive now: {}", (_ARCHIVE,))
 LOST = Advice("archive now: {} records the loss in the table gaps", (_ARCHIVE,))
 COLUMNS = (

@@ -39,7 +39,7 @@ def answer(
     if lacking_runs:
         yield (
             f"topic_minutes lacks {count_text(lacking_runs, 'archive run')}, so these figures are too small: "
-            "'commitlake archive --lake LAKE --backfill topic_minutes --local' adds them."
+            "'commitlake archive --lake LAKE --backfill topic_minutes' adds them."
         )
     span = f"From {plain_text(question.start)} to {plain_text(question.end)} UTC"
     if total is None or not total["messages"]:

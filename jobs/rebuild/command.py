@@ -1,8 +1,8 @@
 """Rebuild a store's queues, IndexFiles, checkpoint and topics.json from its log.
 
-    commitlake rebuild /data/rocketmq/store --out /data/rebuilt --local
-    commitlake rebuild /data/rocketmq/store --in-place --local
-    commitlake rebuild /data/rocketmq/store --out /data/clean --salvage --local
+    commitlake rebuild /data/rocketmq/store --out /data/rebuilt
+    commitlake rebuild /data/rocketmq/store --in-place
+    commitlake rebuild /data/rocketmq/store --out /data/clean --salvage
 
 Every file is byte for byte what the broker would write, with two exceptions: the names of IndexFiles, which are times
 of creation, and data that the log lacks: entries of expired messages, and the checkpoint's flush times. Without
@@ -47,13 +47,13 @@ DESCRIPTION = (
     "one."
 )
 EXAMPLES = (
-    ("rebuild /data/rocketmq/store --out /data/rebuilt --local", "on this machine's cores, without Spark"),
-    ("rebuild /data/rocketmq/store --in-place --local", ("replace the files of a stopped broker, after verifying the "
+    ("rebuild /data/rocketmq/store --out /data/rebuilt", "into another folder, with all cores"),
+    ("rebuild /data/rocketmq/store --in-place", ("replace the files of a stopped broker, after verifying the "
                                                         "new ones")),
-    ("rebuild /data/rocketmq/store --out /data/rebuilt --topic orders", "the queues of one topic, on Spark"),
-    ("rebuild /data/jmq/store --in-place --local", "queue files and checkpoint of a JMQ store"),
-    ("rebuild s3://logs/broker-a --out /data/rebuilt --local", "from a copy that 'ship' made in an object store"),
-    ("rebuild /data/rocketmq/store --out /data/clean --salvage --local", "write a clean store from a damaged one"),
+    ("rebuild /data/rocketmq/store --out /data/rebuilt --topic orders --spark", "the queues of one topic, on Spark"),
+    ("rebuild /data/jmq/store --in-place", "queue files and checkpoint of a JMQ store"),
+    ("rebuild s3://logs/broker-a --out /data/rebuilt", "from a copy that 'ship' made in an object store"),
+    ("rebuild /data/rocketmq/store --out /data/clean --salvage", "write a clean store from a damaged one"),
 )  # fmt: skip
 
 

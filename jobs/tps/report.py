@@ -40,7 +40,7 @@ _LARGE_RATIO = 50
 _DAMAGED = Advice(
     "{} shows the damaged ranges, with their reason and first bytes", ("query {source} --table quarantine",)
 )
-_DAMAGED_STORE = Advice("{} shows the damaged ranges, with causes and repairs", ("verify {place} --local",))
+_DAMAGED_STORE = Advice("{} shows the damaged ranges, with causes and repairs", ("verify {place}",))
 _GAPS = Advice(
     "{} shows the parts of the log that were deleted before they were archived", ("query {source} --table gaps",)
 )

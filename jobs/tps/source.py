@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from commitlake.connectors.reading.stores import Store
     from commitlake.pipelines.tps.coverage import Coverage
 
-_BACKFILL = "'commitlake archive --lake LAKE --backfill topic_minutes --local' counts earlier messages"
+_BACKFILL = "'commitlake archive --lake LAKE --backfill topic_minutes' counts earlier messages"
 _READ = ("messages", "topic_minutes", "archive_runs", "gaps", "store_config", "edges")
 """Tables of a lake that an answer may read."""
 

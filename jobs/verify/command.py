@@ -1,6 +1,6 @@
 """Look for damage and contradictions in broker stores, and report where, why, and what to do.
 
-    commitlake verify /data/rocketmq/store --local
+    commitlake verify /data/rocketmq/store
 
 Reads the log with its checksums, the queues, the IndexFiles, the checkpoint, and the offsets of groups, and compares
 each with the others; with --lake also the archive. Stores are of RocketMQ, BoltMQ or JMQ, in folders, or as copies that
@@ -40,12 +40,12 @@ DESCRIPTION = (
     "repair."
 )
 EXAMPLES = (
-    ("verify /data/rocketmq/store --local", "one store, on this machine's cores, without Spark"),
-    ("verify '/mnt/brokers/{broker}/store' --html report.html", "a cluster, on Spark, with an HTML page"),
-    ("verify /data/jmq/store --local", "a JMQ store, found by its journal/"),
-    ("verify s3://logs/broker-a --local", "a copy that 'commitlake ship' made"),
+    ("verify /data/rocketmq/store", "one store, with all cores"),
+    ("verify '/mnt/brokers/{broker}/store' --spark --html report.html", "a cluster, on Spark, with an HTML page"),
+    ("verify /data/jmq/store", "a JMQ store, found by its journal/"),
+    ("verify s3://logs/broker-a", "a copy that 'commitlake ship' made"),
     ("verify /data/rocketmq/store --lake /data/lake", "also compare with the archive"),
-    ("verify /data/rocketmq/store --local --format json | jq '.rows[].findings[].code'", "for a program"),
+    ("verify /data/rocketmq/store --format json | jq '.rows[].findings[].code'", "for a program"),
 )
 
 

@@ -21,7 +21,7 @@ from commitlake.schemas.tables.edges import EdgeKind
 
 NO_EDGES = (
     "the lake has no table edges, so the records are in time order without links; 'commitlake archive --lake LAKE "
-    "--backfill edges --local' builds it"
+    "--backfill edges' builds it"
 )
 MAX_ROUNDS = 20
 """Number of rounds in which the search continues from messages to others, as from a dead letter to its redrive."""

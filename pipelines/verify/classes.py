@@ -39,11 +39,11 @@ class FindingClass(NamedTuple):
     action_without_salvage: Advice | None = None
 
 
-_ARCHIVE = "archive --store {store} {named} --lake {lake} --local"
-_MAKE = "rebuild {store} {into} --local"
+_ARCHIVE = "archive --store {store} {named} --lake {lake}"
+_MAKE = "rebuild {store} {into}"
 _SALVAGE = Advice(
     "archive the intact messages now: {}. {} writes a log that a broker reads to its end",
-    (_ARCHIVE, "rebuild {store} --salvage --out {salvaged} --local"),
+    (_ARCHIVE, "rebuild {store} --salvage --out {salvaged}"),
 )
 _SKIP = Advice(
     "archive the intact messages now: {}. JMQ's broker skips what it cannot read; for BoltMQ's, no clean log can be "
@@ -97,7 +97,7 @@ _ALL = (
     _Class("log_elsewhere", _D, "Segments of the log are in another folder, which is not read: several folders of a "
            "log, and DLedger, are not supported",
            Advice("do not rebuild this store: the queues have the messages of the other folder, too. {} pulls all "
-                  "messages from the running broker", ("archive --from-broker {name_server} --lake {lake} --local",))),
+                  "messages from the running broker", ("archive --from-broker {name_server} --lake {lake}",))),
     _Class("newer_elsewhere", _I, "Queues, indexes or checkpoint know messages after the end of the log that is read: "
            "they are in the other folder of the log",
            "nothing"),
@@ -227,14 +227,14 @@ _ALL = (
     # The lake.
     _Class("lake_missing", _D, "Messages of the store count as archived, but are not in the lake",
            Advice("archive the store again under another name, before the broker deletes it: {}",
-                  ("archive --store {store} --broker {name} --lake {lake} --local",))),
+                  ("archive --store {store} --broker {name} --lake {lake}",))),
     _Class("lake_extra", _D, "The lake has messages that the store should have, but has not",
            "check the findings on the log at these times"),
     _Class("lake_not_archived", _I, "The store has messages that are not archived yet",
            Advice("archive them: {}. {} shows when the broker deletes them",
                   (_ARCHIVE, "guard --store {store} {named} --lake {lake}"))),
     _Class("lake_different", _D, "In a window of time, the lake's messages differ from the store's",
-           Advice("{} shows which figures differ", ("audit --lake {lake} --store {store} {named} --local",))),
+           Advice("{} shows which figures differ", ("audit --lake {lake} --store {store} {named}",))),
 )  # fmt: skip
 
 CLASSES = {each.code: each for each in _ALL}

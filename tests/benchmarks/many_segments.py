@@ -67,7 +67,7 @@ def main(count: int, name: str, *, on_spark: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store, lake = f"{folder}/store", f"{folder}/lake"
         print(f"{write_segments(Path(store), count):,} messages in {count:,} segments", flush=True)
-        how = [] if on_spark else ["--local"]
+        how = ["--spark"] if on_spark else []
         program = [str(Path(sys.executable).with_name("commitlake"))]
         places = ["--store", store, "--lake", lake, "--broker", "broker-a"]
         arguments = {

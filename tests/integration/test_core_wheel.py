@@ -98,8 +98,8 @@ def test_doctor_names_the_packages_that_are_missing(commitlake: Command, store: 
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
-        (["archive", "--store", "{store}", "--lake", "{lake}"], "spark"),
-        (["archive", "--store", "{store}", "--lake", "{lake}", "--local"], "quality"),
+        (["archive", "--store", "{store}", "--lake", "{lake}", "--spark"], "spark"),
+        (["archive", "--store", "{store}", "--lake", "{lake}"], "quality"),
         (["dump", "hdfs://127.0.0.1:9/store"], "hdfs"),
         (["ship", "--store", "{store}", "--to", "hdfs://127.0.0.1:9/store", "--once"], "hdfs"),
         (["verify", "--store", "{store}", "--local", "--metrics-file", "metrics.prom"], "metrics"),

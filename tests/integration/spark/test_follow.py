@@ -40,7 +40,7 @@ class Follower:
             "--broker",
             "a",
         ]
-        command += ["--lake", str(lake), "--trigger", "1s", *(arguments or ["--follow"])]
+        command += ["--lake", str(lake), "--spark", "--trigger", "1s", *(arguments or ["--follow"])]
         self.process = subprocess.Popen(
             command,
             cwd=self._here,

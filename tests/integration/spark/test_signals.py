@@ -34,6 +34,7 @@ def archive(started: list[MarkedProcess], store: Path, *options: str) -> MarkedP
             "a",
             "--lake",
             str(lake),
+            "--spark",
             "--no-quality",
             *options,
         ]

@@ -1,8 +1,8 @@
 """Every command and every piece of code in README and docs works.
 
 The commands of a page run in order, on the page's own copy of the demo's store and lake, which replace the
-documentation's `/data/rocketmq/store` and `/data/lake`. A job that would start Spark gets `--local`; other tests
-compare Spark with it.
+documentation's `/data/rocketmq/store` and `/data/lake`. `--spark` is left out; other tests compare
+Spark with what runs without it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from commitlake.jobs.cli.times import join_times
 from docs.generate.table_queries import QUERIES
 from tests.support.snippets import Block, blocks_in, blocks_of, matches, pages
 
-_LOCAL_JOBS = ("archive", "audit", "verify", "rebuild")
 _TIMES = ("--from", "--to", "--at", "--consume-from", "--offsets-at")
 _TEXT_LANGUAGES = ("", "text", "mermaid")
 _ORDERS = 40
@@ -65,10 +64,7 @@ def run(folder: Path, words: Sequence[str]) -> int:
 
 def here(folder: Path, words: Sequence[str]) -> list[str]:
     """Return the words of a command, with the demo's store and lake in place of the documentation's."""
-    changed = [str(folder / _PLACES[word]) if word in _PLACES else word for word in words]
-    if changed[0] in _LOCAL_JOBS and "--local" not in changed and "--help" not in changed:
-        changed.append("--local")
-    return changed
+    return [str(folder / _PLACES[word]) if word in _PLACES else word for word in words if word != "--spark"]
 
 
 @pytest.mark.usefixtures("usual_priority")

@@ -118,9 +118,8 @@ def test_a_queue_that_skips_an_offset_is_marked_once_and_stops_nothing(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--local", "--follow"], "--follow and --available-now need Spark"),
+        (["--follow"], "--follow and --available-now need Spark"),
         (["--local", "--available-now"], "--follow and --available-now need Spark"),
-        (["--threads", "2"], "--threads has no effect without --local"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

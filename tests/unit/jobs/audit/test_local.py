@@ -125,11 +125,6 @@ def test_a_jmq_lake_is_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert {verdict["messages"] for verdict in verdicts.values()} == {200}
 
 
-def test_threads_without_local_are_refused(archived: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert audit.main(["--lake", str(archived / "lake"), "--threads", "2"]) == 2
-    assert "--threads has no effect without --local" in capsys.readouterr().err
-
-
 def test_verify_compares_the_lake_without_spark(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     change_messages(root, lambda rows: [*rows[2:], {**rows[1], "topic": "elsewhere"}])
     store, lake = str(root / "broker-a"), str(root / "lake")

@@ -56,10 +56,10 @@ def test_an_option_that_needs_a_package_is_named() -> None:
 @pytest.mark.parametrize(
     ("arguments", "needs", "extra"),
     [
-        ([], "archive without --local needs the package pyspark", "spark"),
-        (["--local"], "archive without --no-quality needs the package great_expectations", "quality"),
-        (["--local", "--no-quality", "--hbase", "h"], "--hbase needs the package happybase", "hbase"),
-        (["--local", "--metrics-file", "m"], "--metrics-file needs the package prometheus_client", "metrics"),
+        (["--spark"], "archive --spark needs the package pyspark", "spark"),
+        ([], "archive without --no-quality needs the package great_expectations", "quality"),
+        (["--no-quality", "--hbase", "h"], "--hbase needs the package happybase", "hbase"),
+        (["--metrics-file", "m"], "--metrics-file needs the package prometheus_client", "metrics"),
     ],
 )
 def test_archive_ends_before_any_work(

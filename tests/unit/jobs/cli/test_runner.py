@@ -5,12 +5,14 @@ from __future__ import annotations
 from unittest.mock import Mock
 
 import pytest
+from pyspark.sql import SparkSession
 
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner, available_cores
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.archive.command import Archive
 from commitlake.jobs.cli import runner as runner_module
+from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.maintain.command import Maintain
 from commitlake.jobs.rebuild.command import Rebuild
@@ -39,25 +41,56 @@ def session(monkeypatch: pytest.MonkeyPatch) -> Mock:
     return session
 
 
-@pytest.mark.parametrize(("job", "kind"), [(Archive, ThreadRunner), (Rebuild, ThreadRunner), (Verify, ProcessRunner)])
-def test_local_uses_every_core_of_this_machine(job: type[Local], kind: type[Runner]) -> None:
-    runner = made(job, "--local")
-    assert type(runner) is kind
-    assert runner.cores == available_cores()
+WORKERS = [(Archive, ThreadRunner), (Rebuild, ThreadRunner), (Verify, ProcessRunner)]
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let jobs take this process for one of spark-submit.sh, a cluster or Databricks."""
+    monkeypatch.setattr(runner_module, "is_on_spark", lambda: True)
+
+
+@pytest.mark.parametrize(("job", "kind"), WORKERS)
+def test_every_core_of_this_machine_is_used_by_default(job: type[Local], kind: type[Runner]) -> None:
+    for options in ([], ["--local"]):
+        runner = made(job, *options)
+        assert type(runner) is kind
+        assert runner.cores == available_cores()
 
 
 @pytest.mark.parametrize(("job", "option"), [(Archive, "--threads"), (Rebuild, "--threads"), (Verify, "--processes")])
-def test_local_uses_the_requested_number_of_cores(job: type[Local], option: str) -> None:
-    assert made(job, "--local", option, "3").cores == 3
+def test_the_requested_number_of_cores_is_used(job: type[Local], option: str) -> None:
+    assert made(job, option, "3").cores == made(job, "--local", option, "3").cores == 3
 
 
-@pytest.mark.parametrize("job", [Archive, Rebuild, Verify])
-def test_spark_is_used_without_local(job: type[Local], session: Mock) -> None:
-    runner = made(job)
+@pytest.mark.parametrize(("job", "kind"), WORKERS)
+def test_spark_is_used_on_request(job: type[Local], kind: type[Runner], session: Mock) -> None:
+    runner = made(job, "--spark")
     assert isinstance(runner, SparkRunner)
     assert runner.session is session
+    with pytest.raises(JobError, match="has no effect on Spark"):
+        made(job, "--spark", "--threads", "3")
 
 
+@pytest.mark.usefixtures("submitted")
+@pytest.mark.parametrize(("job", "kind"), WORKERS)
+def test_spark_is_used_without_local_if_spark_submit_or_a_cluster_runs_the_job(
+    job: type[Local], kind: type[Runner]
+) -> None:
+    assert isinstance(made(job), SparkRunner)
+    assert type(made(job, "--local", "--threads", "3")) is kind
+
+
+@pytest.mark.parametrize(("job", "kind"), WORKERS)
+def test_the_session_of_this_process_is_used(
+    job: type[Local], kind: type[Runner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", Mock)
+    assert isinstance(made(job), SparkRunner)
+    assert type(made(job, "--local")) is kind
+
+
+@pytest.mark.usefixtures("submitted")
 @pytest.mark.parametrize("job", [Maintain, Restore])
 def test_jobs_that_do_not_need_spark_use_it_on_request(job: type[Local]) -> None:
     assert made(job) is made(job, "--local") is HERE

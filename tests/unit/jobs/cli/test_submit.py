@@ -17,7 +17,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The command lines that would have been run."""
     calls: list[list[str]] = []
 
-    def main(argv: Sequence[str]) -> int:
+    def main(argv: Sequence[str], *, on_spark: bool) -> int:
+        assert on_spark
         calls.append(list(argv))
         return 3
 

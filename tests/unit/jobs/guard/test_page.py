@@ -26,7 +26,7 @@ HOUR = datetime.timedelta(hours=1)
 SIZE = 1 << 30
 HOSTILE = "<script>alert('x')</script>\u202e"
 PLACES = {"store": "/data/store", "lake": "/data/lake", "named": []}
-COMMAND = "commitlake archive --store /data/store --lake /data/lake --local"
+COMMAND = "commitlake archive --store /data/store --lake /data/lake"
 
 
 def segments(*verdicts: SegmentVerdict) -> list[WatchedSegment]:
@@ -174,5 +174,5 @@ def test_the_command_on_the_page_archives_under_the_same_name(
     arguments = ["--store", str(growing.store), "--lake", growing.lake.root, "--within", "48h", "--quiet"]
     assert guard.main([*arguments, "--broker", "other", "--html", str(page)]) == 3
     lines = [each.text for block in parse_page(page.read_text()).of_class("command") for each in block.all("code")]
-    assert lines == [f"commitlake archive --store {growing.store} --broker other --lake {growing.lake.root} --local"]
+    assert lines == [f"commitlake archive --store {growing.store} --broker other --lake {growing.lake.root}"]
     capsys.readouterr()

@@ -24,7 +24,7 @@ def test_missing_parts_of_the_log_and_of_the_table_are_described() -> None:
     assert list(words.answer(QUESTION, [], None, coverage, Capacity(0, 0, 0), lacking_runs=1)) == [
         (
             "topic_minutes lacks 1 archive run, so these figures are too small: 'commitlake archive --lake LAKE "
-            "--backfill topic_minutes --local' adds them."
+            "--backfill topic_minutes' adds them."
         ),
         "From 2026-11-20 00:00:00 to 2026-11-21 00:00:00 UTC no message is archived.",
         "Of a a part of the log from 2026-11-20 01:00:00 to 2026-11-20 02:00:00 is missing.",

@@ -87,8 +87,8 @@ def test_a_repairable_store_has_the_command_to_repair_it() -> None:
     damaged = with_findings(report(), "log_bad_crc", 1, finding("log_bad_crc", found="1", expected="2"))
     with_findings(damaged, "queue_missing", 1, finding("queue_missing", found="no file", expected="entries"))
     assert commands_of(page_of(damaged)) == [
-        "commitlake rebuild /data/broker-a --salvage --out /data/broker-a-salvaged --local",
-        "commitlake rebuild /data/broker-a --in-place --local",
+        "commitlake rebuild /data/broker-a --salvage --out /data/broker-a-salvaged",
+        "commitlake rebuild /data/broker-a --in-place",
     ]
 
 
@@ -97,8 +97,8 @@ def test_what_is_repaired_of_a_copy_in_an_object_store_goes_to_a_folder() -> Non
     with_findings(damaged, "log_bad_crc", 1, finding("log_bad_crc", found="1", expected="2"))
     with_findings(damaged, "queue_missing", 1, finding("queue_missing", found="no file", expected="entries"))
     assert commands_of(page_of(damaged)) == [
-        "commitlake rebuild s3://logs/broker-a --salvage --out salvaged --local",
-        "commitlake rebuild s3://logs/broker-a --out rebuilt --local",
+        "commitlake rebuild s3://logs/broker-a --salvage --out salvaged",
+        "commitlake rebuild s3://logs/broker-a --out rebuilt",
     ]
 
 
@@ -107,11 +107,11 @@ def test_an_advice_and_its_command_are_one() -> None:
     root = parse_page(render_page(stores_page(stores, Remedies(Lake("/nowhere/lake")))))
     assert "What to do: archive it first: commitlake archive. A rebuild would leave it out." in root.text
     assert commands_of(root) == [
-        f"commitlake archive --store /data/{name} --broker {name} --lake /nowhere/lake --local"
+        f"commitlake archive --store /data/{name} --broker {name} --lake /nowhere/lake"
         for name in ("broker-a", "broker-b")
     ]
     assert commands_of(page_of(*stores)) == []  # without a lake, the command lacks a place
-    assert "archive it first: commitlake archive --store /data/broker-a --lake LAKE --local." in page_of(*stores).text
+    assert "archive it first: commitlake archive --store /data/broker-a --lake LAKE." in page_of(*stores).text
 
 
 def test_no_clean_log_is_offered_for_a_store_that_cannot_be_salvaged() -> None:
@@ -124,9 +124,7 @@ def test_options_that_a_rebuild_needs_are_in_its_command() -> None:
     damaged = with_findings(report(), "queue_missing", 1, finding("queue_missing"))
     settings = ["--broker-conf", "/etc/{broker}.conf"]
     root = parse_page(render_page(stores_page([damaged], Remedies(settings=settings))))
-    assert commands_of(root) == [
-        "commitlake rebuild /data/broker-a --in-place --broker-conf '/etc/{broker}.conf' --local"
-    ]
+    assert commands_of(root) == ["commitlake rebuild /data/broker-a --in-place --broker-conf '/etc/{broker}.conf'"]
 
 
 def test_the_worst_store_is_first_and_many_are_bounded() -> None:
