@@ -30,6 +30,11 @@ class SelectionError(CommitLakeError):
     exit_code = ExitCode.USAGE
 
 
+def text_in_tables(text: str) -> str:
+    """Return a text as tables have it: with U+FFFD for each byte of a command line that is not UTF-8."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
     """Conditions on messages, all of which must hold.

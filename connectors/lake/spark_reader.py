@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import reduce
+from operator import and_, ge, le, lt, or_
 from pathlib import Path
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.plan_check import why_refused
 from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.connectors.storage.uris import is_uri
+from commitlake.schemas.layouts.rocketmq.message_id import offset_in
+from commitlake.schemas.selection import Selection, text_in_tables
+from commitlake.schemas.times import epoch_us
 
 # Spark's messages end with a SQLSTATE; class 22 means errors in data, such as a division by zero.
 _DATA_EXCEPTION = re.compile(r"^Caused by: [\w.$]+: (.* SQLSTATE: 22\w{3})", re.MULTILINE)
@@ -121,3 +127,42 @@ def _refusals() -> Iterator[None]:
         if about_data is None:
             raise
         raise QueryError(about_data[1]) from None
+
+
+def selected(selection: Selection, *, has_dates: bool = True) -> Column:
+    """Return a selection as a condition on the rows of a DataFrame with the columns of `messages`.
+
+    Args:
+        selection: the selection.
+        has_dates: as for `commitlake.connectors.lake.sql.conditions`.
+    """
+    parts = [functions.col(column).isin(*map(_literal, values)) for column, values in selection.values]
+    if selection.keys:
+        parts.append(functions.arrays_overlap("keys", functions.array(*map(_literal, selection.keys))))
+    if selection.ids:
+        parts.append(reduce(or_, (_has_id(message_id) for message_id in selection.ids)))
+    time = functions.col("born_timestamp" if selection.is_by_birth else "store_timestamp")
+    has_dates = has_dates and not selection.is_by_birth
+    for moment, compare in ((selection.start, ge), (selection.end, lt)):
+        if moment is not None:
+            parts.append(compare(time, functions.timestamp_micros(functions.lit(epoch_us(moment)))))
+            if has_dates:
+                compare_dates = ge if compare is ge else le
+                date = functions.lit(moment.astimezone(datetime.UTC).date())
+                parts.append(compare_dates(functions.col("store_date"), date))
+    if selection.where:
+        parts.append(functions.expr(f"({selection.where}\n)"))
+    return reduce(and_, parts, functions.lit(True))
+
+
+def _literal(value: str | int) -> Column:
+    return functions.lit(text_in_tables(value) if isinstance(value, str) else value)
+
+
+def _has_id(message_id: str) -> Column:
+    has_unique_key = functions.col("unique_key") == _literal(message_id)
+    offset = offset_in(message_id)
+    if offset < 0:
+        return has_unique_key
+    has_offset = functions.col("physical_offset") == offset
+    return (has_offset & (functions.col("msg_id") == message_id.upper())) | has_unique_key

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
-from commitlake.schemas.selection import Selection
+from commitlake.schemas.selection import Selection, text_in_tables
 from commitlake.schemas.times import FIRST_USUAL_TIME, epoch_us, last_usual_time
 
 _MAX_PRUNED = 20
@@ -28,11 +28,8 @@ class Engine(StrEnum):
 
 
 def text_literal(value: str, engine: Engine = Engine.DELTALAKE) -> str:
-    """Return a string as a SQL literal.
-
-    Bytes of a command line that are not UTF-8 become U+FFFD, as in the texts of tables.
-    """
-    value = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """Return a string as a SQL literal, as tables have it (see `text_in_tables`)."""
+    value = text_in_tables(value)
     text = value.replace("'", "''") if engine is Engine.DELTALAKE else value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
 

@@ -35,7 +35,7 @@ from commitlake.connectors.reading.errors import UnreadMessagesError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.index_lookups import Index, IndexAnswer, IndexUnusable, QueueIndex, splits_of
 from commitlake.connectors.reading.options import Mode, ReadOptions
-from commitlake.connectors.reading.request import Filters, Narrowing, narrow
+from commitlake.connectors.reading.request import Filters, narrow
 from commitlake.connectors.reading.single_records import message_at
 from commitlake.connectors.reading.snapshots import (
     Snapshot,
@@ -252,24 +252,24 @@ class ReadPlan:
         return [split for store in self.stores for split in store.splits]
 
 
-def plan_read(options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
+def plan_read(options: ReadOptions, filters: Filters) -> ReadPlan:
     """Return the plan for a read.
 
     Args:
-        narrowing: the filters from the options and from Spark.
+        filters: the filters from the options and from Spark.
 
     Raises:
         StoreError: if the path has no store, or a store of the snapshot is missing.
     """
     stores = find_stores(options.path, options.broker, options.layout.formats)
     if options.snapshot is None:
-        wanted = [store for store in stores if narrowing.brokers is None or store.broker in narrowing.brokers]
-        until = narrowing.filters.end_offset
+        wanted = [store for store in stores if filters.brokers is None or store.broker in filters.brokers]
+        until = filters.end_offset
         snapshot = take_snapshot(wanted, max_record_bytes=options.max_record_bytes, until=until)
     else:
         snapshot = Snapshot.from_json(options.snapshot)
         check_ranges(stores, snapshot)
-    return plan_snapshot(stores, snapshot, options, narrowing)
+    return plan_snapshot(stores, snapshot, options, filters)
 
 
 def check_complete(store_range: StoreRange, mode: Mode) -> None:
@@ -284,9 +284,9 @@ def check_complete(store_range: StoreRange, mode: Mode) -> None:
         )
 
 
-def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOptions, narrowing: Narrowing) -> ReadPlan:
+def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOptions, filters: Filters) -> ReadPlan:
     """Return the plan for a read of a snapshot of these stores, or of some of them."""
-    planner = _Planner(options, narrowing, options.partition_bytes(snapshot.size))
+    planner = _Planner(options, filters, options.partition_bytes(snapshot.size))
     plans = [
         planner.plan_store(store, snapshot.ranges[store.broker]) for store in stores if store.broker in snapshot.ranges
     ]
@@ -298,16 +298,15 @@ def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOpti
 class _Planner:
     """Planner that decides store by store, segment by segment."""
 
-    def __init__(self, options: ReadOptions, narrowing: Narrowing, partition_bytes: int) -> None:
+    def __init__(self, options: ReadOptions, filters: Filters, partition_bytes: int) -> None:
         self._options = options
         self._partition_bytes = partition_bytes
-        self._narrowing = narrowing
-        self._filters = narrowing.filters
+        self._filters = filters
 
     def plan_store(self, store: Store, store_range: StoreRange) -> StorePlan:
         """Return the plan for one store."""
         wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
-        kept = [whole for whole in wholes if self._narrowing.may_hold(whole)]
+        kept = [whole for whole in wholes if self._filters.may_hold(whole)]
         ways = dict.fromkeys(wholes, Way.SKIPPED_BY_OFFSET)
         ways.update(dict.fromkeys(kept, Way.SKIPPED_BY_TIME))
         timely = set(self._within_time(kept, store_range))
@@ -345,7 +344,7 @@ class _Planner:
                 else:
                     return SegmentPlan(whole, Way(index.name), tuple(splits), tuple(reasons))
         scanned = divide(whole, self._partition_bytes, max_record_bytes, self._filters.end_offset)
-        wanted = tuple(split for split in scanned if self._narrowing.may_hold(split))
+        wanted = tuple(split for split in scanned if self._filters.may_hold(split))
         return SegmentPlan(whole, Way.SCAN, wanted, tuple(reasons))
 
 
@@ -373,7 +372,7 @@ def plan_entries(
         by_entry: The wanted topics whose entries are sufficient.
         until_ms: Entries are only returned for segments without records stored after this time; None for no limit.
     """
-    filters = narrow(options).filters
+    filters = narrow(options)
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     indexes = open_indexes(store, store_range, options, filters)
     queues = next((index for index in indexes.usable if isinstance(index, QueueIndex)), None)
@@ -407,7 +406,7 @@ def _by_entries(
     """Return the plan for a segment from its queues; None if it must be scanned."""
     try:
         answer = queues.list_entries(whole)
-        filters = narrow(options).filters
+        filters = narrow(options)
         wanted = answer.of_topics(by_record)
         splits = splits_of(wanted, whole, filters, partition_bytes, options.max_record_bytes)
     except IndexUnusable:

@@ -6,6 +6,7 @@ the options of the read and, if wanted, Spark's predicates: see `connectors.sour
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -13,11 +14,17 @@ import pyarrow as pa
 from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
+from commitlake.schemas.selection import Selection, text_in_tables
+from commitlake.schemas.times import EPOCH, MILLISECOND
 
 
 @dataclass(frozen=True)
 class Filters:
-    """Filters for records; None is no limit. Ends are exclusive. A key is a business key or the unique key."""
+    """A selection as the reader of logs applies it; None is no limit.
+
+    Ends are exclusive, and times are store times in milliseconds, as in a log. A key is a business key or the unique
+    key, because a broker's index does not distinguish them.
+    """
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
@@ -26,6 +33,24 @@ class Filters:
     end_store_timestamp: int | None = None
     min_offset: int | None = None
     end_offset: int | None = None
+    brokers: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, selection: Selection) -> Filters:
+        """Compile a selection.
+
+        Raises:
+            SelectionError: for a condition that the reader cannot check.
+        """
+        selection.refuse("the reader of logs", "kinds", "tags", "ids", "groups", "is_by_birth", "where")
+        return cls(
+            topics=frozenset(map(text_in_tables, selection.topics)) or None,
+            queue_ids=frozenset(selection.queue_ids) or None,
+            keys=frozenset(map(text_in_tables, selection.keys)) or None,
+            min_store_timestamp=None if selection.start is None else _next_ms(selection.start),
+            end_store_timestamp=None if selection.end is None else _next_ms(selection.end),
+            brokers=frozenset(selection.brokers) or None,
+        )
 
     @property
     def topics_by_text(self) -> bool:
@@ -43,17 +68,9 @@ class Filters:
             and self.end_store_timestamp is None
         )
 
-
-@dataclass(frozen=True)
-class Narrowing:
-    """Filters of a read, with its brokers."""
-
-    filters: Filters
-    brokers: frozenset[str] | None = None
-
     def may_hold(self, split: Split) -> bool:
         """Return whether a split can contain a matching record."""
-        low, high = self.filters.min_offset, self.filters.end_offset
+        low, high = self.min_offset, self.end_offset
         return (
             (self.brokers is None or split.broker in self.brokers)
             and (low is None or split.end > low)
@@ -61,22 +78,25 @@ class Narrowing:
         )
 
 
-def narrow(options: ReadOptions) -> Narrowing:
+def _next_ms(moment: datetime.datetime) -> int:
+    """Return the first millisecond since 1970 that is not before a time."""
+    return -((EPOCH - moment) // MILLISECOND)
+
+
+def narrow(options: ReadOptions) -> Filters:
     """Return the filters in the options of a batch."""
-    return Narrowing(
-        Filters(
-            topics=options.topics,
-            queue_ids=options.queue_ids,
-            keys=options.keys,
-            min_store_timestamp=options.starting_timestamp,
-            end_store_timestamp=options.ending_timestamp,
-            min_offset=options.starting_offset,
-            end_offset=options.ending_offset,
-        )
+    return Filters(
+        topics=options.topics,
+        queue_ids=options.queue_ids,
+        keys=options.keys,
+        min_store_timestamp=options.starting_timestamp,
+        end_store_timestamp=options.ending_timestamp,
+        min_offset=options.starting_offset,
+        end_offset=options.ending_offset,
     )
 
 
-def narrow_stream(options: ReadOptions) -> Narrowing:
+def narrow_stream(options: ReadOptions) -> Filters:
     """Return the filters in the options of a stream; its start is not one of them."""
     return narrow(replace(options, starting_timestamp=None, start=None))
 

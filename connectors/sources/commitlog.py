@@ -33,7 +33,7 @@ from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
-from commitlake.connectors.reading.request import Filters, Narrowing, narrow
+from commitlake.connectors.reading.request import Filters, narrow
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
@@ -162,7 +162,7 @@ class CommitLogReader(DataSourceReader):
 
         A read with rows of damage is meant to cover the whole log.
         """
-        is_narrow = self._receives_conditions or self._filters != Narrowing(Filters())
+        is_narrow = self._receives_conditions or self._filters != Filters()
         if size >= _LARGE_BYTES and not is_narrow and self._options.mode is not Mode.PERMISSIVE:
             _logger.warning(
                 "this query reads the whole log (%.1f GiB), because Spark does not pass the conditions of a WHERE to "
@@ -184,7 +184,7 @@ class CommitLogReader(DataSourceReader):
     def _request(self) -> Request:
         from commitlake.connectors.reading.request import Request  # noqa: PLC0415
 
-        return Request.of(self._options, self._filters.filters, self._arrow_schema)
+        return Request.of(self._options, self._filters, self._arrow_schema)
 
 
 class PushdownCommitLogReader(CommitLogReader):

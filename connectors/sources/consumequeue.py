@@ -90,7 +90,7 @@ class QueueReader(DataSourceReader):
         """
         check_columns(schema, QUEUE_ENTRIES, options.mode, CORRUPT_ENTRY.name)
         self._options = options
-        self._narrowing = options.narrowing
+        self._filters = options.filters
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
     @carry_errors()
@@ -98,7 +98,7 @@ class QueueReader(DataSourceReader):
         """Return the files of the wanted topics and queues, divided into partitions."""
         from commitlake.connectors.formats.index_entries.queue_parts import plan_queues  # noqa: PLC0415 (loads kernel)
 
-        return [QueuePartition(tuple(parts)) for parts in plan_queues(self._options, self._narrowing)]
+        return [QueuePartition(tuple(parts)) for parts in plan_queues(self._options, self._filters)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one partition; none for a read without partitions."""
@@ -106,7 +106,7 @@ class QueueReader(DataSourceReader):
         from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
 
         if isinstance(partition, QueuePartition):
-            filters, mode = self._narrowing.filters, self._options.mode
+            filters, mode = self._filters, self._options.mode
             with carry_errors():
                 yield from read_queue_parts(partition.parts, self._arrow_schema, filters, mode)
             freeze_loaded()
@@ -117,5 +117,5 @@ class PushdownQueueReader(QueueReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude folders and entries early; return all of them, so that Spark applies them again."""
-        self._narrowing = push(self._narrowing, filters)
+        self._filters = push(self._filters, filters)
         return filters

@@ -96,7 +96,7 @@ class IndexFileReader(DataSourceReader):
         """
         check_columns(schema, _TABLES[options.content], options.mode, CORRUPT_ENTRY.name)
         self._options = options
-        self._narrowing = options.narrowing
+        self._filters = options.filters
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
     @carry_errors()
@@ -104,7 +104,7 @@ class IndexFileReader(DataSourceReader):
         """Return the IndexFiles, divided into partitions."""
         from commitlake.connectors.formats.index_entries.index_parts import plan_index_files  # noqa: PLC0415
 
-        return [IndexPartition(tuple(parts)) for parts in plan_index_files(self._options, self._narrowing)]
+        return [IndexPartition(tuple(parts)) for parts in plan_index_files(self._options, self._filters)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition; none for a read without partitions."""
@@ -113,7 +113,7 @@ class IndexFileReader(DataSourceReader):
 
         if isinstance(partition, IndexPartition):
             with carry_errors():
-                yield from read_index_parts(partition.parts, self._arrow_schema, self._narrowing.filters, self._options)
+                yield from read_index_parts(partition.parts, self._arrow_schema, self._filters, self._options)
             freeze_loaded()
 
 
@@ -122,5 +122,5 @@ class PushdownIndexFileReader(IndexFileReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude stores and entries early; return all of them, so that Spark applies them again."""
-        self._narrowing = push(self._narrowing, filters)
+        self._filters = push(self._filters, filters)
         return filters

@@ -133,7 +133,7 @@ class CommitLogStreamReader(LimitedStreamReader):
         from commitlake.connectors.reading.request import Request  # noqa: PLC0415
         from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
 
-        request = Request.of(self._options, narrow_stream(self._options).filters, self._arrow_schema)
+        request = Request.of(self._options, narrow_stream(self._options), self._arrow_schema)
         for split in splits:
             if self._is_there(split):
                 yield from read_split(split, request)

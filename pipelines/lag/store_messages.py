@@ -94,7 +94,7 @@ class StoreMessages:
         limits = [limit for limit in (until_ms, *(count.until_ms for count in counts)) if limit is not None]
         names = dict.fromkeys([*COLUMNS, *(name for count in counts for name in count.columns if name != BODY)])
         schema = arrow_schema(SOURCE.only([*names, CORRUPT_RECORD]))
-        request = replace(Request.of(options, narrow(options).filters, schema), keeps_bad_ranges=True)
+        request = replace(Request.of(options, narrow(options), schema), keeps_bad_ranges=True)
         for plan in plan_entries(self._store, self._range, options, by_entry, min(limits, default=None)):
             for part in in_log_order(plan):
                 if isinstance(part, IndexAnswer):

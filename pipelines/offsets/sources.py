@@ -241,10 +241,10 @@ class StoreQueues:
         options = ReadOptions(
             path=self._store.root, mode=Mode.DROPMALFORMED, topics=frozenset(topics), starting_timestamp=since_ms
         )
-        narrowing = narrow(options)
-        plan = plan_snapshot([self._store], take_snapshot([self._store]), options, narrowing)
+        filters = narrow(options)
+        plan = plan_snapshot([self._store], take_snapshot([self._store]), options, filters)
         schema = arrow_schema(SOURCE.only(COLUMNS))
-        request = Request.of(options, narrowing.filters, schema)
+        request = Request.of(options, filters, schema)
         found: dict[Queue, int] = {}
         for split in plan.splits:
             for batch in read_split(split, request):

@@ -30,7 +30,7 @@ from commitlake.connectors.reading.continuity import check_not_truncated
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
-from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import StoreRange, segment_ranges, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
@@ -47,7 +47,7 @@ from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE, STORE_DATE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
-from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, after, epoch_ms, from_ms, last_usual_time
+from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, after, from_ms, last_usual_time
 
 _RUN_ID = "store"
 _MESSAGES_COLUMNS = (
@@ -132,20 +132,12 @@ class StoreLogs:
     """
 
     def __init__(self, stores: Sequence[Store], wanted: Selection, columns: Sequence[str] = ()) -> None:
-        options = ReadOptions(
-            path="",
-            mode=Mode.PERMISSIVE,
-            topics=frozenset(wanted.topics) or None,
-            queue_ids=frozenset(wanted.queue_ids) or None,
-            starting_timestamp=None if wanted.start is None else epoch_ms(wanted.start),
-            ending_timestamp=None if wanted.end is None else epoch_ms(wanted.end),
-        )
+        options, filters = ReadOptions(path="", mode=Mode.PERMISSIVE), Filters.of(wanted)
         self._columns = columns
         self._stores = stores
         self._ranges = take_snapshot(stores)
-        narrowing = narrow(options)
-        self._splits = plan_snapshot(stores, self._ranges, options, narrowing).splits
-        self._request = partial(Request.of, options, narrowing.filters)
+        self._splits = plan_snapshot(stores, self._ranges, options, filters).splits
+        self._request = partial(Request.of, options, filters)
         self.size = sum(split.size for split in self._splits)
 
     def fill(

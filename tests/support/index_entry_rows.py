@@ -32,10 +32,10 @@ def _given(root: Path | str, options: dict[str, object]) -> dict[str, str]:
 def read_queue_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `consumequeue` for these options."""
     options = QueueOptions.parse(_given(root, given))
-    schema, filters = arrow_schema(QUEUE_ENTRIES), options.narrowing.filters
+    schema, filters = arrow_schema(QUEUE_ENTRIES), options.filters
     return [
         row
-        for parts in plan_queues(options, options.narrowing)
+        for parts in plan_queues(options, options.filters)
         for batch in read_queue_parts(parts, schema, filters, options.mode)
         for row in batch.to_pylist()
     ]
@@ -44,11 +44,11 @@ def read_queue_rows(root: Path | str, **given: object) -> Rows:
 def read_index_rows(root: Path | str, **given: object) -> Rows:
     """Return the rows of `indexfile` for these options."""
     options = IndexFileOptions.parse(_given(root, given))
-    schema, narrowing = arrow_schema(_TABLES[options.content]), options.narrowing
+    schema, filters = arrow_schema(_TABLES[options.content]), options.filters
     return [
         row
-        for parts in plan_index_files(options, narrowing)
-        for batch in read_index_parts(parts, schema, narrowing.filters, options)
+        for parts in plan_index_files(options, filters)
+        for batch in read_index_parts(parts, schema, filters, options)
         for row in batch.to_pylist()
     ]
 

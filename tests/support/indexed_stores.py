@@ -126,10 +126,10 @@ def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterat
 def read_by_plan(root: Path | str, **options: object) -> list[Message]:
     """Return the result of a planned read with these options."""
     parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
-    return wanted(read_splits(plan_of(root, **options).splits), narrow(parsed).filters)
+    return wanted(read_splits(plan_of(root, **options).splits), narrow(parsed))
 
 
 def read_by_scan(root: Path | str, **options: object) -> list[Message]:
     """Return the expected result: all records, filtered."""
     parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
-    return wanted(read_splits(plan_of(root).splits), narrow(parsed).filters)
+    return wanted(read_splits(plan_of(root).splits), narrow(parsed))

@@ -10,7 +10,7 @@ from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats
 from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import MISSING_PATH, PARTITION_BYTES, Mode, format_choice
-from commitlake.connectors.reading.request import Filters, Narrowing
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.source_options import (
     NEEDED,
     DeclaredOptions,
@@ -82,9 +82,9 @@ class EntryOptions(DeclaredOptions):
         return all_formats()
 
     @property
-    def narrowing(self) -> Narrowing:
+    def filters(self) -> Filters:
         """Filters by physical offset, and what else an entry has."""
-        return Narrowing(Filters(min_offset=self.starting_offset, end_offset=self.ending_offset))
+        return Filters(min_offset=self.starting_offset, end_offset=self.ending_offset)
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,13 @@ class QueueOptions(EntryOptions):
         return self.layout.formats
 
     @property
-    def narrowing(self) -> Narrowing:
+    def filters(self) -> Filters:
         """Filters by topic, queue and physical offset."""
-        return Narrowing(
-            Filters(
-                topics=self.topics,
-                queue_ids=self.queue_ids,
-                min_offset=self.starting_offset,
-                end_offset=self.ending_offset,
-            )
+        return Filters(
+            topics=self.topics,
+            queue_ids=self.queue_ids,
+            min_offset=self.starting_offset,
+            end_offset=self.ending_offset,
         )
 
 

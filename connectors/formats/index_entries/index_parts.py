@@ -17,7 +17,7 @@ from commitlake.connectors.formats.index_entries.entry_options import IndexConte
 from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_range, plan_stores
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import MissingObjectError, StoreFiles, read_all
-from commitlake.connectors.reading.request import Narrowing
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.numbers import INT32_MAX
@@ -83,16 +83,16 @@ class IndexPart:
         return 0 if self.bad else self.end - self.start
 
 
-def plan_index_files(options: IndexFileOptions, narrowing: Narrowing) -> list[list[IndexPart]]:
+def plan_index_files(options: IndexFileOptions, filters: Filters) -> list[list[IndexPart]]:
     """Return the parts to read, as a list for each partition.
 
     Args:
-        narrowing: the filters from the options and from Spark; only the brokers are used.
+        filters: the filters from the options and from Spark; only the brokers are used.
 
     Raises:
         StoreError: if the path has no store with an index, or there is a link among its files, or a copy was changed.
     """
-    return plan_stores(options, narrowing, lambda store, planned: _parts_of_store(store, planned, options))
+    return plan_stores(options, filters, lambda store, planned: _parts_of_store(store, planned, options))
 
 
 def _parts_of_store(store: Store, planned: PlannedStore, options: IndexFileOptions) -> Iterator[IndexPart]:

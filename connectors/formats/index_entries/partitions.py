@@ -16,7 +16,7 @@ from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import StoreFiles
 from commitlake.connectors.reading.files.store_files import open_store_files, store_of
 from commitlake.connectors.reading.partition_sizes import Part, cost_of, group_parts, part_bytes
-from commitlake.connectors.reading.request import Narrowing
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.store_files import UnsafeFileError
@@ -70,12 +70,12 @@ def _open(root: str, read_id: str) -> StoreFiles:  # noqa: ARG001 (another read 
 
 
 def plan_stores(
-    options: EntryOptions, narrowing: Narrowing, parts_of: Callable[[Store, PlannedStore], Iterable[_P]]
+    options: EntryOptions, filters: Filters, parts_of: Callable[[Store, PlannedStore], Iterable[_P]]
 ) -> list[list[_P]]:
     """Return the parts to read of all stores, as a list for each partition.
 
     Args:
-        narrowing: the filters from the options and from Spark; only the brokers are used.
+        filters: the filters from the options and from Spark; only the brokers are used.
         parts_of: returns the parts of a store's files.
 
     Raises:
@@ -84,7 +84,7 @@ def plan_stores(
     parts: list[_P] = []
     read_id = secrets.token_hex(8)
     for store in find_stores(options.path, options.broker, options.formats):
-        if narrowing.brokers is None or store.broker in narrowing.brokers:
+        if filters.brokers is None or store.broker in filters.brokers:
             try:
                 parts += parts_of(store, PlannedStore(store.broker, store_of(store.root), read_id))
             except UnsafeFileError as error:

@@ -25,7 +25,7 @@ from commitlake.connectors.formats.index_entries.partitions import (
 )
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES, MissingObjectError, StoreFiles
-from commitlake.connectors.reading.request import Narrowing
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder, parse_segment_name
 
@@ -101,19 +101,19 @@ class QueuePart:
         return (parse_segment_name(self.name) or 0) // self.queue.layout.entry_size
 
 
-def plan_queues(options: QueueOptions, narrowing: Narrowing) -> list[list[QueuePart]]:
+def plan_queues(options: QueueOptions, filters: Filters) -> list[list[QueuePart]]:
     """Return the parts to read, as a list for each partition.
 
     Args:
-        narrowing: the filters from the options and from Spark.
+        filters: the filters from the options and from Spark.
 
     Raises:
         StoreError: if the path has no store with queues, or there is a link among their files.
     """
-    return plan_stores(options, narrowing, lambda store, planned: _parts_of_store(store, planned, narrowing))
+    return plan_stores(options, filters, lambda store, planned: _parts_of_store(store, planned, filters))
 
 
-def _parts_of_store(store: Store, planned: PlannedStore, narrowing: Narrowing) -> Iterator[QueuePart]:
+def _parts_of_store(store: Store, planned: PlannedStore, filters: Filters) -> Iterator[QueuePart]:
     root, files = planned.root, planned.files()
     layouts = queue_layouts(store)
     if not any(files.has_folder(layout.folder) for layout in layouts):
@@ -124,12 +124,12 @@ def _parts_of_store(store: Store, planned: PlannedStore, narrowing: Narrowing) -
     if not planned.is_copy and store.format.has_rocksdb_queues(Path(root)):  # which are not copied
         refuse_rocksdb_queues(root)
     for layout in layouts:
-        for queue in _queues(planned, files, layout, narrowing):
+        for queue in _queues(planned, files, layout, filters):
             yield from _parts_of_queue(queue, files)
 
 
-def _queues(store: PlannedStore, files: StoreFiles, layout: QueueLayout, narrowing: Narrowing) -> Iterator[QueueFolder]:
-    topics, queue_ids = narrowing.filters.topics, narrowing.filters.queue_ids
+def _queues(store: PlannedStore, files: StoreFiles, layout: QueueLayout, filters: Filters) -> Iterator[QueueFolder]:
+    topics, queue_ids = filters.topics, filters.queue_ids
     for topic in files.folders_in(layout.folder):
         if topics is not None and topic not in topics:
             continue

@@ -8,11 +8,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from deltalake import DeltaTable
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import Row, SparkSession, functions
 
+from commitlake.connectors.lake.spark_reader import selected
+from commitlake.connectors.lake.sql import Engine, conditions
 from commitlake.jobs.query import command as query
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
 from commitlake.schemas.tables.spark import spark_schema
+from tests.support.lakes import GrowingLake
+from tests.support.selected_messages import CONDITIONS, is_selected, random_messages, selections, stored_after_ms
 
 UTC = datetime.UTC
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -64,6 +72,15 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = spark.createDataFrame([message(number) for number in range(COUNT)], spark_schema(MESSAGES))
     rows.write.format("delta").partitionBy(*PARTITION_COLUMNS).save(str(root / "messages"))
     return root
+
+
+@pytest.fixture(scope="module")
+def archived(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """A lake of messages with odd texts."""
+    growing = GrowingLake(tmp_path_factory.mktemp("selections"))
+    growing.write(random_messages(), stored_after_ms)
+    growing.archive()
+    return growing
 
 
 SELECTS = (
@@ -138,6 +155,25 @@ def test_both_engines_give_the_same_rows_in_the_same_order(ask: Ask, arguments: 
     code, out, err = ask("deltalake", *arguments)
     assert (code, ask("spark", *arguments)[:2]) == (0, (0, out)), err
     assert rows is None or len(out.splitlines()) == rows
+
+
+@given(wanted=st.lists(selections(CONDITIONS), min_size=40, max_size=40))
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+def test_a_selection_means_the_same_to_spark_as_sql_and_as_a_column(
+    archived: GrowingLake, spark: SparkSession, wanted: list[Selection]
+) -> None:
+    frame = spark.read.format("delta").load(archived.lake.uri("messages"))
+    texts = [" AND ".join(["true", *conditions(each, Engine.SPARK)]) for each in wanted]
+    columns = [functions.expr(text).alias(f"sql{number}") for number, text in enumerate(texts)]
+    columns += [selected(each).alias(f"column{number}") for number, each in enumerate(wanted)]
+    answers = {found["physical_offset"]: found for found in frame.select("physical_offset", *columns).collect()}
+    rows = DeltaTable(archived.lake.uri("messages")).to_pyarrow_table().to_pylist()
+    assert len(answers) == len(rows)
+    for row in rows:
+        found = answers[row["physical_offset"]]
+        meant = [is_selected(row, each) for each in wanted]
+        assert [found[f"sql{number}"] or False for number in range(len(wanted))] == meant
+        assert [found[f"column{number}"] or False for number in range(len(wanted))] == meant
 
 
 @pytest.mark.usefixtures("far_away")

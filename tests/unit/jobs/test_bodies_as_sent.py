@@ -127,7 +127,7 @@ def of_source(growing: GrowingLake, _: object) -> Found:
     schema = arrow_schema(SOURCE)
     splits = plan_snapshot(stores, take_snapshot(stores), options, narrow(options)).splits
     for split in splits:
-        for batch in read_split(split, Request.of(options, narrow(options).filters, schema)):
+        for batch in read_split(split, Request.of(options, narrow(options), schema)):
             for row in batch.to_pylist():
                 body = row["body"]
                 yield row["keys"][0], None if body is None else body.decode(), row["_corrupt_record"] is not None

@@ -266,7 +266,7 @@ def test_a_starting_offset_inside_a_body_gives_no_record_of_it(tmp_path: Path, s
         given = {"path": str(root), "startingOffset": str(fake), "maxPartitionBytes": str(PARTITION)}
         options = ReadOptions.parse(given)
         narrowed = narrow(options)
-        request = replace(REQUEST, filters=narrowed.filters)
+        request = replace(REQUEST, filters=narrowed)
         rows = [
             row
             for split in plan_read(options, narrowed).splits

@@ -27,11 +27,11 @@ def rows(root: Path, *columns: str, **options: object) -> list[dict[str, object]
     """Return the rows of a read, without Spark."""
     parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
     schema: pa.Schema = arrow_schema(SOURCE.only(columns) if columns else SOURCE)
-    narrowing = narrow(parsed)
-    request = Request(schema, parsed.mode, narrowing.filters, max_batch_bytes=parsed.max_batch_bytes)
+    filters = narrow(parsed)
+    request = Request(schema, parsed.mode, filters, max_batch_bytes=parsed.max_batch_bytes)
     return [
         row
-        for split in plan_read(parsed, narrowing).splits
+        for split in plan_read(parsed, filters).splits
         for batch in read_split(split, request)
         for row in batch.to_pylist()
     ]

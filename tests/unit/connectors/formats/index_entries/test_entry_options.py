@@ -18,7 +18,7 @@ def test_queue_options_narrow_topics_queues_and_offsets() -> None:
     options = QueueOptions.parse(
         {"PATH": "/store", "topics": "a, b", "queueIds": "0,3", "startingOffset": "10", "mode": "permissive"}
     )
-    filters = options.narrowing.filters
+    filters = options.filters
     assert (filters.topics, filters.queue_ids) == (frozenset({"a", "b"}), frozenset({0, 3}))
     assert (filters.min_offset, filters.end_offset, options.mode) == (10, None, Mode.PERMISSIVE)
 

@@ -51,7 +51,7 @@ def plan_of(root: Path, **given: object) -> tuple[ReadPlan, ReadOptions]:
 def rows_of(root: Path, **given: object) -> list[Row]:
     """Return the rows of a read."""
     plan, options = plan_of(root, **given)
-    request = Request.of(options, narrow(options).filters, SCHEMA)
+    request = Request.of(options, narrow(options), SCHEMA)
     batches = [batch for split in plan.splits for batch in read_split(split, request)]
     rows: list[Row] = pa.Table.from_batches(batches, schema=SCHEMA).to_pylist()
     return rows
