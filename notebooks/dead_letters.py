@@ -14,7 +14,6 @@ from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.notebooks import dead_letter_words as words
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.pipelines.dead_letters.causes import group_by_cause
-from commitlake.pipelines.dead_letters.letters import LetterChoice
 from commitlake.pipelines.tps.coverage import read_coverage
 from commitlake.pipelines.tps.overview import overview
 from commitlake.pipelines.tps.rates import Rates
@@ -40,7 +39,7 @@ check_brokers(lake, brokers)
 
 # COMMAND ----------
 
-letters = group_by_cause(lake, LetterChoice(groups=chosen, brokers=brokers, start=start, end=end))
+letters = group_by_cause(lake, Selection(groups=chosen, brokers=brokers, start=start, end=end))
 notebook.say(*words.answer(letters))
 
 # COMMAND ----------

@@ -17,9 +17,9 @@ from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.notebooks import replay_words as words
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.jobs.notebooks.replaying import replay
-from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.planning import count_choice, count_over_time
-from commitlake.pipelines.replay.selection import Selection, condition
+from commitlake.pipelines.replay.selection import condition
+from commitlake.schemas.selection import Selection
 
 notebook = open_notebook(
     "Messages of a time range, sent again.",
@@ -49,14 +49,15 @@ table = lake.table("messages")
 
 # COMMAND ----------
 
-asked = Conditions(
+asked = Selection(
     topics=notebook.texts("topic"),
     keys=notebook.texts("key"),
+    tags=notebook.texts("tag"),
     brokers=brokers,
     start=notebook.time("from"),
     end=notebook.time("to"),
 )
-chosen = condition(Selection(asked, tags=notebook.texts("tag")))
+chosen = condition(asked)
 
 # COMMAND ----------
 

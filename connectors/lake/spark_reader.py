@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.connectors.lake.sql import date_literal
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.plan_check import why_refused
 from commitlake.connectors.storage.s3_options import spark_uri
@@ -148,8 +148,7 @@ def selected(selection: Selection, *, has_dates: bool = True) -> Column:
             parts.append(compare(time, functions.timestamp_micros(functions.lit(epoch_us(moment)))))
             if has_dates:
                 compare_dates = ge if compare is ge else le
-                date = functions.lit(moment.astimezone(datetime.UTC).date())
-                parts.append(compare_dates(functions.col("store_date"), date))
+                parts.append(compare_dates(functions.col("store_date"), functions.expr(date_literal(moment))))
     if selection.where:
         parts.append(functions.expr(f"({selection.where}\n)"))
     return reduce(and_, parts, functions.lit(True))

@@ -6,10 +6,8 @@ import argparse
 import datetime
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from commitlake.jobs.cli.durations import UNITS
-from commitlake.jobs.cli.options import Options, option
 from commitlake.schemas.times import EPOCH, MILLISECOND, iso_text, parse_iso
 
 _AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
@@ -48,21 +46,6 @@ def join_times(arguments: Sequence[str], *options: str) -> list[str]:
         else:
             joined.append(argument)
     return joined
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimeRange(Options):
-    """The time in which messages were stored."""
-
-    start: datetime.datetime | None = option(
-        "only messages stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h",
-        "--from",
-        parse=parse_time,
-        metavar="TIME",
-    )
-    end: datetime.datetime | None = option(
-        "only messages stored before this time", "--to", parse=parse_time, metavar="TIME"
-    )
 
 
 def time_text(moment: datetime.datetime) -> str:

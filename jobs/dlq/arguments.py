@@ -12,7 +12,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.options import Section, argument, flag, given_options, needs, option, repeated, shorthand
 from commitlake.jobs.cli.output_forms import FORMS, DisplayArguments
 from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.times import TimeRange
+from commitlake.jobs.cli.selection import WHICH, Brokers, Groups, Keys, Predicate, Tags, TimeRange
 from commitlake.jobs.replay.arguments import SendingArguments, queues_option
 
 SHOW, EXPORT, REDRIVE, OUTCOME = "show", "export", "redrive", "outcome"
@@ -35,16 +35,16 @@ _OPTIONS_OF = {
 }  # fmt: skip
 """The actions that accept an option, for each option that not every action accepts."""
 
-_WHICH = Section("which dead letters")
 _EXPORT = Section("export")
 _REDRIVE = Section("redrive and outcome")
 
 
 @dataclass(frozen=True, kw_only=True)
 class DlqOptions(
-    Command, LakeArguments, TimeRange, DisplayArguments, SendingArguments,
+    Command, LakeArguments, Groups, Tags, Keys, Brokers, TimeRange, Predicate, DisplayArguments, SendingArguments,
     after={
-        LakeArguments: "replay_id", TimeRange: "replay_id", DisplayArguments: "format", SendingArguments: "follow_for",
+        **dict.fromkeys((LakeArguments, Groups, Tags, Keys, Brokers, TimeRange, Predicate), "replay_id"),
+        DisplayArguments: "format", SendingArguments: "follow_for",
     },
 ):  # fmt: skip
     """The options of `dlq`."""
@@ -56,17 +56,12 @@ class DlqOptions(
         metavar="ACTION",
     )
     replay_id: str = argument("with outcome: the id of the replay, as printed by redrive", metavar="ID", default="")
-    group: tuple[str, ...] = repeated("only of this consumer group", section=_WHICH)
-    topic: tuple[str, ...] = repeated("only messages first sent to this topic", section=_WHICH)
-    tag: tuple[str, ...] = repeated("only with this tag", section=_WHICH)
-    key: tuple[str, ...] = repeated("only with this business key", section=_WHICH)
+    topic: tuple[str, ...] = repeated("only messages first sent to this topic", section=WHICH)
     cause: str | None = option(
         "only of this cause: its number in the list that the same options give, or the beginning of its name",
         metavar="N|NAME",
-        section=_WHICH,
+        section=WHICH,
     )
-    broker: tuple[str, ...] = repeated("only of this store", section=_WHICH)
-    where: str | None = option("any predicate over the columns of messages", metavar="SQL", section=_WHICH)
     no_shape: bool = flag("do not read bodies; causes then do not depend on the shape of the body")
     samples: int | None = option(
         f"dead letters shown of each cause or outcome, at most {MAX_SAMPLES} (default: 3 if one cause is chosen, "
@@ -126,8 +121,7 @@ class DlqOptions(
         given = given_options(self, _CHOOSING)
         if action == OUTCOME and given:
             raise JobError(f"{given[0]} cannot be used with 'dlq outcome'", "the id already selects the messages")
-        if self.start and self.end and self.start >= self.end:
-            raise JobError(f"--from {self.start} is not before --to {self.end}", "exchange them")
+        self.check_times()
         if self.samples is not None and not 0 <= self.samples <= MAX_SAMPLES:
             raise JobError(f"--samples: expected 0 to {MAX_SAMPLES}, found {self.samples}")
         if action != EXPORT and self.format == "parquet":

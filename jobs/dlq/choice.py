@@ -21,10 +21,11 @@ from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.pipelines.dead_letters.cause_conditions import find_cause, narrow_to_cause
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_letters
-from commitlake.pipelines.dead_letters.letters import LetterChoice, count_letters, letters_condition
+from commitlake.pipelines.dead_letters.letters import count_letters, letters_condition
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
+from commitlake.schemas.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +72,11 @@ def choose(arguments: DlqOptions, lake: Lake, *, samples: int | None) -> Chosen:
     """
     check_brokers(lake, arguments.broker)
     table = lake.table("messages")
-    choice = LetterChoice(
-        groups=arguments.group,
-        brokers=arguments.broker,
-        start=arguments.start,
-        end=arguments.end,
-        topics=arguments.topic,
-        tags=arguments.tag,
-        keys=arguments.key,
-        where=arguments.where,
-    )
-    condition = letters_condition(table, choice)
+    condition = letters_condition(table, arguments.selection)
     if arguments.where is not None:
         with explaining_where(arguments, lake), limited(limits_of_where("dlq", arguments.where)):
             count_letters(table, condition)
-    _warn_of_unknown_names(table, choice)
+    _warn_of_unknown_names(table, arguments.selection)
     missing = warn_of_lost_ranges("dlq", lake, arguments.broker, arguments.start, arguments.end)
     packs = None if arguments.no_shape else open_store(bodies_of(arguments, lake))
     if samples is None and arguments.cause is None:
@@ -98,17 +89,17 @@ def choose(arguments: DlqOptions, lake: Lake, *, samples: int | None) -> Chosen:
     return Chosen(table, condition, packs, letters, (letters.causes.index(cause) + 1, cause), missing)
 
 
-def _warn_of_unknown_names(table: DeltaTable, choice: LetterChoice) -> None:
+def _warn_of_unknown_names(table: DeltaTable, wanted: Selection) -> None:
     """Warn of groups, topics and tags that no dead letter has."""
     are_dead = f"kind = '{Kind.DLQ}'"
     sentences = [
         *unknown_values(
-            table, "topic", choice.groups, "the lake has no dead letter of the group {}", are_dead, DLQ_PREFIX
+            table, "topic", wanted.groups, "the lake has no dead letter of the group {}", are_dead, DLQ_PREFIX
         ),
         *unknown_values(
-            table, original_topic_sql(table), choice.topics, "the lake has no dead letter of the topic {}", are_dead
+            table, original_topic_sql(table), wanted.topics, "the lake has no dead letter of the topic {}", are_dead
         ),
-        *unknown_values(table, "tags", choice.tags, "the lake has no dead letter with the tag {}", are_dead),
+        *unknown_values(table, "tags", wanted.tags, "the lake has no dead letter with the tag {}", are_dead),
     ]
     for sentence in sentences:
         warn("commitlake dlq", sentence)

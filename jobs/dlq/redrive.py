@@ -11,7 +11,7 @@ from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import Chosen, choose, explaining_where
 from commitlake.jobs.dlq.outcome import follow
-from commitlake.jobs.replay.choice import MessageChoice
+from commitlake.jobs.replay.choice import SelectedMessages
 from commitlake.jobs.replay.send import send_chosen
 from commitlake.jobs.replay.source import lake_source
 from commitlake.pipelines.dead_letters.cause_conditions import sent_before, without_places
@@ -40,7 +40,7 @@ def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
         _print_earlier_redrives(lake, before, is_again=arguments.again)
     if not arguments.again:
         _check_unfinished(lake, chosen, condition)
-    source, letters = lake_source(lake, chosen.table), MessageChoice(condition)
+    source, letters = lake_source(lake, chosen.table), SelectedMessages(condition)
     sent = send_chosen(arguments, lake, source, letters, _in_words(arguments, chosen))
     if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
         if sent.plan is not None and not arguments.quiet:

@@ -21,12 +21,8 @@ from commitlake.jobs.cli.once import Once
 from commitlake.jobs.cli.options import flag, needs, option, repeated
 from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.rows_output import write_objects
-from commitlake.jobs.cli.store_arguments import (
-    at_least,
-    given_store,
-    store_argument,
-)
-from commitlake.jobs.cli.times import parse_time
+from commitlake.jobs.cli.selection import WHICH, Queues, TimeRange, Topics
+from commitlake.jobs.cli.store_arguments import given_store, store_argument
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import epoch_ms
@@ -57,8 +53,9 @@ _BY_TIME = (
 
 @dataclass(frozen=True, kw_only=True)
 class Explain(
-    Command, LayoutArgument, OutputArguments, after={LayoutArgument: "broker", OutputArguments: "no_indexes"}
-):
+    Command, LayoutArgument, Topics, Queues, TimeRange, OutputArguments,
+    after={**dict.fromkeys((LayoutArgument, Topics, Queues, TimeRange), "broker"), OutputArguments: "no_indexes"},
+):  # fmt: skip
     """The command `explain`."""
 
     NAME = "explain"
@@ -67,20 +64,13 @@ class Explain(
 
     store: str | None = store_argument(f"store folder (the one that holds {FOLDERS}), or a glob")
     broker: str | None = option("the store's name (default: the folder's name)", action=Once)
-    topic: tuple[str, ...] = repeated("stored topic")
-    queue: tuple[int, ...] = repeated("queue id", parse=at_least(0))
     key: tuple[str, ...] = repeated(
-        "business key or unique key; needs --topic", rules=needs("topic", "a broker's index knows keys by topic")
+        "business key or unique key; needs --topic",
+        section=WHICH,
+        rules=needs("topic", "a broker's index knows keys by topic"),
     )
-    start: datetime.datetime | None = option(
-        "stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, -2h",
-        "--from",
-        parse=parse_time,
-        metavar="TIME",
-    )
-    end: datetime.datetime | None = option("stored before this time", "--to", parse=parse_time, metavar="TIME")
-    from_offset: int | None = option("physical offset, inclusive", parse=int, metavar="N")
-    to_offset: int | None = option("physical offset, exclusive", parse=int, metavar="N")
+    from_offset: int | None = option("physical offset, inclusive", parse=int, metavar="N", section=WHICH)
+    to_offset: int | None = option("physical offset, exclusive", parse=int, metavar="N", section=WHICH)
     clock_tolerance: int | None = option(
         "largest expected error of a broker's clock; a larger error that lasted for less than "
         "a sixteenth of a segment can hide records from --from and --to "
@@ -127,8 +117,7 @@ def _warn_of_unknown_names(command: Explain) -> None:
 def _check(command: Explain) -> None:
     if command.key and not command.topic:
         raise JobError("--key needs --topic", "a broker's index knows keys by topic")
-    if command.start and command.end and command.start >= command.end:
-        raise JobError(f"--from {command.start} is not before --to {command.end}")
+    command.check_times()
     low, high = command.from_offset, command.to_offset
     if low is not None and high is not None and low >= high:
         raise JobError(f"--from-offset {low} is not before --to-offset {high}")

@@ -15,7 +15,7 @@ from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.options import flag, needs, option, repeated
 from commitlake.jobs.cli.output_forms import DisplayArguments
 from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.times import TimeRange
+from commitlake.jobs.cli.selection import WHICH, TimeRange
 from commitlake.pipelines.lineage.story import MAX_RECORDS, Question
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_key, parse_mask
 from commitlake.schemas.layouts.numbers import parse_int64
@@ -39,9 +39,11 @@ class LineageOptions(
 ):
     """The options of `lineage`."""
 
-    key: tuple[str, ...] = repeated(f"business key{_SEVERAL}")
-    id: tuple[str, ...] = repeated(f"offset message id, or client message id (UNIQ_KEY){_SEVERAL}")
-    offset: str | None = option("the record at a physical offset of a broker's log", metavar="BROKER:OFFSET")
+    key: tuple[str, ...] = repeated(f"business key{_SEVERAL}", section=WHICH)
+    id: tuple[str, ...] = repeated(f"offset message id, or client message id (UNIQ_KEY){_SEVERAL}", section=WHICH)
+    offset: str | None = option(
+        "the record at a physical offset of a broker's log", metavar="BROKER:OFFSET", section=WHICH
+    )
     topics: bool = flag(
         "show which topics feed which, between --from and --to, by keys that pass from one to the other"
     )
@@ -93,8 +95,7 @@ def check(command: LineageOptions) -> None:
         raise JobError(
             f"expected one of --key, --id, --offset and --topics, found {found}", "--key takes the key of an order"
         )
-    if command.start and command.end and command.start >= command.end:
-        raise JobError(f"--from {command.start} is not before --to {command.end}")
+    command.check_times()
     if command.topics:
         _check_topics(command)
     if len(command.key) + len(command.id) > 1 and (command.follow or command.html or command.openlineage):

@@ -14,9 +14,8 @@ from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory
 from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, shorthand
 from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.selection import Brokers, Ids, Keys, Kinds, Queues, Topics
+from commitlake.jobs.cli.selection import WHICH, Brokers, Ids, Keys, Kinds, Queues, TimeRange, Topics
 from commitlake.jobs.cli.store_arguments import file_size
-from commitlake.jobs.cli.times import TimeRange
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
@@ -68,7 +67,10 @@ class QueryOptions(
         "print the columns of a table, with their types and contents", metavar="TABLE", rules=_OF_TABLE
     )
     where: str | None = option(
-        "any predicate over the table's columns", metavar="SQL", rules=needs("via delta", _LOOK_UPS)
+        "any predicate over the table's columns",
+        metavar="SQL",
+        section=WHICH,
+        rules=needs("via delta", _LOOK_UPS),
     )
     grep: str | None = option(
         "search the bodies of the messages for a regular expression (RE2's syntax, over bytes), on all cores or, with "

@@ -12,7 +12,6 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import layout_option
 from commitlake.jobs.cli.options import (
-    Options,
     Rule,
     Section,
     argument,
@@ -27,8 +26,19 @@ from commitlake.jobs.cli.options import (
 )
 from commitlake.jobs.cli.output_forms import JsonArgument, OutputArguments
 from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.store_arguments import at_least
-from commitlake.jobs.cli.times import TimeRange, parse_time
+from commitlake.jobs.cli.selection import (
+    WHICH,
+    Brokers,
+    Ids,
+    Keys,
+    Predicate,
+    Queues,
+    Selecting,
+    Tags,
+    TimeRange,
+    Topics,
+)
+from commitlake.jobs.cli.times import parse_time
 from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
 SEND, LIST, SHOW, RESUME, STOP, THROTTLE = "send", "list", "show", "resume", "stop", "throttle"
@@ -57,7 +67,6 @@ _FROM = Section(
     "default: the lake's messages; messages from another source are copied into the lake's table replay_rows before "
     "they are sent",
 )
-_WHICH = Section("which messages")
 _TO = Section("where to")
 _PACE = Section("how fast")
 _CHANGES = Section("changes to the messages", "--dry-run shows the first messages before and after the change")
@@ -103,7 +112,7 @@ def queues_option(default: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SendingArguments(Options):
+class SendingArguments(Selecting):
     """Options for the target and pace of sent messages; `jobs.replay.send.send_chosen` reads them.
 
     The first fields are options that each command declares with its own help.
@@ -188,8 +197,7 @@ class SendingArguments(Options):
             raise JobError(
                 "expected --namesrv, the target's name server", "--dry-run shows what would be sent, and needs none"
             )
-        if self.start and self.end and self.start >= self.end:
-            raise JobError(f"--from {self.start} is not before --to {self.end}", "exchange them")
+        self.check_times()
         for name, number in (("limit", self.limit), ("confirm-over", self.confirm_over)):
             if number < 0:
                 raise JobError(f"--{name}: expected 0 or more, found {number}")
@@ -211,9 +219,12 @@ _NO_CONSUMER = Rule(
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayOptions(
-    Command, LakeArguments, TimeRange, OutputArguments, JsonArgument, SendingArguments,
+    Command, LakeArguments, Topics, Queues, Keys, Tags, Ids, Brokers, TimeRange, Predicate, OutputArguments,
+    JsonArgument, SendingArguments,
     after={
-        LakeArguments: "resume", TimeRange: "broker", SendingArguments: "include_replayed",
+        LakeArguments: "resume",
+        **dict.fromkeys((Topics, Queues, Keys, Tags, Ids, Brokers, TimeRange, Predicate), "layout"),
+        SendingArguments: "include_replayed",
         OutputArguments: "online", JsonArgument: "online",
     },
 ):  # fmt: skip
@@ -240,25 +251,18 @@ class ReplayOptions(
         rules=(*_not_of_lake("offsets_at", "bodies"), *not_with("all_copies", hint=_ALL_COPIES_HINT)),
     )
     layout: str | None = layout_option(_FROM)
-    topic: tuple[str, ...] = repeated("only of this topic", section=_WHICH)
-    queue: tuple[int, ...] = repeated("only of the queue with this id", parse=at_least(0), section=_WHICH)
-    key: tuple[str, ...] = repeated("only with this business key", section=_WHICH)
     keys_file: str | None = option(
         "only with one of the keys in a file, one per line",
         "--keys-file",
         "--key-file",
         metavar="FILE",
-        section=_WHICH,
+        section=WHICH,
     )
-    tag: tuple[str, ...] = repeated("only with this tag", "--tag", "--tags", section=_WHICH)
-    id: tuple[str, ...] = repeated("only with this offset message id or UNIQ_KEY", section=_WHICH)
-    broker: tuple[str, ...] = repeated("only of this store", section=_WHICH)
-    born: bool = flag("--from and --to compare the producer's time, not the broker's", section=_WHICH)
-    where: str | None = option("any predicate over the columns of messages", metavar="SQL", section=_WHICH)
+    born: bool = flag("--from and --to compare the producer's time, not the broker's", section=WHICH)
     dlq_of: str | None = option(
         "the dead letters of this group, sent back to their original topics",
         metavar="GROUP",
-        section=_WHICH,
+        section=WHICH,
         rules=(
             *not_with("all_copies", hint="{this} selects only dead letters"),
             _NO_CONSUMER,
@@ -268,26 +272,26 @@ class ReplayOptions(
     not_consumed_by: str | None = option(
         "only messages that this group has not consumed, by its offsets in the lake, the store or the broker",
         metavar="GROUP",
-        section=_WHICH,
+        section=WHICH,
     )
     offsets_at: datetime.datetime | None = option(
         "with --not-consumed-by: use its offsets at this time, by the lake's snapshots (default: the newest)",
         parse=parse_time,
         metavar="TIME",
-        section=_WHICH,
+        section=WHICH,
         rules=needs("not_consumed_by"),
     )
     all_copies: bool = flag(
         "also copies of messages for retries, and dead letters, each sent to its original topic (default: one of each "
         "message, or what --topic names); with --topic, the copies of its messages",
-        section=_WHICH,
+        section=WHICH,
     )
     again: bool = flag(
         "also messages that an unfinished replay to the same target contains; without it, they are an error",
-        section=_WHICH,
+        section=WHICH,
     )
     include_replayed: bool = flag(
-        "also messages that an earlier replay has sent; without it, they are skipped", section=_WHICH
+        "also messages that an earlier replay has sent; without it, they are skipped", section=WHICH
     )
     group: tuple[str, ...] = repeated("only this group (default: all that consume the target's topics)", section=_UNDO)
     apply: bool = flag("set the offsets", section=_UNDO)

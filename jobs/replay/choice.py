@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
@@ -15,11 +16,10 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.source import MessageSource, archived_stores
-from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.errors import UnknownGroupError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
-from commitlake.pipelines.replay.selection import SENDABLE, Selection, condition
+from commitlake.pipelines.replay.selection import SENDABLE, condition
 from commitlake.schemas.layouts.rocketmq.topics import Kind, is_system_group, kind_of
 
 _MAX_KEY_FILE_BYTES = 64 << 20
@@ -28,7 +28,7 @@ _BLANKS = " \t\r"
 
 
 @dataclass(frozen=True, slots=True)
-class MessageChoice:
+class SelectedMessages:
     """The selected messages.
 
     Attributes:
@@ -42,7 +42,7 @@ class MessageChoice:
     with_replayed: str | None = None
 
 
-def choose_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> MessageChoice:
+def choose_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> SelectedMessages:
     """Return the messages that the arguments select.
 
     Raises:
@@ -52,28 +52,17 @@ def choose_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource)
     not_consumed = None
     if arguments.not_consumed_by is not None:
         not_consumed = _not_consumed(arguments, arguments.not_consumed_by, lake, source)
-    asked = Conditions(
-        topics=arguments.topic,
-        queue_ids=arguments.queue,
+    wanted = replace(
+        arguments.selection,
         kinds=SENDABLE if arguments.all_copies else (),
         keys=[*arguments.key, *_keys_in(arguments.keys_file)],
-        brokers=arguments.broker,
-        start=arguments.start,
-        end=arguments.end,
-        where=arguments.where,
+        groups=() if arguments.dlq_of is None else (arguments.dlq_of,),
     )
-    selection = Selection(
-        asked,
-        tags=arguments.tag,
-        ids=arguments.id,
-        born=arguments.born,
-        dead_letters_of=arguments.dlq_of,
-        not_consumed=not_consumed,
-        has_replayed=arguments.include_replayed,
-        origin=original_topic_sql(source.table) if arguments.all_copies else None,
-    )
-    with_replayed = None if selection.has_replayed else condition(replace(selection, has_replayed=True))
-    return MessageChoice(condition(selection), not_consumed, with_replayed)
+    origin = original_topic_sql(source.table) if arguments.all_copies else None
+    chosen = partial(condition, wanted, not_consumed=not_consumed, origin=origin)
+    if arguments.include_replayed:
+        return SelectedMessages(chosen(has_replayed=True), not_consumed)
+    return SelectedMessages(chosen(), not_consumed, chosen(has_replayed=True))
 
 
 def _not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source: MessageSource) -> NotConsumed:

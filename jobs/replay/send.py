@@ -33,7 +33,7 @@ from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.replay.changes import changes_of, show_changes, write_changes
-from commitlake.jobs.replay.choice import MessageChoice, choose_messages
+from commitlake.jobs.replay.choice import SelectedMessages, choose_messages
 from commitlake.jobs.replay.source import MessageSource, open_source
 from commitlake.jobs.replay.target import target_client
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
@@ -108,7 +108,7 @@ def send(arguments: ReplayOptions, lake: Lake) -> ExitCode:
 
 
 def send_chosen(
-    arguments: SendingArguments, lake: Lake, source: MessageSource, chosen: MessageChoice, choice_in_words: str
+    arguments: SendingArguments, lake: Lake, source: MessageSource, chosen: SelectedMessages, choice_in_words: str
 ) -> Sent:
     """Plan a new replay of chosen messages, show what it sends, ask for confirmation, and send.
 
@@ -162,7 +162,7 @@ def send_chosen(
         return Sent(_run(arguments, lake, sent, client, is_resumed=False), sent)
 
 
-def _show_replayed(source: MessageSource, chosen: MessageChoice) -> None:
+def _show_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
     """Print on standard error how many messages match, but were sent by a replay."""
     if chosen.with_replayed is None:
         return

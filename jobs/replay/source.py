@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
@@ -38,9 +37,7 @@ from commitlake.pipelines.replay.groups.not_consumed import (
 )
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, plain_group
-
-if TYPE_CHECKING:
-    from commitlake.pipelines.replay.copied_messages import Narrowed
+from commitlake.schemas.selection import Selection
 
 _STEPS = 1000
 """Total of a progress bar whose real total is known only once reading begins."""
@@ -149,14 +146,14 @@ def _copy_store(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSourc
         return not_consumed_in_stores(stores, group, takes_topic)
 
     with _progress(arguments, f"reading {path}") as advance:
-        damaged = copy_store(stores, _narrowed(arguments), copy, advance)
+        damaged = copy_store(stores, _read_from_source(arguments), copy, advance, has_bodies=_needs_bodies(arguments))
     return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
 def _copy_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
     from commitlake.pipelines.replay.copied_messages import copy_topics
 
-    wanted = _narrowed(arguments)
+    wanted = _read_from_source(arguments)
     if not wanted.topics:
         raise JobError("--from-broker: expected topics", "as in --topic orders, or --dlq-of billing")
     with Admin(client_options(name_servers)) as admin:
@@ -174,22 +171,23 @@ def _copy_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -> Mes
             return not_consumed_live(admin, group, wanted.topics, arguments.broker)
 
     with _progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
-        damaged = copy_topics(name_servers, wanted, copy, advance)
+        damaged = copy_topics(name_servers, wanted, copy, advance, has_bodies=_needs_bodies(arguments))
     return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
-def _narrowed(arguments: ReplayOptions) -> Narrowed:
-    from commitlake.pipelines.replay.copied_messages import Narrowed
-
-    has_time = not arguments.born
+def _read_from_source(arguments: ReplayOptions) -> Selection:
+    """Return the selected messages by what a log or a queue knows of them; other conditions apply to the copy."""
     dead = [] if arguments.dlq_of is None else [DLQ_PREFIX + arguments.dlq_of]
-    return Narrowed(
+    return Selection(
         topics=() if arguments.all_copies else tuple(dict.fromkeys([*arguments.topic, *dead])),
-        queue_ids=frozenset(arguments.queue),
-        start=arguments.start if has_time else None,
-        end=arguments.end if has_time else None,
-        has_bodies=bool(not arguments.dry_run or arguments.transform or arguments.mask),
+        queue_ids=arguments.queue,
+        start=None if arguments.born else arguments.start,
+        end=None if arguments.born else arguments.end,
     )
+
+
+def _needs_bodies(arguments: ReplayOptions) -> bool:
+    return bool(not arguments.dry_run or arguments.transform or arguments.mask)
 
 
 @contextmanager

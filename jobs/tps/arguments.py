@@ -14,8 +14,7 @@ from commitlake.jobs.cli.html import HtmlArgument
 from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.options import flag, needs, option, shorthand
 from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.selection import Brokers, Kinds, Queues, Tags, Topics
-from commitlake.jobs.cli.times import TimeRange
+from commitlake.jobs.cli.selection import Brokers, Kinds, Queues, Tags, TimeRange, Topics
 from commitlake.jobs.lag.arguments import SourceArguments
 from commitlake.pipelines.tps.question import GROUPS, SECOND
 

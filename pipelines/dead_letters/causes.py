@@ -37,7 +37,6 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.dead_letters.letters import (
-    LetterChoice,
     Letters,
     letters_condition,
     read_letters,
@@ -46,6 +45,7 @@ from commitlake.pipelines.dead_letters.letters import (
 )
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
+from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from commitlake.schemas.times import EPOCH
 
 MAX_CAUSES = 1000
@@ -158,7 +158,7 @@ class GroupCount:
 
 
 def group_by_cause(
-    lake: Lake, choice: LetterChoice | None = None, packs: PackStore | None = None, *, samples: int = 1
+    lake: Lake, wanted: Selection = ALL_MESSAGES, packs: PackStore | None = None, *, samples: int = 1
 ) -> DeadLetters:
     """Group the dead letters of a lake by cause.
 
@@ -172,7 +172,7 @@ def group_by_cause(
         PackStoreError: The place of the packs cannot be reached.
     """
     table = lake.table("messages")
-    return group_letters(table, letters_condition(table, choice or LetterChoice()), packs, samples=samples)
+    return group_letters(table, letters_condition(table, wanted), packs, samples=samples)
 
 
 def group_letters(table: DeltaTable, where: str, packs: PackStore | None, *, samples: int) -> DeadLetters:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -16,17 +15,17 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import column_name, text_literal
+from commitlake.connectors.lake.sql import column_name, is_one_of, text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
-from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID, original_topic_sql
 from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
-from commitlake.pipelines.replay.selection import Selection, condition
+from commitlake.pipelines.replay.selection import condition
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from commitlake.schemas.tables.messages import MESSAGES
 
 EXCEPTION_PROPERTIES = ("EXCEPTION", "exception", "ERROR", "error")
@@ -45,50 +44,17 @@ class DeadLetterError(CommitLakeError):
     exit_code = ExitCode.USAGE
 
 
-@dataclass(frozen=True, slots=True)
-class LetterChoice:
-    """A selection of dead letters; empty and None are no condition.
-
-    Attributes:
-        groups: only these consumer groups.
-        brokers: only these stores.
-        start: stored as a dead letter at or after this time.
-        end: stored as a dead letter before this time.
-        topics: originally sent to one of these topics.
-        tags: with one of these tags.
-        keys: with one of these business keys.
-        where: SQL condition on a row of `messages`.
-    """
-
-    groups: Sequence[str] = ()
-    brokers: Sequence[str] = ()
-    start: datetime.datetime | None = None
-    end: datetime.datetime | None = None
-    topics: Sequence[str] = ()
-    tags: Sequence[str] = ()
-    keys: Sequence[str] = ()
-    where: str | None = None
-
-
-def letters_condition(table: DeltaTable, choice: LetterChoice) -> str:
+def letters_condition(table: DeltaTable, wanted: Selection = ALL_MESSAGES) -> str:
     """Return SQL for the rows of `messages` that are the selected dead letters.
 
     Args:
         table: `messages`; tables of earlier versions have fewer columns.
-        choice: the selection.
+        wanted: selected dead letters. Topics are those to which the messages were originally sent, and times those at
+            which they were stored as dead letters.
     """
-    asked = Conditions(
-        topics=[DLQ_PREFIX + group for group in choice.groups],
-        kinds=[Kind.DLQ],
-        brokers=choice.brokers,
-        start=choice.start,
-        end=choice.end,
-        keys=choice.keys,
-        where=choice.where,
-    )
-    found = condition(Selection(asked, tags=choice.tags, has_replayed=True))
-    if choice.topics:
-        found += f" AND {original_topic_sql(table)} IN ({', '.join(map(text_literal, choice.topics))})"
+    found = condition(replace(wanted, topics=(), kinds=[Kind.DLQ]), has_replayed=True)
+    if wanted.topics:
+        found += f" AND {is_one_of(original_topic_sql(table), map(text_literal, wanted.topics))}"
     return found
 
 

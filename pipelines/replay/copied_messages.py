@@ -6,10 +6,8 @@ conditions that a log or a queue can evaluate: topics, queue and store time. All
 
 from __future__ import annotations
 
-import datetime
 import secrets
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,72 +21,46 @@ from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.continuity import check_not_truncated
 from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
-from commitlake.connectors.reading.request import Filters, Request, narrow
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.range_reader import RangeReader
 from commitlake.connectors.rocketmq.source.ranges import plan_batch
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE, STORE_DATE
-from commitlake.schemas.times import epoch_ms
 
 _MAX_BYTES = 64 << 20
 """Size of rows in memory before they are written."""
 _STATISTICS = ("broker", "physical_offset", "topic", "queue_id", "queue_offset", "kind", "store_timestamp")
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowed:
-    """Limits for reading a log or queues. More than is wanted may be read, but never less.
-
-    Attributes:
-        topics: stored topics; all if empty.
-        queue_ids: queues to read; all if empty.
-        start: first store time; None for no limit.
-        end: end of the store time, exclusive; None for no limit.
-        has_bodies: True if the table has a column of bodies.
-    """
-
-    topics: Sequence[str] = ()
-    queue_ids: Collection[int] = ()
-    start: datetime.datetime | None = None
-    end: datetime.datetime | None = None
-    has_bodies: bool = True
-
-    @property
-    def columns(self) -> Columns:
-        """Columns that are read."""
-        without = {CORRUPT_RECORD.name} | (set() if self.has_bodies else {BODY.name})
-        return SOURCE.without(*without)
-
-
 def copy_store(
-    stores: Sequence[Store], wanted: Narrowed, lake: Lake, advance: Callable[[int, int], None] = lambda *_: None
+    stores: Sequence[Store],
+    wanted: Selection,
+    lake: Lake,
+    advance: Callable[[int, int], None] = lambda *_: None,
+    *,
+    has_bodies: bool = True,
 ) -> int:
     """Copy the current messages of logs.
 
     Args:
         stores: from `find_stores`.
-        wanted: limits for reading.
+        wanted: messages to read, by topic, queue and store time. More may be copied, but never less.
         lake: location of the table, which must not exist.
         advance: called with the number of bytes read so far, and in total.
+        has_bodies: True if the table has a column of bodies.
 
     Returns:
         The number of ranges that are missing or hold no intact record.
     """
-    options = ReadOptions(
-        path="",
-        mode=Mode.PERMISSIVE,
-        body=BodyForm.STORED,
-        topics=frozenset(wanted.topics) or None,
-        queue_ids=frozenset(wanted.queue_ids) or None,
-        starting_timestamp=None if wanted.start is None else epoch_ms(wanted.start),
-        ending_timestamp=None if wanted.end is None else epoch_ms(wanted.end),
-    )
-    splits = plan_snapshot(stores, take_snapshot(stores), options, narrow(options)).splits
+    options = ReadOptions(path="", mode=Mode.PERMISSIVE, body=BodyForm.STORED)
+    splits = plan_snapshot(stores, take_snapshot(stores), options, Filters.of(wanted)).splits
     # A reader that filters by content does not report damage, so rows are filtered here.
-    request = Request.of(options, Filters(), _read_schema(wanted))
+    columns = _columns(has_bodies=has_bodies)
+    request = Request.of(options, Filters(), _read_schema(columns))
     total = sum(split.size for split in splits)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -99,50 +71,62 @@ def copy_store(
             done += split.size
             advance(done, total)
 
-    return _copy(batches(), wanted, lake)
+    return _copy(batches(), wanted, columns, lake)
 
 
 def copy_topics(
-    name_servers: str, wanted: Narrowed, lake: Lake, advance: Callable[[int, int], None] = lambda *_: None
+    name_servers: str,
+    wanted: Selection,
+    lake: Lake,
+    advance: Callable[[int, int], None] = lambda *_: None,
+    *,
+    has_bodies: bool = True,
 ) -> int:
     """Copy messages of live topics, up to the current ends of their queues, as `copy_store` does.
 
     Args:
         name_servers: `host:port` of each, separated by semicolons.
-        wanted: limits for reading; must name topics.
+        wanted: messages to read; must name topics.
         lake: location of the table, which must not exist.
         advance: called with the number of queue offsets read so far, and in total.
+        has_bodies: True if the table has a column of bodies.
 
     Raises:
         DataLossError: if messages are deleted while they are read.
     """
     given = {"namesrv": name_servers, "topics": ",".join(wanted.topics), "mode": str(Mode.PERMISSIVE), "body": "stored"}
-    if wanted.start is not None:
-        given["startingTimestamp"] = str(epoch_ms(wanted.start))
-    if wanted.end is not None:
-        given["endingTimestamp"] = str(epoch_ms(wanted.end))
-    options = SourceOptions.parse(given).for_batch()
+    filters = Filters.of(wanted)
+    if filters.min_store_timestamp is not None:
+        given["startingTimestamp"] = str(filters.min_store_timestamp)
+    if filters.end_store_timestamp is not None:
+        given["endingTimestamp"] = str(filters.end_store_timestamp)
+    options, columns = SourceOptions.parse(given).for_batch(), _columns(has_bodies=has_bodies)
 
     def batches() -> Iterator[pa.RecordBatch]:
         with options.open_puller() as puller:
             ranges = [each for partition in plan_batch(puller, options) for each in partition]
             if wanted.queue_ids:
                 ranges = [each for each in ranges if each.queue.queue_id in wanted.queue_ids]
-            reader = RangeReader(puller, options, _read_schema(wanted))
+            reader = RangeReader(puller, options, _read_schema(columns))
             total, done = sum(each.size for each in ranges), 0
             for each in ranges:
                 yield from reader.read([each])
                 done += each.size
                 advance(done, total)
 
-    return _copy(batches(), wanted, lake)
+    return _copy(batches(), wanted, columns, lake)
 
 
-def _read_schema(wanted: Narrowed) -> pa.Schema:
-    return arrow_schema(Columns([*wanted.columns, CORRUPT_RECORD]))
+def _columns(*, has_bodies: bool) -> Columns:
+    without = {CORRUPT_RECORD.name} | (set() if has_bodies else {BODY.name})
+    return SOURCE.without(*without)
 
 
-def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: Lake) -> int:
+def _read_schema(columns: Columns) -> pa.Schema:
+    return arrow_schema(Columns([*columns, CORRUPT_RECORD]))
+
+
+def _copy(batches: Iterable[pa.RecordBatch], wanted: Selection, columns: Columns, lake: Lake) -> int:
     damaged = 0
     files: list[DataFile] = []
     waiting: list[pa.RecordBatch] = []
@@ -168,5 +152,5 @@ def _copy(batches: Iterable[pa.RecordBatch], wanted: Narrowed, lake: Lake) -> in
             waiting, size = [], 0
     if waiting:
         write()
-    append_files(lake.uri("messages"), Columns([*wanted.columns, STORE_DATE]), files, 1)
+    append_files(lake.uri("messages"), Columns([*columns, STORE_DATE]), files, 1)
     return damaged

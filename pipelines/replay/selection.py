@@ -10,74 +10,53 @@ messages and delayed messages that wait are never chosen: they are not, or not y
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from commitlake.connectors.lake.sql import any_of, column_name, conditions, text_literal
-from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID
-from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Kind, kind_of
+from commitlake.schemas.layouts.rocketmq.topics import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Kind, kind_of
+from commitlake.schemas.selection import Selection
 
 SENDABLE = (Kind.NORMAL, Kind.RETRY, Kind.DLQ)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Criteria for messages to send again.
+def condition(
+    wanted: Selection,
+    *,
+    not_consumed: NotConsumed | None = None,
+    has_replayed: bool = False,
+    origin: str | None = None,
+) -> str:
+    """Return the SQL condition on rows of `messages` to send again.
 
-    Attributes:
-        conditions: topics, queue, keys, brokers, kinds, store time and SQL. Without kinds, the kinds of the named
-            topics are chosen, or normal messages if no topic is named.
-        tags: any of these tags.
-        ids: any of these offset message ids or unique keys.
-        born: True if the time in `conditions` applies to birth times.
-        dead_letters_of: a consumer group, to choose only its dead letters.
-        not_consumed: first chosen message of each queue, and topics whose other queues are chosen from their
-            beginning; other topics are not chosen. None for all queues from their beginning.
+    Args:
+        wanted: selected messages. Without kinds and groups, the kinds of the named topics are chosen, or normal
+            messages if no topic is named.
+        not_consumed: first chosen message of each queue, and topics whose other queues are chosen from their beginning;
+            other topics are not chosen. None for all queues from their beginning.
         has_replayed: True to choose messages that a replay has sent, too.
         origin: SQL for the original topic of a retry or a dead letter, if the named topics are original topics; None if
             they are the topics in which the records are stored.
-    """
-
-    conditions: Conditions
-    tags: Sequence[str] = ()
-    ids: Sequence[str] = ()
-    born: bool = False
-    dead_letters_of: str | None = None
-    not_consumed: NotConsumed | None = None
-    has_replayed: bool = False
-    origin: str | None = None
-
-
-def condition(selection: Selection) -> str:
-    """Return the SQL condition on rows of `messages`.
 
     Raises:
         ReplayError: if a topic is chosen whose messages cannot be sent again.
     """
-    asked = selection.conditions
-    for topic in asked.topics:
+    for topic in wanted.topics:
         if kind_of(topic) not in SENDABLE:
             raise ReplayError(f"the topic {topic} is a system topic of the broker: its records cannot be sent again")
-    simple = replace(asked, topics=()) if selection.origin is not None else asked
-    parts = conditions(replace(simple, is_by_birth=selection.born))
-    if selection.origin is not None and asked.topics:
-        parts.append(f"({_one_of('topic', asked.topics)} OR {_one_of(selection.origin, asked.topics)})")
-    if selection.dead_letters_of is not None:
-        parts.append(f"topic = {text_literal(DLQ_PREFIX + selection.dead_letters_of)}")
-    elif not asked.kinds:
-        kinds = sorted({kind_of(topic) for topic in asked.topics} or {Kind.NORMAL})
+    parts = conditions(wanted if origin is None else replace(wanted, topics=()))
+    if origin is not None and wanted.topics:
+        parts.append(f"({_one_of('topic', wanted.topics)} OR {_one_of(origin, wanted.topics)})")
+    if not wanted.groups and not wanted.kinds:
+        kinds = sorted({kind_of(topic) for topic in wanted.topics} or {Kind.NORMAL})
         parts.append(f"kind IN ({', '.join(map(text_literal, kinds))})")
-    if not asked.topics:  # archives by older versions have these as normal messages
+    if not wanted.topics:  # archives by older versions have these as normal messages
         parts.append(f"topic NOT IN ({text_literal(ROCKSDB_HALF_TOPIC)}, {text_literal(ROCKSDB_OP_TOPIC)})")
-    if selection.tags:
-        parts.append(_one_of("tags", selection.tags))
-    if selection.ids:
-        parts.append(f"({_one_of('msg_id', selection.ids)} OR {_one_of('unique_key', selection.ids)})")
-    if selection.not_consumed is not None:
-        parts.append(_from_starts(selection.not_consumed))
-    if not selection.has_replayed:
+    if not_consumed is not None:
+        parts.append(_from_starts(not_consumed))
+    if not has_replayed:
         parts.append(f"NOT array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})")
     return " AND ".join(parts)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.selection import Keys, Queues, Topics
-from commitlake.jobs.cli.times import TimeRange
+from commitlake.jobs.cli.selection import Keys, Queues, TimeRange, Topics
 from commitlake.schemas.selection import Selection
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)

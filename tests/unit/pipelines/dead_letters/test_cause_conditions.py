@@ -8,13 +8,13 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.pipelines.dead_letters import cause_conditions
 from commitlake.pipelines.dead_letters.cause_conditions import find_cause, narrow_to_cause, sent_before, without_places
 from commitlake.pipelines.dead_letters.causes import group_letters
-from commitlake.pipelines.dead_letters.letters import DeadLetterError, LetterChoice, count_letters, letters_condition
+from commitlake.pipelines.dead_letters.letters import DeadLetterError, count_letters, letters_condition
 from tests.support.lakes import GrowingLake
 
 
 def test_a_cause_known_only_from_bodies_is_a_list_of_offsets(dead_letters: GrowingLake) -> None:
     table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.bodies)
-    where = letters_condition(table, LetterChoice())
+    where = letters_condition(table)
     found = group_letters(table, where, packs, samples=1)
     assert {one.shape: one.messages for one in found.causes} == {"id:number": 3, "(text)": 2, "(binary)": 1}
     for cause in found.causes:
@@ -26,7 +26,7 @@ def test_a_cause_known_only_from_bodies_is_a_list_of_offsets(dead_letters: Growi
 
 def test_a_cause_known_from_columns_needs_no_list(dead_letters: GrowingLake) -> None:
     table = dead_letters.lake.table("messages")
-    where = letters_condition(table, LetterChoice())
+    where = letters_condition(table)
     found = group_letters(table, where, None, samples=1)
     narrowed = narrow_to_cause(table, where, found.causes[0], found.causes, None)
     assert "physical_offset" not in narrowed
@@ -35,7 +35,7 @@ def test_a_cause_known_from_columns_needs_no_list(dead_letters: GrowingLake) -> 
 
 def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
     table, packs = dead_letters.lake.table("messages"), open_store(dead_letters.lake.bodies)
-    causes = group_letters(table, letters_condition(table, LetterChoice()), packs, samples=1).causes
+    causes = group_letters(table, letters_condition(table), packs, samples=1).causes
     assert find_cause(causes, "2") == causes[1]
     assert find_cause(causes, causes[2].digest) == causes[2]
     assert find_cause(causes, causes[0].digest[:6]) == causes[0]
@@ -48,7 +48,7 @@ def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
 
 def test_messages_sent_before_are_left_out(dead_letters: GrowingLake) -> None:
     table = dead_letters.lake.table("messages")
-    where = letters_condition(table, LetterChoice())
+    where = letters_condition(table)
     assert without_places(where, []) == where
     assert count_letters(table, without_places(where, [{"broker-a": [0]}, {"broker-a": [0], "other": [5]}])) == 5
     assert sent_before(dead_letters.lake, table, where) == {}
@@ -58,7 +58,7 @@ def test_a_long_list_of_places_is_answered(dead_letters: GrowingLake) -> None:
     table = dead_letters.lake.table("messages")
     # One list of as many numbers ends the process: the engine's stack overflows.
     places = {"broker-a": range(17_000)}
-    assert count_letters(table, without_places(letters_condition(table, LetterChoice()), [places])) == 0
+    assert count_letters(table, without_places(letters_condition(table), [places])) == 0
 
 
 def test_a_list_of_places_is_bounded(monkeypatch: pytest.MonkeyPatch, dead_letters: GrowingLake) -> None:

@@ -18,9 +18,9 @@ from commitlake.pipelines.dead_letters.causes import (
     count_by_group,
     group_by_cause,
 )
-from commitlake.pipelines.dead_letters.letters import LetterChoice
 from commitlake.pipelines.replay import origin_properties
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.selection import Selection
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -77,7 +77,7 @@ def test_a_cause_is_group_topic_tag_attempts_and_reason(growing: GrowingLake) ->
 
 
 def test_a_cause_has_its_times_and_its_newest_message(growing: GrowingLake) -> None:
-    found = group_by_cause(growing.lake, LetterChoice(groups=["shipping"]))
+    found = group_by_cause(growing.lake, Selection(groups=["shipping"]))
     assert {one.group for one in found.causes} == {"shipping"}
     worst = found.causes[0]
     start = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
@@ -88,9 +88,9 @@ def test_a_cause_has_its_times_and_its_newest_message(growing: GrowingLake) -> N
 def test_dead_letters_are_selected_by_time_and_store(growing: GrowingLake) -> None:
     start = datetime.datetime.fromtimestamp(MIDNIGHT_MS / 1000, datetime.UTC)
     minute = datetime.timedelta(minutes=1)
-    assert group_by_cause(growing.lake, LetterChoice(start=start + minute, end=start + 4 * minute)).messages == 3
-    assert group_by_cause(growing.lake, LetterChoice(brokers=["another"])).messages == 0
-    assert group_by_cause(growing.lake, LetterChoice(groups=["it's"])).causes == []
+    assert group_by_cause(growing.lake, Selection(start=start + minute, end=start + 4 * minute)).messages == 3
+    assert group_by_cause(growing.lake, Selection(brokers=["another"])).messages == 0
+    assert group_by_cause(growing.lake, Selection(groups=["it's"])).causes == []
 
 
 def test_causes_beyond_the_limit_are_counted(growing: GrowingLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,10 +108,10 @@ def test_too_many_causes_are_not_distinguished(growing: GrowingLake, monkeypatch
 
 
 def test_dead_letters_are_selected_by_topic_tag_key_and_sql(growing: GrowingLake) -> None:
-    assert group_by_cause(growing.lake, LetterChoice(topics=["orders", HOSTILE])).messages == 5
-    assert group_by_cause(growing.lake, LetterChoice(tags=["paid"])).messages == 3
-    assert group_by_cause(growing.lake, LetterChoice(keys=["order-1"])).messages == 1
-    assert group_by_cause(growing.lake, LetterChoice(where="reconsume_times < 17")).messages == 3
+    assert group_by_cause(growing.lake, Selection(topics=["orders", HOSTILE])).messages == 5
+    assert group_by_cause(growing.lake, Selection(tags=["paid"])).messages == 3
+    assert group_by_cause(growing.lake, Selection(keys=["order-1"])).messages == 1
+    assert group_by_cause(growing.lake, Selection(where="reconsume_times < 17")).messages == 3
 
 
 def test_the_shape_of_a_body_is_part_of_its_cause(growing: GrowingLake) -> None:

@@ -18,7 +18,7 @@ from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.printable import FORMULA_STARTS, printable
 from commitlake.pipelines.dead_letters import export, letters
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
-from commitlake.pipelines.dead_letters.letters import DeadLetterError, LetterChoice, letters_condition
+from commitlake.pipelines.dead_letters.letters import DeadLetterError, letters_condition
 from tests.support.dead_letters import BODIES, FORMULA, hostile_letter
 from tests.support.lakes import GrowingLake
 
@@ -32,7 +32,7 @@ def write(dead_letters: GrowingLake, tmp_path: Path) -> Export:
     def write(form: str, *, with_bodies: bool = True, where: str = "true") -> Path:
         lake = dead_letters.lake
         table, path = lake.table("messages"), tmp_path / f"letters.{form}"
-        condition = f"{letters_condition(table, LetterChoice())} AND {where}"
+        condition = f"{letters_condition(table)} AND {where}"
         packs = open_store(lake.bodies)
         count = export_letters(table, condition, packs, path, ExportFormat(form), with_bodies=with_bodies)
         assert count == len(BODIES)

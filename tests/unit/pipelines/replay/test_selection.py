@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.query.sql import Conditions
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
-from commitlake.pipelines.replay.selection import Selection, condition
+from commitlake.pipelines.replay.selection import condition
 from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -36,8 +37,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
     return DeltaTable(growing.lake.uri("messages"))
 
 
-def chosen(table: DeltaTable, selection: Selection) -> list[str]:
-    sql = f"SELECT keys[1] AS key FROM messages WHERE {condition(selection)} ORDER BY physical_offset"
+def chosen(table: DeltaTable, selection: Selection, **more: Any) -> list[str]:
+    sql = f"SELECT keys[1] AS key FROM messages WHERE {condition(selection, **more)} ORDER BY physical_offset"
     return [row["key"] for row in run_sql(table, "messages", sql).read_all().to_pylist()]
 
 
@@ -49,30 +50,32 @@ def starts(offsets: dict[tuple[str, int], int], topics: list[str] | None = None)
 
 
 @pytest.mark.parametrize(
-    ("selection", "expected"),
+    ("selection", "more", "expected"),
     [
-        (Selection(Conditions()), ["k0", "k1", "k7"]),
-        (Selection(Conditions(keys=["all"])), ["k0", "k1", "k7"]),
-        (Selection(Conditions(), has_replayed=True), ["k0", "k1", "k7", "k8"]),
-        (Selection(Conditions(topics=["orders"])), ["k0", "k7"]),
-        (Selection(Conditions(kinds=["retry"])), ["k2"]),
-        (Selection(Conditions(topics=["orders", "%RETRY%billing"])), ["k0", "k2", "k7"]),
-        (Selection(Conditions(keys=["k2", "k1", "all"], topics=["payments", "%DLQ%mail"])), ["k1", "k4"]),
-        (Selection(Conditions(), dead_letters_of="billing"), ["k3"]),
-        (Selection(Conditions(), tags=["t0", "t1", "t2"]), ["k0", "k1"]),
-        (Selection(Conditions(), ids=["U7"]), ["k7"]),
-        (Selection(Conditions(queue_ids=[3, 1])), ["k1", "k7"]),
-        (Selection(Conditions(where="queue_id = 1 OR queue_id = 3 -- odd")), ["k1", "k7"]),
-        (Selection(Conditions(start=START + datetime.timedelta(seconds=1))), ["k1", "k7"]),
-        (Selection(Conditions(end=START + datetime.timedelta(seconds=1)), born=True), ["k0"]),
-        (Selection(Conditions(), not_consumed=starts({("orders", 3): 0, ("payments", 1): 5})), ["k0", "k7"]),
-        (Selection(Conditions(), not_consumed=starts({("orders", 3): 0}, topics=["payments"])), ["k1", "k7"]),
-        (Selection(Conditions(), not_consumed=starts({}, topics=["orders"])), ["k0", "k7"]),
-        (Selection(Conditions(), not_consumed=starts({})), []),
+        (ALL_MESSAGES, {}, ["k0", "k1", "k7"]),
+        (Selection(keys=["all"]), {}, ["k0", "k1", "k7"]),
+        (ALL_MESSAGES, {"has_replayed": True}, ["k0", "k1", "k7", "k8"]),
+        (Selection(topics=["orders"]), {}, ["k0", "k7"]),
+        (Selection(kinds=["retry"]), {}, ["k2"]),
+        (Selection(topics=["orders", "%RETRY%billing"]), {}, ["k0", "k2", "k7"]),
+        (Selection(keys=["k2", "k1", "all"], topics=["payments", "%DLQ%mail"]), {}, ["k1", "k4"]),
+        (Selection(groups=["billing"]), {}, ["k3"]),
+        (Selection(tags=["t0", "t1", "t2"]), {}, ["k0", "k1"]),
+        (Selection(ids=["U7"]), {}, ["k7"]),
+        (Selection(queue_ids=[3, 1]), {}, ["k1", "k7"]),
+        (Selection(where="queue_id = 1 OR queue_id = 3 -- odd"), {}, ["k1", "k7"]),
+        (Selection(start=START + datetime.timedelta(seconds=1)), {}, ["k1", "k7"]),
+        (Selection(end=START + datetime.timedelta(seconds=1), is_by_birth=True), {}, ["k0"]),
+        (ALL_MESSAGES, {"not_consumed": starts({("orders", 3): 0, ("payments", 1): 5})}, ["k0", "k7"]),
+        (ALL_MESSAGES, {"not_consumed": starts({("orders", 3): 0}, topics=["payments"])}, ["k1", "k7"]),
+        (ALL_MESSAGES, {"not_consumed": starts({}, topics=["orders"])}, ["k0", "k7"]),
+        (ALL_MESSAGES, {"not_consumed": starts({})}, []),
     ],
 )
-def test_each_option_selects_its_messages(table: DeltaTable, selection: Selection, expected: list[str]) -> None:
-    assert chosen(table, selection) == expected
+def test_each_option_selects_its_messages(
+    table: DeltaTable, selection: Selection, more: dict[str, Any], expected: list[str]
+) -> None:
+    assert chosen(table, selection, **more) == expected
 
 
 @pytest.mark.parametrize(
@@ -81,10 +84,10 @@ def test_each_option_selects_its_messages(table: DeltaTable, selection: Selectio
 )
 def test_topics_of_the_broker_are_refused(topic: str) -> None:
     with pytest.raises(ReplayError, match="its records cannot be sent again"):
-        condition(Selection(Conditions(topics=[topic])))
+        condition(Selection(topics=[topic]))
 
 
 def test_a_group_with_very_many_queues_can_be_selected(table: DeltaTable) -> None:
     some = starts({(f"topic-{number}", number): number for number in range(5_000)})
-    sql = f"SELECT count(*) AS messages FROM messages WHERE {condition(Selection(Conditions(), not_consumed=some))}"
+    sql = f"SELECT count(*) AS messages FROM messages WHERE {condition(ALL_MESSAGES, not_consumed=some)}"
     assert run_sql(table, "messages", sql).read_all().to_pylist() == [{"messages": 0}]
