@@ -4,10 +4,8 @@
     options.py                      addresses, time limits, and environment variables with credentials
     exchange.py                     requests and answers, without a socket
     connection.py, network.py       sockets, and all connections of a client
-    routing.py, directory.py, faults.py
-                                    routes of topics, and brokers to avoid for a while
-    producer.py, transactions.py    sending
-    heartbeats.py                   registration of producers with brokers
+    routing.py, directory.py        routes of topics
+    producers/                      sending
     puller.py                       reading of queues
     admin.py, message_lookup.py     administration, and look-ups of single messages
     log_extent.py                   end of a broker's log up to which its queues are complete
@@ -33,11 +31,11 @@ from commitlake.connectors.rocketmq.errors import (
     RocketMQError,
     UnreachableError,
 )
-from commitlake.connectors.rocketmq.messages import OutgoingMessage, SendResult, SendStatus
 from commitlake.connectors.rocketmq.options import ClientOptions
-from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
+from commitlake.connectors.rocketmq.producers.messages import OutgoingMessage, SendResult, SendStatus
+from commitlake.connectors.rocketmq.producers.producer import Producer, ProducerOptions
+from commitlake.connectors.rocketmq.producers.transactions import Decision, TransactionProducer, TransactionResult
 from commitlake.connectors.rocketmq.puller import Puller, PullResult, PullStatus
-from commitlake.connectors.rocketmq.transactions import Decision, TransactionProducer, TransactionResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
 from commitlake.connectors.rocketmq.message_lookup import MessageLookup
-from commitlake.connectors.rocketmq.messages import check_group, check_topic
-from commitlake.connectors.rocketmq.network import Network, PeerAnswer
+from commitlake.connectors.rocketmq.network import Closable, Network, PeerAnswer
 from commitlake.connectors.rocketmq.options import ClientOptions
+from commitlake.connectors.rocketmq.producers.messages import check_group, check_topic
 from commitlake.connectors.rocketmq.queue_offsets import QueueOffsets
 from commitlake.connectors.rocketmq.routing import Routing
 from commitlake.schemas.layouts.rocketmq.commitlog import Message

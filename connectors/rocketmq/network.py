@@ -11,10 +11,12 @@ import os
 import socket
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import NamedTuple, TypeVar
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
 
 from commitlake.connectors.plain_connections import warn_of_plain
 from commitlake.connectors.rocketmq.connection import TICK_SECONDS, PeerConnection
@@ -47,6 +49,24 @@ _READ_REPEATS = 3
 """Number of times that a request that changes nothing is sent again after its connection has broken."""
 
 _log = logging.getLogger(__name__)
+
+
+class Closable(ABC):
+    """A client with connections, which are closed at the end of a `with` block."""
+
+    def __enter__(self) -> Self:
+        """Enter a `with` block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the client at the end of the block."""
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all connections."""
 
 
 class PeerAnswer(NamedTuple):

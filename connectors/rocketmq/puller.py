@@ -18,11 +18,10 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
-from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError
-from commitlake.connectors.rocketmq.messages import check_group
-from commitlake.connectors.rocketmq.network import Network, PeerAnswer, wait_for
+from commitlake.connectors.rocketmq.network import Closable, Network, PeerAnswer, wait_for
 from commitlake.connectors.rocketmq.options import ClientOptions
+from commitlake.connectors.rocketmq.producers.messages import check_group
 from commitlake.connectors.rocketmq.queue_offsets import QueueOffsets
 from commitlake.connectors.rocketmq.records import records
 from commitlake.connectors.rocketmq.routing import Routing

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Self
 
 from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, RocketMQError
-from commitlake.connectors.rocketmq.messages import check_group
 from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, ClientOptions
+from commitlake.connectors.rocketmq.producers.messages import check_group
 from commitlake.connectors.source_options import DeclaredOptions, option, whole_number
 from commitlake.schemas.remoting.signing import Credentials
 

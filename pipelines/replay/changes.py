@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.reading.decoding.bodies import decompress
 from commitlake.connectors.reading.errors import BodyError
-from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, compress
+from commitlake.connectors.rocketmq.producers.compression import DEFAULT_THRESHOLD_BYTES, compress
 from commitlake.pipelines.masking.masks import Mask, MaskError, Message, apply_masks
 from commitlake.pipelines.replay.batches import OWN_COLUMNS, property_entries
 from commitlake.pipelines.replay.parts import StoredBodies

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.rocketmq.tracked_connections import TrackedConnections
+from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
 from commitlake.pipelines.replay.batches import EncodedPart, encode_part
 from commitlake.pipelines.replay.errors import MessagesGoneError, StoppedError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event

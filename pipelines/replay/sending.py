@@ -8,7 +8,8 @@
              send the messages that are not there
 
 A queue gets its next batch only when it is known what has become of the one before it, so a batch that is late neither
-arrives after a second copy nor breaks the order. See `connectors.rocketmq.tracked_connections` for how that is known.
+arrives after a second copy nor breaks the order. `connectors.rocketmq.producers.tracked_connections` says how that is
+known.
 A broker writes a batch to its log as a whole. After a crash, only the beginning of the batch may be there, so the order
 is kept.
 """
@@ -32,10 +33,14 @@ from commitlake.connectors.rocketmq.errors import (
     UnreachableError,
 )
 from commitlake.connectors.rocketmq.log_extent import log_extent
-from commitlake.connectors.rocketmq.producer import Producer
+from commitlake.connectors.rocketmq.producers.producer import Producer
+from commitlake.connectors.rocketmq.producers.tracked_connections import (
+    NEVER_LISTED,
+    TrackedConnection,
+    TrackedConnections,
+)
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
-from commitlake.connectors.rocketmq.tracked_connections import NEVER_LISTED, TrackedConnection, TrackedConnections
 from commitlake.pipelines.replay.batches import Batch
 from commitlake.pipelines.replay.errors import StoppedError, TargetError, TargetGoneError
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent

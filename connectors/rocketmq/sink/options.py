@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm
 from commitlake.connectors.rocketmq.errors import InvalidMessageError
-from commitlake.connectors.rocketmq.messages import DEFAULT_MAX_BODY_BYTES, check_topic
+from commitlake.connectors.rocketmq.producers.messages import DEFAULT_MAX_BODY_BYTES, check_topic
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
 from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings, system_topic_problem
 from commitlake.connectors.rocketmq.sink.sender import DEFAULT_GROUP, RowSender, SendSettings

@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.rocketmq.messages import SendStatus
-from commitlake.connectors.rocketmq.sending import Stored
+from commitlake.connectors.rocketmq.producers.messages import SendStatus
+from commitlake.connectors.rocketmq.producers.sending import Stored
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.routes import MessageQueue

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.rocketmq.sending import Parcel
+from commitlake.connectors.rocketmq.producers.sending import Parcel
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, Target
 
 BATCH_PROPERTIES = "WAIT\x01true\x02"

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.rocketmq.errors import InvalidMessageError
-from commitlake.connectors.rocketmq.messages import (
+from commitlake.connectors.rocketmq.producers.messages import (
     DEFAULT_MAX_BODY_BYTES,
     MAX_DELAY_LEVEL,
     NOT_FOR_SENDING,

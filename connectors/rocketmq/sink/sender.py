@@ -34,7 +34,6 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.errors import (
     NoRouteError,
     ProtocolError,
@@ -43,15 +42,20 @@ from commitlake.connectors.rocketmq.errors import (
     UnreachableError,
 )
 from commitlake.connectors.rocketmq.log_extent import log_extent
+from commitlake.connectors.rocketmq.network import Closable
 from commitlake.connectors.rocketmq.options import ClientOptions
-from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
+from commitlake.connectors.rocketmq.producers.producer import Producer, ProducerOptions
+from commitlake.connectors.rocketmq.producers.sending import Parcel, Stored
+from commitlake.connectors.rocketmq.producers.tracked_connections import (
+    NEVER_LISTED,
+    TrackedConnection,
+    TrackedConnections,
+)
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
-from commitlake.connectors.rocketmq.sending import Parcel, Stored
 from commitlake.connectors.rocketmq.sink.outcomes import Outcomes, RowStatus
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits, RowParcel, divide, to_parcel
 from commitlake.connectors.rocketmq.sink.prepared_rows import PreparedRows, RowSettings, Target, prepare
-from commitlake.connectors.rocketmq.tracked_connections import NEVER_LISTED, TrackedConnection, TrackedConnections
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import BUSY, TRY_ANOTHER_BROKER
 from commitlake.schemas.remoting.routes import MessageQueue

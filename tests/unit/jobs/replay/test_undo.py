@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.rocketmq import ClientOptions, OutgoingMessage
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.network import Network
-from commitlake.connectors.rocketmq.tracked_connections import TrackedConnection
+from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnection
 from commitlake.jobs.replay.command import main
 from commitlake.pipelines.replay import run
 from commitlake.pipelines.replay.batches import Batch

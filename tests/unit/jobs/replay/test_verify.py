@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.rocketmq.messages import OutgoingMessage
+from commitlake.connectors.rocketmq.producers.messages import OutgoingMessage
 from commitlake.pipelines.replay.ledger import read_state
 from commitlake.pipelines.replay.origin_properties import ORIGIN_PROPERTIES
 from commitlake.schemas.tables.replays import ReplayEvent

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.rocketmq import ClientOptions, InvalidMessageError, tracked_connections
+from commitlake.connectors.rocketmq import ClientOptions, InvalidMessageError
+from commitlake.connectors.rocketmq.producers import tracked_connections
 from commitlake.connectors.rocketmq.sink import sender as module
 from commitlake.connectors.rocketmq.sink.parcels import BatchLimits
 from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings

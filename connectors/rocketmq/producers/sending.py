@@ -27,8 +27,8 @@ from commitlake.connectors.rocketmq.errors import (
     RocketMQError,
     UnreachableError,
 )
-from commitlake.connectors.rocketmq.faults import Faults, choose_queue
 from commitlake.connectors.rocketmq.network import Network, PeerAnswer
+from commitlake.connectors.rocketmq.producers.faults import Faults, choose_queue
 from commitlake.connectors.rocketmq.routing import DEFAULT_TOPIC_QUEUES, Routing
 from commitlake.schemas.layouts.errors import UnserializableError
 from commitlake.schemas.layouts.rocketmq.topics import AUTO_CREATE_TOPIC

@@ -7,10 +7,15 @@ import datetime
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.rocketmq.compression import check_codec, compress
 from commitlake.connectors.rocketmq.errors import ClientOptionError, InvalidMessageError
-from commitlake.connectors.rocketmq.messages import OutgoingMessage, check_group, check_message, stored_properties
-from commitlake.connectors.rocketmq.unique_keys import UniqueKeys
+from commitlake.connectors.rocketmq.producers.compression import check_codec, compress
+from commitlake.connectors.rocketmq.producers.messages import (
+    OutgoingMessage,
+    check_group,
+    check_message,
+    stored_properties,
+)
+from commitlake.connectors.rocketmq.producers.unique_keys import UniqueKeys
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, body_codec
 

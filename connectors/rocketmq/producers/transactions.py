@@ -15,10 +15,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, ProtocolError, RocketMQError
-from commitlake.connectors.rocketmq.heartbeats import HeartbeatSender
-from commitlake.connectors.rocketmq.messages import OutgoingMessage, SendResult, SendStatus
 from commitlake.connectors.rocketmq.options import ClientOptions
-from commitlake.connectors.rocketmq.producer import Producer, ProducerOptions
+from commitlake.connectors.rocketmq.producers.heartbeats import HeartbeatSender
+from commitlake.connectors.rocketmq.producers.messages import OutgoingMessage, SendResult, SendStatus
+from commitlake.connectors.rocketmq.producers.producer import Producer, ProducerOptions
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id

@@ -31,11 +31,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from commitlake.connectors.rocketmq.admin import Admin
-from commitlake.connectors.rocketmq.closable import Closable
 from commitlake.connectors.rocketmq.connection import PeerConnection
 from commitlake.connectors.rocketmq.errors import RefusedError, RocketMQError, UnreachableError
-from commitlake.connectors.rocketmq.heartbeats import HEARTBEAT_SECONDS
-from commitlake.connectors.rocketmq.producer import Producer
+from commitlake.connectors.rocketmq.network import Closable
+from commitlake.connectors.rocketmq.producers.heartbeats import HEARTBEAT_SECONDS
+from commitlake.connectors.rocketmq.producers.producer import Producer
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.heartbeats import Heartbeat, ProducerData

@@ -17,11 +17,12 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from commitlake.connectors.rocketmq.closable import Closable
-from commitlake.connectors.rocketmq.compression import DEFAULT_THRESHOLD_BYTES, check_codec, compress
 from commitlake.connectors.rocketmq.connection import PeerConnection
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, ProtocolError
-from commitlake.connectors.rocketmq.messages import (
+from commitlake.connectors.rocketmq.network import Closable, Network
+from commitlake.connectors.rocketmq.options import ClientOptions
+from commitlake.connectors.rocketmq.producers.compression import DEFAULT_THRESHOLD_BYTES, check_codec, compress
+from commitlake.connectors.rocketmq.producers.messages import (
     DEFAULT_MAX_BODY_BYTES,
     OutgoingMessage,
     SendResult,
@@ -30,11 +31,9 @@ from commitlake.connectors.rocketmq.messages import (
     check_message,
     stored_properties,
 )
-from commitlake.connectors.rocketmq.network import Network
-from commitlake.connectors.rocketmq.options import ClientOptions
+from commitlake.connectors.rocketmq.producers.sending import Outbox, Parcel, Sending, Stored, read_place
+from commitlake.connectors.rocketmq.producers.unique_keys import UniqueKeys
 from commitlake.connectors.rocketmq.routing import Routing
-from commitlake.connectors.rocketmq.sending import Outbox, Parcel, Sending, Stored, read_place
-from commitlake.connectors.rocketmq.unique_keys import UniqueKeys
 from commitlake.schemas.layouts.rocketmq.properties import UNIQ_KEY
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer, tracked_connections
+from commitlake.connectors.rocketmq import Admin, ClientOptions, Producer
 from commitlake.connectors.rocketmq.errors import RefusedError, UnreachableError
-from commitlake.connectors.rocketmq.tracked_connections import TrackedConnections
+from commitlake.connectors.rocketmq.producers import tracked_connections
+from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
 from tests.support.live_brokers import LiveBroker, LiveCluster
