@@ -8,23 +8,19 @@ a signal; 2 for a wrong option, a port that is not free, or a store that cannot 
 
 from __future__ import annotations
 
-import argparse
-import datetime
 import faulthandler
 import ipaddress
 import os
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.broker.settings import apply_settings
-from commitlake.jobs.broker.store import add_store_arguments, open_store
-from commitlake.jobs.broker.tls import add_tls_arguments, asking_options, ports_tls, tls_properties
-from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.store_arguments import at_least, positive
+from commitlake.jobs.broker.arguments import NAME_SERVER, NO_NAME_SERVER, BrokerArguments
+from commitlake.jobs.broker.settings import Settings, settings_of
+from commitlake.jobs.broker.store import open_store
+from commitlake.jobs.broker.tls import asking_options, ports_tls, tls_properties
+from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
@@ -58,127 +54,22 @@ EXAMPLES = (
         "its slave: keeps a copy of the log, and serves consumers",
     ),
 )
-_NONE = "none"
-_NAME_SERVER = "127.0.0.1:9876"
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the job's arguments."""
-    parser = job_parser("broker", DESCRIPTION, EXAMPLES)
-    store_help = "the store's folder; created if it does not exist"
-    parser.add_argument("--store", required=True, metavar="PATH", help=store_help)
-    network = parser.add_argument_group("network")
-    network.add_argument(
-        "--listen",
-        default="127.0.0.1:10911",
-        metavar="IP:PORT",
-        help="the address for clients (default: 127.0.0.1:10911)",
-    )
-    network.add_argument(
-        "--namesrv", metavar="IP:PORT",
-        help=f"the name server's port, or {_NONE!r} (default: {_NAME_SERVER}; none for a slave)",
-    )  # fmt: skip
-    network.add_argument(
-        "--register", action="append", default=[], metavar="IP:PORT", help="a name server to register the broker with"
-    )
-    network.add_argument(
-        "--advertise", metavar="IP", help="the address that clients are given (default: that of --listen)"
-    )
-    network.add_argument(
-        "--max-connections",
-        type=positive,
-        default=20_000,
-        metavar="N",
-        help="largest number of connections on one port, if the system has enough file descriptors (default: 20000)",
-    )
-    network.add_argument(
-        "--max-connections-per-address", type=positive, default=5_000, metavar="N",
-        help="largest number of connections from one address, including this machine's (default: 5000)",
-    )  # fmt: skip
-    network.add_argument(
-        "--accounts", metavar="FILE",
-        help="TOML file with the accounts that may use the broker and change the name server's routes; without it, "
-             "COMMITLAKE_BROKER_ACCESS_KEY and …_SECRET_KEY; without these, everybody may",
-    )  # fmt: skip
-    add_tls_arguments(network)
-    names = parser.add_argument_group("broker")
-    names.add_argument("--broker", "--name", action=Once, help="the broker's name (default: broker-a)")
-    names.add_argument("--cluster", default="DefaultCluster", help="the name of its cluster (default: DefaultCluster)")
-    names.add_argument("--no-auto-create", action="store_true", help="only administrators can create topics and groups")
-    names.add_argument(
-        "--max-topics", type=positive, default=20_000, metavar="N",
-        help="largest number of topics, including those of retries and dead letters (default: 20000)",
-    )  # fmt: skip
-    names.add_argument(
-        "--max-groups",
-        type=positive,
-        default=10_000,
-        metavar="N",
-        help="largest number of consumer groups (default: 10000)",
-    )
-    names.add_argument(
-        "--transaction-timeout", type=parse_duration,
-        default="6s", metavar="TIME",
-        help="time after which a producer is first asked about a transaction (default: 6s)",
-    )  # fmt: skip
-    names.add_argument(
-        "--transaction-check-interval", type=_interval,
-        default="30s", metavar="TIME",
-        help="time between two questions about a transaction (default: 30s)",
-    )  # fmt: skip
-    names.add_argument(
-        "--transaction-check-max",
-        type=at_least(0),
-        default=15,
-        metavar="N",
-        help="largest number of questions about a transaction (default: 15)",
-    )
-    _add_replication(parser)
-    add_store_arguments(parser)
-    return parser
+@dataclass(frozen=True, kw_only=True)
+class Broker(BrokerArguments):
+    """The command `broker`."""
+
+    NAME = "broker"
+    DESCRIPTION = DESCRIPTION
+    EXAMPLES = EXAMPLES
+
+    def run(self) -> ExitCode:
+        """Open the store, and serve clients."""
+        return _serve(self)
 
 
-def _interval(text: str) -> datetime.timedelta:
-    if not (length := parse_duration(text)):
-        raise argparse.ArgumentTypeError(f"{text!r}: expected 1s or more")
-    return length
-
-
-def _add_replication(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("master and slave")
-    group.add_argument(
-        "--role", choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"), default="ASYNC_MASTER",
-        help="a SYNC_MASTER answers a send when a slave has the message; a SLAVE keeps a copy of its master's log",
-    )  # fmt: skip
-    group.add_argument(
-        "--broker-id", type=int, metavar="N", help="0 for a master, above 0 for a slave (default: 0, or 1 for a slave)"
-    )
-    group.add_argument(
-        "--ha-listen", metavar="IP:PORT",
-        help="the address where slaves get a master's log, in plain text; clients are then also served two ports below "
-             "--listen, where RocketMQ's slaves connect (default: none)",
-    )  # fmt: skip
-    group.add_argument(
-        "--ha-allow", metavar="IP[/N],…",
-        help="addresses or networks of the slaves; without it, anybody who can connect to --ha-listen can read the "
-             "log, and can make a SYNC_MASTER believe that a slave has it",
-    )  # fmt: skip
-    group.add_argument(
-        "--ha-master", metavar="IP:PORT",
-        help="where a slave gets the log (default: the address that its name server has for the master)",
-    )  # fmt: skip
-    group.add_argument(
-        "--slave-read",
-        action="store_true",
-        help="send consumers that are far behind to a slave, as their group's settings allow",
-    )
-    group.add_argument(
-        "--slave-timeout", type=parse_duration, default="3s", metavar="TIME",
-        help="how long a SYNC_MASTER's answer waits for a slave (default: 3s)",
-    )  # fmt: skip
-
-
-def job(arguments: argparse.Namespace) -> ExitCode:
+def _serve(arguments: BrokerArguments) -> ExitCode:
     """Open the store, and serve clients."""
     from commitlake.broker_lite.errors import StoreError
     from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
@@ -187,16 +78,15 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     from commitlake.connectors.lake.owned_folders import check_no_owner
 
     check_no_owner(str(arguments.store), "--store")
-    apply_settings(arguments)
+    settings = settings_of(arguments)
     listen = _address("--listen", arguments.listen)
     if arguments.ha_listen and listen.port <= FAST_PORT_DISTANCE:
         raise JobError(
             f"--listen {listen}: with --ha-listen clients are also served {FAST_PORT_DISTANCE} ports below it",
             "choose a larger port",
         )
-    is_slave = arguments.role == "SLAVE"
-    namesrv = arguments.namesrv or (_NONE if is_slave else _NAME_SERVER)
-    name_server = None if namesrv == _NONE else _address("--namesrv", namesrv)
+    namesrv = arguments.namesrv or (NO_NAME_SERVER if arguments.is_slave else NAME_SERVER)
+    name_server = None if namesrv == NO_NAME_SERVER else _address("--namesrv", namesrv)
     tls = tls_properties(arguments)
     replication = _replication_options(arguments, tls)
     try:
@@ -204,7 +94,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             listen=listen,
             name_server=name_server,
             register_at=tuple(_address("--register", text) for text in arguments.register),
-            broker=_broker_options(arguments, listen),
+            broker=_broker_options(arguments, settings, listen),
             accounts=_accounts(arguments.accounts),
             limits=Limits(
                 connections=arguments.max_connections,
@@ -213,7 +103,7 @@ def job(arguments: argparse.Namespace) -> ExitCode:
             replication=replication,
             tls=ports_tls(arguments, tls),
         )
-        store = open_store(arguments, options.broker)
+        store = open_store(arguments, settings, options.broker)
     except StoreError as error:
         raise JobError(str(error)) from error
 
@@ -222,8 +112,8 @@ def job(arguments: argparse.Namespace) -> ExitCode:
     def ready() -> None:
         if not arguments.quiet:
             beside = f", name server on {name_server}" if name_server else ""
-            what = "slave of broker" if is_slave else "broker"
-            print_line(f"{what} {arguments.broker} on {listen}{beside}, store {arguments.store}")
+            what = "slave of broker" if arguments.is_slave else "broker"
+            print_line(f"{what} {settings.broker} on {listen}{beside}, store {arguments.store}")
 
     if not faulthandler.is_enabled():
         # If the disk is full, writing to a mapped page raises SIGBUS, which by itself prints nothing.
@@ -260,7 +150,7 @@ def _warn_of_open_ports(options: ServerOptions) -> None:
             )  # fmt: skip
 
 
-def _replication_options(arguments: argparse.Namespace, tls: TlsProperties | None) -> ReplicationOptions:
+def _replication_options(arguments: BrokerArguments, tls: TlsProperties | None) -> ReplicationOptions:
     from commitlake.broker_lite.replication.options import ReplicationOptions, Role
 
     role = Role(arguments.role)
@@ -295,12 +185,12 @@ def _replication_options(arguments: argparse.Namespace, tls: TlsProperties | Non
     )
 
 
-def _broker_id(arguments: argparse.Namespace) -> int:
-    default = 1 if arguments.role == "SLAVE" else 0
-    return default if arguments.broker_id is None else int(arguments.broker_id)
+def _broker_id(arguments: BrokerArguments) -> int:
+    default = 1 if arguments.is_slave else 0
+    return default if arguments.broker_id is None else arguments.broker_id
 
 
-def _ha_address(arguments: argparse.Namespace, ip: str) -> str:
+def _ha_address(arguments: BrokerArguments, ip: str) -> str:
     """Return the address where slaves get the log, as registered with name servers; empty if there is none."""
     from commitlake.schemas.layouts.rocketmq.hosts import Host
 
@@ -344,12 +234,12 @@ def _ip(option: str, text: str) -> str:
         raise JobError(f"{option}: expected an IP address, found {text!r}") from None
 
 
-def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOptions:
+def _broker_options(arguments: BrokerArguments, settings: Settings, listen: Address) -> BrokerOptions:
     from commitlake.broker_lite.broker.options import BrokerOptions
     from commitlake.broker_lite.stores.engine.topic_names import is_valid_topic
     from commitlake.schemas.layouts.rocketmq.hosts import Host
 
-    for option, name in (("--broker", arguments.broker), ("--cluster", arguments.cluster)):
+    for option, name in (("--broker", settings.broker), ("--cluster", arguments.cluster)):
         if not is_valid_topic(name):
             raise JobError(f"{option}: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {name[:100]!r}")
     ip = listen.host if arguments.advertise is None else _ip("--advertise", arguments.advertise)
@@ -357,7 +247,7 @@ def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOpt
         raise JobError(f"--listen {listen}: clients need an address to connect to", "give it with --advertise IP")
     return BrokerOptions(
         cluster=arguments.cluster,
-        name=arguments.broker,
+        name=settings.broker,
         broker_id=_broker_id(arguments),
         role=arguments.role,
         slave_read=arguments.slave_read,
@@ -367,13 +257,11 @@ def _broker_options(arguments: argparse.Namespace, listen: Address) -> BrokerOpt
         auto_create_groups=not arguments.no_auto_create,
         max_topics=arguments.max_topics,
         max_groups=arguments.max_groups,
-        sync_flush=arguments.flush == "sync",
+        sync_flush=settings.flush == "sync",
         transaction_timeout_ms=round(arguments.transaction_timeout.total_seconds() * 1000),
         transaction_check_interval_ms=round(arguments.transaction_check_interval.total_seconds() * 1000),
         transaction_check_max=arguments.transaction_check_max,
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run `commitlake broker`."""
-    return run_job(build_parser(), job, argv)
+build_parser, main = Broker.parser, Broker.main

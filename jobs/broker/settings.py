@@ -1,4 +1,4 @@
-"""Settings of `commitlake broker` that no argument sets: from --broker-conf, otherwise the defaults.
+"""Settings of `commitlake broker`: from its options, otherwise from --broker-conf, otherwise the defaults.
 
 A broker that takes over a RocketMQ broker's store must use its file sizes and delay levels, and should keep its
 settings of retention and flushing. So these are read from the same broker.conf.
@@ -6,8 +6,10 @@ settings of retention and flushing. So these are read from the same broker.conf.
 
 from __future__ import annotations
 
-import argparse
+from dataclasses import dataclass, fields
+from typing import Any
 
+from commitlake.jobs.broker.arguments import JMQ, BrokerArguments
 from commitlake.jobs.cli.broker_conf import read_broker_conf, read_store_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.schemas.layouts.boltmq.conf import is_boltmq_conf, parse_boltmq_conf
@@ -15,38 +17,46 @@ from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConf, BrokerConfError, parse_broker_conf
 from commitlake.schemas.layouts.rocketmq.store_conf import StoreConf
 
-_WITHOUT_DELAYS = "jmq"
 _KIB = 1 << 10
-DEFAULTS = {
-    "broker": "broker-a",
-    "flush": "async",
-    "queue_entries": 300_000,
-    "batch_queue_entries": batchconsumequeue.DEFAULT_FILE_ENTRIES,
-    "index_slots": 5_000_000,
-    "index_entries": 20_000_000,
-    "max_message_kib": 4096,
-    "reserved_hours": 72,
-    "delete_hours": (4,),
-    "disk_percent": (75, 85, 90),
-}
-"""By the arguments' names; `segment_size` and `delay_levels` follow from the layout."""
 
 
-def apply_settings(arguments: argparse.Namespace) -> None:
-    """Set every argument that was not given to its value in --broker-conf, otherwise to its default.
+@dataclass(frozen=True)
+class Settings:
+    """The values of the options that a broker.conf may set.
+
+    Attributes:
+        segment_size: size of a file of the log in bytes; None for the layout's own.
+        delay_levels: delays of the levels; None for RocketMQ's.
+    """
+
+    broker: str = "broker-a"
+    flush: str = "async"
+    segment_size: int | None = None
+    queue_entries: int = 300_000
+    batch_queue_entries: int = batchconsumequeue.DEFAULT_FILE_ENTRIES
+    index_slots: int = 5_000_000
+    index_entries: int = 20_000_000
+    max_message_kib: int = 4096
+    reserved_hours: int = 72
+    delete_hours: tuple[int, ...] = (4,)
+    disk_percent: tuple[int, int, int] = (75, 85, 90)
+    delay_levels: str | None = None
+
+
+def settings_of(arguments: BrokerArguments) -> Settings:
+    """Return the value of each option that was given, otherwise that in --broker-conf, otherwise the default.
 
     Raises:
         JobError: The file cannot be read, or has a value that the broker would not accept.
     """
-    known: dict[str, object] = dict(DEFAULTS)
+    known: dict[str, Any] = {}
     if arguments.broker_conf:
-        path, name = arguments.broker_conf, str(arguments.broker or DEFAULTS["broker"])
+        path, name = arguments.broker_conf, arguments.broker or Settings.broker
         known |= _of_store(read_store_conf(path, name)) | _of_retention(_retention(path, name))
-        if arguments.layout == _WITHOUT_DELAYS:
+        if arguments.layout == JMQ:  # it has no delays
             known.pop("delay_levels", None)
-    for argument, value in known.items():
-        if getattr(arguments, argument) is None:
-            setattr(arguments, argument, value)
+    given = {each.name: getattr(arguments, each.name) for each in fields(Settings)}
+    return Settings(**known | {name: value for name, value in given.items() if value is not None})
 
 
 def _of_store(conf: StoreConf) -> dict[str, object]:

@@ -1,12 +1,12 @@
-"""TLS of `commitlake broker`: its arguments, and the settings in the file that they name."""
+"""TLS of `commitlake broker`: the settings in the file that its options name."""
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.broker.arguments import BrokerArguments
 from commitlake.jobs.cli.command import JobError
 
 if TYPE_CHECKING:
@@ -15,21 +15,7 @@ if TYPE_CHECKING:
     from commitlake.schemas.remoting.tls_properties import TlsProperties
 
 
-def add_tls_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the arguments for TLS."""
-    group.add_argument(
-        "--tls-config", metavar="FILE",
-        help="TLS settings in the format of RocketMQ's tls.properties: TLS on the ports of --listen and --namesrv, and "
-             "to other servers if it has tls.enable=true; the variables COMMITLAKE_TLS_SERVER_KEY_PASSWORD and "
-             "…_CLIENT_KEY_PASSWORD take precedence over passwords in the file",
-    )  # fmt: skip
-    group.add_argument(
-        "--tls-mode", choices=("disabled", "permissive", "enforcing"),
-        help="permissive also accepts plain text (default: tls.server.mode in the file, otherwise permissive)",
-    )  # fmt: skip
-
-
-def tls_properties(arguments: argparse.Namespace) -> TlsProperties | None:
+def tls_properties(arguments: BrokerArguments) -> TlsProperties | None:
     """Return the settings of the file, or None if there is none."""
     from commitlake.schemas.remoting.tls import read_tls_properties
     from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsMode
@@ -45,7 +31,7 @@ def tls_properties(arguments: argparse.Namespace) -> TlsProperties | None:
     return found if arguments.tls_mode is None else replace(found, server_mode=TlsMode(arguments.tls_mode))
 
 
-def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> ServerTls | None:
+def ports_tls(arguments: BrokerArguments, settings: TlsProperties | None) -> ServerTls | None:
     """Return the TLS settings of the ports, or None for plain text."""
     from commitlake.schemas.remoting.tls import server_tls
     from commitlake.schemas.remoting.tls_properties import TlsConfigError
@@ -56,7 +42,7 @@ def ports_tls(arguments: argparse.Namespace, settings: TlsProperties | None) -> 
         raise JobError(f"--tls-config {arguments.tls_config}: {error}") from error
 
 
-def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None) -> PeerClientOptions:
+def asking_options(arguments: BrokerArguments, settings: TlsProperties | None) -> PeerClientOptions:
     """Return the options for requests to name servers and the master: signature and TLS."""
     from commitlake.broker_lite.replication.peer_client import PeerClientOptions
     from commitlake.connectors.rocketmq.errors import ClientOptionError
@@ -64,7 +50,7 @@ def asking_options(arguments: argparse.Namespace, settings: TlsProperties | None
     from commitlake.schemas.remoting.tls import client_context
     from commitlake.schemas.remoting.tls_properties import TlsConfigError
 
-    if not arguments.register and arguments.role != "SLAVE":
+    if not arguments.register and not arguments.is_slave:
         return PeerClientOptions()
     try:
         context = client_context(settings) if settings is not None and settings.is_client_enabled else None

@@ -128,12 +128,13 @@ class Declaration:
 
 
 class Shorthand(NamedTuple):
-    """An option that sets another option's field to a value; the class variable of this name has it."""
+    """An option that sets another option's field, to one value or to its own; the class variable has its name."""
 
     text: str
     name: str
     value: object
     section: Section | None = None
+    parse: Callable[[str], object] | None = None
 
 
 class Parts(TypedDict, total=False):
@@ -234,6 +235,11 @@ def shorthand(text: str, section: Section | None = None, **sets: object) -> Shor
     return Shorthand(text, name, value, section)
 
 
+def older_form(name: str, parse: Callable[[str], object], section: Section | None = None) -> Shorthand:
+    """Declare an option that the help does not show, and that sets another field, for example in another unit."""
+    return Shorthand(argparse.SUPPRESS, name, None, section, parse)
+
+
 def declarations(kind: type[Options]) -> dict[str, Declaration | Shorthand]:
     """Return the declared options of a class by the names of their fields, in the order of the help."""
     declared = {each.name: each.metadata.get(_DECLARATION) for each in fields(cast("Any", kind))}
@@ -297,10 +303,10 @@ def _with_text(entry: Declaration | Shorthand, text: str | None) -> Declaration 
 def _add(container: argparse._ActionsContainer, name: str, entry: Declaration | Shorthand) -> None:
     if isinstance(entry, Shorthand):
         option_name = f"--{name.replace('_', '-')}"
-        container.add_argument(
-            option_name, dest=entry.name, action="store_const", const=entry.value, default=argparse.SUPPRESS,
-            help=entry.text,
-        )  # fmt: skip
+        how: dict[str, Any] = {"action": "store_const", "const": entry.value}
+        if entry.parse is not None:
+            how = {"type": entry.parse}
+        container.add_argument(option_name, dest=entry.name, default=argparse.SUPPRESS, help=entry.text, **how)
     elif not entry.is_argument:
         container.add_argument(*entry.names_of(name), dest=name, **entry.settings)
     elif entry.twin is None:
