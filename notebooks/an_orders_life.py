@@ -5,11 +5,11 @@
 # MAGIC It has the picture, and how it stands in each consumer group. The answer is that of `commitlake lineage`.
 # MAGIC
 # MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/an_orders_life.py --help`).
-# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+# MAGIC The default is the lake of `./spark-submit.sh demo`.
 
 # COMMAND ----------
 
-from commitlake.jobs.notebooks import lineage_words as words
+from commitlake.jobs.lineage.report import lineage_report, step_section
 from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.pipelines.lineage.lake import Lake
 
@@ -31,7 +31,8 @@ lake = Lake(notebook.lake.root)
 # COMMAND ----------
 
 story = lake.lineage(key=notebook.values["key"], start=notebook.time("from"), end=notebook.time("to"))
-notebook.say(*words.answer(story))
+report = lineage_report(story, [])
+notebook.say(report.verdict.sentence)
 
 # COMMAND ----------
 
@@ -41,7 +42,7 @@ notebook.say(*words.answer(story))
 
 # COMMAND ----------
 
-notebook.draw("an_orders_life", lambda: words.picture_of_story(story))
+notebook.show(report.section("picture"))
 
 # COMMAND ----------
 
@@ -50,7 +51,7 @@ notebook.draw("an_orders_life", lambda: words.picture_of_story(story))
 
 # COMMAND ----------
 
-notebook.show("Steps", words.step_rows(story))
+notebook.show(step_section(story))
 
 # COMMAND ----------
 
@@ -59,5 +60,4 @@ notebook.show("Steps", words.step_rows(story))
 
 # COMMAND ----------
 
-notebook.show("Outcomes", words.outcome_rows(story))
-notebook.say(*words.limits(story))
+notebook.show(report.section("outcomes"), report.section("cautions"))

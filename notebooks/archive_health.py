@@ -5,13 +5,13 @@
 # MAGIC did not meet. Whether all tables agree, message by message, is what `commitlake audit` checks.
 # MAGIC
 # MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/archive_health.py --help`).
-# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+# MAGIC The default is the lake of `./spark-submit.sh demo`.
 
 # COMMAND ----------
 
 import datetime
 
-from commitlake.jobs.notebooks import archive_words as words
+from commitlake.jobs.archive.health import health_report
 from commitlake.jobs.notebooks.notebook import LAKE, Parameter, open_notebook
 from commitlake.pipelines.archive.past_runs import read_past_runs
 from commitlake.pipelines.archive_health.state import missing_ranges_by_reason, read_archive_state, unmet_expectations
@@ -32,8 +32,10 @@ lake, now = notebook.lake, datetime.datetime.now(datetime.UTC)
 # COMMAND ----------
 
 state, runs = read_archive_state(lake), read_past_runs(lake, limit=60)
-unmet = unmet_expectations(lake)
-notebook.say(*words.answer(state, unmet, now, notebook.length("late")))
+missing, unmet = missing_ranges_by_reason(lake), unmet_expectations(lake)
+report = health_report(state, missing, unmet, runs, now, notebook.length("late"))
+notebook.say(report.verdict.sentence)
+notebook.show(report.section("lacks"))
 
 # COMMAND ----------
 
@@ -42,7 +44,7 @@ notebook.say(*words.answer(state, unmet, now, notebook.length("late")))
 
 # COMMAND ----------
 
-notebook.show("Stores", words.store_rows(state, now))
+notebook.show(report.section("stores"))
 
 # COMMAND ----------
 
@@ -51,8 +53,7 @@ notebook.show("Stores", words.store_rows(state, now))
 
 # COMMAND ----------
 
-notebook.show("Ranges of logs that are not archived", words.missing_rows(missing_ranges_by_reason(lake)))
-notebook.show("Expectations that the last run did not meet", words.unmet_rows(unmet))
+notebook.show(report.section("missing"), report.section("unmet"))
 
 # COMMAND ----------
 
@@ -61,6 +62,4 @@ notebook.show("Expectations that the last run did not meet", words.unmet_rows(un
 
 # COMMAND ----------
 
-notebook.show("The last runs", words.run_rows(runs))
-notebook.draw("messages_by_run", lambda: words.picture_of_runs(runs))
-notebook.draw("ranges_not_archived", lambda: words.picture_of_missing_ranges(runs))
+notebook.show(report.section("runs"))

@@ -6,17 +6,17 @@
 # MAGIC if it sets one. JMQ has no dead letters in its log.
 # MAGIC
 # MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/dead_letters.py --help`).
-# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+# MAGIC The default is the lake of `./spark-submit.sh demo`.
 
 # COMMAND ----------
 
 from commitlake.jobs.cli.lake_names import check_brokers
-from commitlake.jobs.notebooks import dead_letter_words as words
+from commitlake.jobs.dlq.causes import dead_letters_report, topics_of
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.pipelines.dead_letters.causes import group_by_cause
 from commitlake.pipelines.tps.coverage import read_coverage
 from commitlake.pipelines.tps.overview import overview
-from commitlake.pipelines.tps.rates import Rates
+from commitlake.pipelines.tps.report import make_report
 from commitlake.schemas.selection import Selection
 
 notebook = open_notebook(
@@ -40,7 +40,11 @@ check_brokers(lake, brokers)
 # COMMAND ----------
 
 letters = group_by_cause(lake, Selection(groups=chosen, brokers=brokers, start=start, end=end))
-notebook.say(*words.answer(letters))
+coverage = read_coverage(lake, brokers)
+asked = overview(coverage, Selection(topics=topics_of(chosen), kinds=["dlq"], brokers=brokers, start=start, end=end))
+report = dead_letters_report(letters, make_report(lake, coverage, asked))
+notebook.say(report.verdict.sentence)
+notebook.show(report.section("worst"))
 
 # COMMAND ----------
 
@@ -49,8 +53,7 @@ notebook.say(*words.answer(letters))
 
 # COMMAND ----------
 
-notebook.show("Causes", words.cause_rows(letters))
-notebook.draw("dead_letters_by_cause", lambda: words.picture_of_causes(letters))
+notebook.show(report.section("causes"))
 
 # COMMAND ----------
 
@@ -59,10 +62,4 @@ notebook.draw("dead_letters_by_cause", lambda: words.picture_of_causes(letters))
 
 # COMMAND ----------
 
-coverage = read_coverage(lake, brokers)
-asked = overview(
-    coverage, Selection(topics=words.topics_of(chosen), kinds=["dlq"], brokers=brokers, start=start, end=end)
-)
-windows = Rates(lake, coverage).rows(asked.by_window)
-notebook.show("Windows with dead letters", words.window_rows(windows))
-notebook.draw("dead_letters_over_time", lambda: words.picture_over_time(windows))
+notebook.show(report.section("time"))

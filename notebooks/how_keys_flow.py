@@ -5,16 +5,16 @@
 # MAGIC The answer is that of `commitlake lineage --topics`.
 # MAGIC
 # MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/how_keys_flow.py --help`).
-# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+# MAGIC The default is the lake of `./spark-submit.sh demo`.
 
 # COMMAND ----------
 
-from commitlake.jobs.notebooks import lineage_words as words
+from commitlake.jobs.lineage.picture.topics import topics_report
 from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, open_notebook
-from commitlake.pipelines.lineage.topic_graph import topic_graph
+from commitlake.pipelines.lineage.topic_graph import last_day, topic_graph
 
 notebook = open_notebook("Which topics feed which, by keys that pass.", globals(), LAKE, FROM, TO)
-start, end = words.last_day(notebook.lake, notebook.time("from"), notebook.time("to"))
+start, end = last_day(notebook.lake, notebook.time("from"), notebook.time("to"))
 
 # COMMAND ----------
 
@@ -24,8 +24,9 @@ start, end = words.last_day(notebook.lake, notebook.time("from"), notebook.time(
 
 # COMMAND ----------
 
-graph = topic_graph(notebook.lake, start, end)
-notebook.say(*words.flow(graph))
+report = topics_report(topic_graph(notebook.lake, start, end), [])
+notebook.say(report.verdict.sentence)
+notebook.show(report.section("meaning"))
 
 # COMMAND ----------
 
@@ -34,8 +35,7 @@ notebook.say(*words.flow(graph))
 
 # COMMAND ----------
 
-notebook.show("Links", words.link_rows(graph))
-notebook.draw("how_keys_flow", lambda: words.picture_of_flow(graph))
+notebook.show(report.section("picture"), report.section("links"))
 
 # COMMAND ----------
 
@@ -44,4 +44,4 @@ notebook.draw("how_keys_flow", lambda: words.picture_of_flow(graph))
 
 # COMMAND ----------
 
-notebook.show("Topics", words.topic_rows(graph))
+notebook.show(report.section("topics"))

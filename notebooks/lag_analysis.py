@@ -5,12 +5,14 @@
 # MAGIC out do not count. The figures are those of `commitlake lag`.
 # MAGIC
 # MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/lag_analysis.py --help`).
-# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+# MAGIC The default is the lake of `./spark-submit.sh demo`.
 
 # COMMAND ----------
 
 from commitlake.jobs.cli.lake_names import check_brokers
-from commitlake.jobs.notebooks import lag_words as words
+from commitlake.jobs.lag.arguments import LagQuestion
+from commitlake.jobs.lag.report import LagSource, lag_report
+from commitlake.jobs.lag.source import unknown_names
 from commitlake.jobs.notebooks.notebook import BROKER, LAKE, Parameter, open_notebook
 from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import by_group, not_moved_since
@@ -40,7 +42,12 @@ check_brokers(lake, brokers)
 lag = lag_of_lake(lake, notebook.time("at"), choice, brokers)
 groups = by_group(lag.rows)
 since = not_moved_since(lake, groups[0].worst) if groups else None
-notebook.say(*words.answer(groups, since, [*lag.missing, *words.unknown(choice, lag)]))
+unknown = unknown_names(LagQuestion(group=tuple(choice.groups), topic=tuple(choice.topics)), lag)
+names, until = [group.group for group in groups], max((row.as_of for row in lag.rows), default=None)
+history = lag_history(lake, names, until, brokers, topics=choice.topics) if until else None
+report = lag_report(lag, history, LagSource(("--lake", lake.root), notebook.time("at")), unknown, since)
+notebook.say(report.verdict.sentence)
+notebook.show(report.section("summary"), report.section("do"))
 
 # COMMAND ----------
 
@@ -49,17 +56,16 @@ notebook.say(*words.answer(groups, since, [*lag.missing, *words.unknown(choice, 
 
 # COMMAND ----------
 
-notebook.show("Groups", words.group_rows(groups))
-notebook.draw("lag_by_group", lambda: words.picture_of_groups(groups))
+notebook.show(report.section("groups"))
 
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Queues that are behind, and what brokers hold back
+# MAGIC ## Queues, and what brokers hold back
 
 # COMMAND ----------
 
-notebook.show("Queues", words.queue_rows(lag.rows))
+notebook.show(report.section("queues"), report.section("held"))
 
 # COMMAND ----------
 
@@ -69,8 +75,4 @@ notebook.show("Queues", words.queue_rows(lag.rows))
 
 # COMMAND ----------
 
-names, until = [group.group for group in groups], max((row.as_of for row in lag.rows), default=None)
-history = lag_history(lake, names, until, brokers, topics=choice.topics) if until else None
-notebook.show("Messages behind over time", words.history_table(history))
-notebook.draw("lag_over_time", lambda: words.picture_over_time(history))
-notebook.draw("lag_of_all_groups", lambda: words.picture_of_all_groups(history))
+notebook.show(report.section("history"))

@@ -9,14 +9,13 @@
 # MAGIC
 # MAGIC Parameters are widgets on Databricks, and arguments elsewhere
 # MAGIC (`python notebooks/replay_a_time_range.py --help`). The default is the lake of `./spark-submit.sh demo`.
-# MAGIC Pictures need `pip install 'commitlake[notebooks]'`.
+# MAGIC
 
 # COMMAND ----------
 
 from commitlake.jobs.cli.lake_names import check_brokers
-from commitlake.jobs.notebooks import replay_words as words
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
-from commitlake.jobs.notebooks.replaying import replay
+from commitlake.jobs.notebooks.replaying import choice_report, replay, sent_report
 from commitlake.pipelines.replay.planning import count_choice, count_over_time
 from commitlake.pipelines.replay.selection import condition
 from commitlake.schemas.selection import Selection
@@ -68,10 +67,9 @@ chosen = condition(asked)
 
 queues = count_choice(table, chosen)
 over_time = count_over_time(table, chosen, queues)
-notebook.say(*words.answer(queues, rate))
-notebook.show("Queues", words.queue_rows(queues))
-notebook.show("Windows with messages", words.window_rows(over_time))
-notebook.draw("replay_over_time", lambda: words.picture(over_time))
+report = choice_report(queues, over_time, rate)
+notebook.say(report.verdict.sentence)
+notebook.show(report.section("selected"))
 
 # COMMAND ----------
 
@@ -90,7 +88,8 @@ replayed = replay(
     rate=rate,
     is_again=notebook.values["again"] == "yes",
 )
-notebook.say(*words.sent(replayed))
+sent = sent_report(replayed)
+notebook.say("", sent.verdict.sentence)
 
 # COMMAND ----------
 
@@ -101,4 +100,4 @@ notebook.say(*words.sent(replayed))
 
 # COMMAND ----------
 
-notebook.show("Groups", words.group_rows(replayed))
+notebook.show(sent.section("groups"))

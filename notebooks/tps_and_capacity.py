@@ -5,17 +5,18 @@
 # MAGIC archived has no figures: 0 means that no message was stored. The figures are those of `commitlake tps`.
 # MAGIC
 # MAGIC Parameters are widgets on Databricks, and arguments elsewhere (`python notebooks/tps_and_capacity.py --help`).
-# MAGIC The default is the lake of `./spark-submit.sh demo`. Pictures need `pip install 'commitlake[notebooks]'`.
+# MAGIC The default is the lake of `./spark-submit.sh demo`.
 
 # COMMAND ----------
 
 from commitlake.jobs.cli.lake_names import check_brokers
-from commitlake.jobs.notebooks import tps_words as words
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
+from commitlake.jobs.tps.report import RatesSource, capacity_section, rates_report
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.pipelines.tps.coverage import read_coverage
 from commitlake.pipelines.tps.overview import overview, read_capacity
 from commitlake.pipelines.tps.rates import Rates
+from commitlake.pipelines.tps.report import make_report
 from commitlake.schemas.selection import Selection
 
 notebook = open_notebook(
@@ -34,7 +35,6 @@ start, end, window = notebook.time("from"), notebook.time("to"), notebook.length
 check_brokers(lake, brokers)
 coverage = read_coverage(lake, brokers)
 asked = overview(coverage, Selection(topics=topics, brokers=brokers, start=start, end=end), window)
-rates = Rates(lake, coverage)
 
 # COMMAND ----------
 
@@ -43,11 +43,11 @@ rates = Rates(lake, coverage)
 
 # COMMAND ----------
 
-by_topic = rates.rows(asked.by_topic, has_quantiles=True)
-total = next(iter(rates.rows(asked.of_all)), None)
-capacity = read_capacity(rates, asked.of_all)
-notebook.say(*words.answer(asked.by_topic, by_topic, total, coverage, capacity, count_uncounted_runs(lake)))
-notebook.say(words.disk_answer(capacity, notebook.number("disk")))
+report = rates_report(make_report(lake, coverage, asked), RatesSource("--lake", lake.root))
+capacity = read_capacity(Rates(lake, coverage), asked)
+notebook.say(report.verdict.sentence)
+notebook.show(report.section("summary"), report.section("do"))
+notebook.show(capacity_section(capacity, notebook.number("disk"), count_uncounted_runs(lake)))
 
 # COMMAND ----------
 
@@ -56,7 +56,7 @@ notebook.say(words.disk_answer(capacity, notebook.number("disk")))
 
 # COMMAND ----------
 
-notebook.show("Topics", words.topic_rows(by_topic))
+notebook.show(report.section("groups"))
 
 # COMMAND ----------
 
@@ -65,7 +65,4 @@ notebook.show("Topics", words.topic_rows(by_topic))
 
 # COMMAND ----------
 
-windows = rates.rows(asked.by_window)
-notebook.show("Windows with most messages", words.busiest_windows(windows))
-notebook.draw("messages_per_second", lambda: words.picture_of_messages(windows))
-notebook.draw("bytes_per_second", lambda: words.picture_of_bytes(windows))
+notebook.show(report.section("rates"), report.section("latency"))

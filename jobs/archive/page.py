@@ -17,12 +17,7 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.report.decoded import bytes_text, decode_first_bytes, decode_value, offset_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history, seconds_text
-from commitlake.jobs.report.line_chart import Series, line_chart, sparkline
-from commitlake.jobs.report.markup import Html, joined, name
 from commitlake.jobs.report.output import Facts, PageFile, names_text, period_text, time_text
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, made_now
-from commitlake.jobs.report.parts import folded, paragraph, tiles
-from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.archive.refusals import RefusalGroup, read_refused
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun, runs_text
 from commitlake.pipelines.quality.figures import ChartSpan, Counts, PageFigures
@@ -32,6 +27,24 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.quality.expectation import Grain, Severity
 from commitlake.schemas.quality.suites import SUITES
+from commitlake.schemas.report import (
+    Block,
+    Cell,
+    Column,
+    Figures,
+    Folded,
+    Kind,
+    LineChart,
+    Name,
+    Paragraph,
+    Report,
+    Section,
+    Series,
+    Table,
+    Text,
+    Trend,
+    Verdict,
+)
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 from commitlake.schemas.times import TimeWindows, parse_iso
 
@@ -82,7 +95,7 @@ def page_writer(file: PageFile) -> RunPage:
     return RunPage(file.path, lambda run: file.write(run_page(run)))
 
 
-def run_page(run: ShownRun) -> Page:
+def run_page(run: ShownRun) -> Report:
     """Return the page of a run that was committed, or that was stopped by its expectations."""
     kind = _KINDS[run.verdict.kind]
     word = _STOPPED if run.sequence is None else _WORDS[kind]
@@ -101,12 +114,12 @@ def run_page(run: ShownRun) -> Page:
         history_section(read_history(run.lake), run.run_id),
     ]  # fmt: skip
     text = run.verdict.text
-    return Page(TITLE, PageVerdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, made_now("archive"))
+    return Report(TITLE, Verdict(kind, text[:1].upper() + text[1:], word), _facts(run), sections, "archive")
 
 
 def nothing_new_page(
     lake: Lake, stores: Sequence[str], sentence: str, problems: Sequence[str] = (), newer: Sequence[str] = ()
-) -> Page:
+) -> Report:
     """Return the page of a run that found nothing new.
 
     Args:
@@ -125,7 +138,7 @@ def nothing_new_page(
         sections.insert(0, findings_section([*_newer(newer), *_problems(problems)], ""))
     kind = Kind.CRITICAL if newer else Kind.WARNING if problems else Kind.GOOD
     said = sentence[:1].upper() + sentence[1:]
-    return Page(TITLE, PageVerdict(kind, said, "Nothing new"), facts, sections, made_now("archive"))
+    return Report(TITLE, Verdict(kind, said, "Nothing new"), facts, sections, "archive")
 
 
 def _newer(newer: Sequence[str]) -> Iterator[FindingGroup]:
@@ -176,7 +189,7 @@ def _stores_label(count: int) -> str:
     return "Broker" if count == 1 else "Brokers"
 
 
-def _figures(run: ShownRun) -> Html:
+def _figures(run: ShownRun) -> Sequence[Block]:
     figures, counts = run.figures, run.counts
     shown: dict[str, str] = {}
     if counts is not None:
@@ -198,18 +211,18 @@ def _figures(run: ShownRun) -> Html:
         shown["took"] = seconds_text(run.seconds)
         if counts is not None and run.seconds > 0:
             shown["messages per second"] = f"{counts.messages / run.seconds:,.0f}"
-    return joined([tiles(shown), *_ranges(run.ranges)])
+    return [Figures(shown), *_ranges(run.ranges)]
 
 
-def _ranges(ranges: Mapping[str, CommittedRange]) -> Iterator[Html]:
+def _ranges(ranges: Mapping[str, CommittedRange]) -> Iterator[Block]:
     lines = [
-        paragraph(name(broker), f": physical offsets {part.start} to {part.end} ({size_text(part.end - part.start)})",
+        Paragraph(Name(broker), f": physical offsets {part.start} to {part.end} ({size_text(part.end - part.start)})",
                   is_quiet=True)
         for broker, part in list(ranges.items())[:_MAX_RANGES]
     ]  # fmt: skip
     yield from lines
     if len(ranges) > _MAX_RANGES:
-        yield paragraph(f"and {len(ranges) - _MAX_RANGES:,} more stores", is_quiet=True)
+        yield Paragraph(f"and {len(ranges) - _MAX_RANGES:,} more stores", is_quiet=True)
 
 
 def _read_refused(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
@@ -298,14 +311,14 @@ def _pictures(figures: PageFigures) -> Iterator[Section]:
         return
     windows, values = _windows(figures.by_window, span, _MAX_WINDOWS)
     length = duration_text(windows.length)
-    chart = line_chart(
+    chart = LineChart(
         f"Messages stored in each {length}",
         windows,
         [Series("messages", values)],
         lambda value: f"{value:,.0f}",
         note="By the broker's clock; damaged records are not counted",
     )
-    yield Section("time", "When messages were stored", chart)
+    yield Section("time", "When messages were stored", [chart])
 
 
 def _windows(counts: Counts, span: ChartSpan, most: int) -> tuple[TimeWindows, list[float | None]]:
@@ -349,17 +362,17 @@ def _topics(figures: PageFigures) -> Iterator[Section]:
         )
     rows = [_topic_row(row, figures) for row in shown]
     caption = "The largest topics first; missing: queue offsets without a message, within windows of ten minutes"
-    yield Section("topics", "Topics", table(caption, columns, rows, rest=rest))
+    yield Section("topics", "Topics", [Table(caption, columns, rows, rest)])
 
 
 def _topic_row(row: Mapping[str, Any], figures: PageFigures) -> list[Cell]:
-    picture = Html()
+    picture: Text | Trend = ""
     if figures.span is not None:
         _, values = _windows(figures.of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS)
-        picture = sparkline(f"{count_text(row['messages_sum'], 'message')} over time", values)
+        picture = Trend(f"{count_text(row['messages_sum'], 'message')} over time", values)
     return [
-        Cell(name(row["topic"])),
-        Cell(name(row["broker"])),
+        Cell(Name(row["topic"] or "")),
+        Cell(Name(row["broker"] or "")),
         Cell(f"{row['messages_sum']:,}", row["messages_sum"]),
         Cell(size_text(row["bytes_sum"]), row["bytes_sum"]),
         Cell(f"{row['queue_id_count_distinct']:,}", row["queue_id_count_distinct"]),
@@ -375,11 +388,11 @@ def _met(report: QualityReport | None) -> Iterator[Section]:
             [Cell(found.expectation.name.replace("_", " ")), Cell(found.suite), Cell(_severity(found))] for found in met
         ]
         columns = (Column("expectation"), Column("suite"), Column("if not met"))
-        listed = folded(
+        listed = Folded(
             f"{count_text(len(met), 'expectation is', 'expectations are')} met",
-            table("Expectations that are met", columns, rows),
+            Table("Expectations that are met", columns, rows),
         )
-        yield Section("met", "As expected", listed)
+        yield Section("met", "As expected", [listed])
 
 
 def _severity(found: Judgement) -> str:

@@ -9,16 +9,26 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.markup import Html, joined, name
 from commitlake.jobs.report.output import names_text, period_text
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.report.parts import paragraph, tiles
-from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import REPAIR, TableFinding
 from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import (
+    Badge,
+    Block,
+    Cell,
+    Column,
+    Figures,
+    Kind,
+    Name,
+    Paragraph,
+    Report,
+    Section,
+    Table,
+    Verdict,
+)
 
 TITLE = "Audit of a lake"
 _MAX_NOTES = 100
@@ -48,7 +58,7 @@ def audit_page(
     comparisons: Sequence[Comparison],
     damages: Sequence[TableFinding],
     notes: Sequence[str] = (),
-) -> Page:
+) -> Report:
     """Return the page of an audit.
 
     Args:
@@ -77,9 +87,7 @@ def audit_page(
         *_notes([*(f"{_title(each)}: {note}" for each in comparisons for note in each.notes), *notes]),
         history_section(read_history(lake)),
     ]
-    return Page(
-        TITLE, PageVerdict(kind, text, "Different" if groups else "The same"), facts, sections, made_now("audit")
-    )
+    return Report(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, "audit")
 
 
 def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFinding]) -> str:
@@ -110,9 +118,9 @@ def _title(comparison: Comparison) -> str:
     )
 
 
-def _comparisons(comparisons: Sequence[Comparison]) -> Html:
+def _comparisons(comparisons: Sequence[Comparison]) -> Sequence[Block]:
     if not comparisons:
-        return paragraph("Nothing was compared, because the tables cannot be read.")
+        return [Paragraph("Nothing was compared, because the tables cannot be read.")]
     compared = [each for each in comparisons if each.compared]
     figures = {
         "messages": f"{max((each.messages for each in compared), default=0):,}",
@@ -130,12 +138,12 @@ def _comparisons(comparisons: Sequence[Comparison]) -> Html:
     rows = []
     for each in comparisons:
         if not each.compared:
-            rows.append([Cell(_title(each)), Cell(badge(Kind.INFO, "not done")), Cell(""), Cell(""), Cell("")])
+            rows.append([Cell(_title(each)), Cell(Badge(Kind.INFO, "not done")), Cell(""), Cell(""), Cell("")])
             continue
-        verdict = badge(Kind.CRITICAL, "different") if each.differing else badge(Kind.GOOD, "the same")
+        verdict = Badge(Kind.CRITICAL, "different") if each.differing else Badge(Kind.GOOD, "the same")
         numbers = (each.messages, each.windows, each.differing)
         rows.append([Cell(_title(each)), Cell(verdict), *(Cell(f"{number:,}", number) for number in numbers)])
-    return joined([tiles(figures), table("Each place is compared in windows of ten minutes", columns, rows)])
+    return [Figures(figures), Table("Each place is compared in windows of ten minutes", columns, rows)]
 
 
 def _damage(damage: TableFinding, lake: Lake) -> FindingGroup:
@@ -196,7 +204,7 @@ def _figure(figure: str, value: object) -> str:
 
 def _notes(notes: Sequence[str]) -> Iterator[Section]:
     if notes:
-        shown = [paragraph(name(note)) for note in notes[:_MAX_NOTES]]
+        shown = [Paragraph(Name(note)) for note in notes[:_MAX_NOTES]]
         if len(notes) > _MAX_NOTES:
-            shown.append(paragraph(f"{len(notes) - _MAX_NOTES:,} more notes are left out of this page."))
-        yield Section("notes", "Notes", joined(shown))
+            shown.append(Paragraph(f"{len(notes) - _MAX_NOTES:,} more notes are left out of this page."))
+        yield Section("notes", "Notes", shown)

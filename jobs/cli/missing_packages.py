@@ -24,7 +24,6 @@ EXTRAS = {
     "hdfs_native": "hdfs",
     "prometheus_client": "metrics",
     "uvloop": "broker",
-    "matplotlib": "notebooks",
     "openlineage": "openlineage",
 }
 """The extra that installs a package, by the name under which it is imported."""

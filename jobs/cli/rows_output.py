@@ -18,9 +18,10 @@ import pyarrow as pa
 from commitlake.connectors.printable import csv_text, printable_json, printable_line
 from commitlake.jobs.cli.output_forms import SCHEMA, display
 from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
-from commitlake.jobs.cli.text_table import Column, TextTable, wrapped
+from commitlake.jobs.cli.text_table import TextTable, wrapped
 from commitlake.jobs.cli.times import TIME_TEXT, local_texts
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Column
 
 Row = dict[str, Any]
 
@@ -111,7 +112,7 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
     named = [column if isinstance(column, Column) else Column(column) for column in columns]
     cells, numeric = [], [True] * len(named)
     for row in rows:
-        values = [row[name] for name in named]
+        values = [row[name.key] for name in named]
         for number, value in enumerate(values):
             numeric[number] = numeric[number] and (value is None or _is_number(value))
         cells.append(
@@ -123,7 +124,7 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
     if not cells:
         return 0
     titles = [
-        Column(_table_cell(name), name.spare, is_right=name.is_right or is_numeric, is_whole=name.is_whole)
+        Column(_table_cell(name), name.spare, is_number=name.is_number or is_numeric, is_whole=name.is_whole)
         for name, is_numeric in zip(named, numeric, strict=True)
         if notes or not name.is_notes
     ]

@@ -19,9 +19,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, chop_cells, set_cell_size  # do not import rich.console
+
+if TYPE_CHECKING:
+    from commitlake.schemas.report import Column
 
 _BETWEEN = "  "
 _CUT = "…"
@@ -33,30 +36,6 @@ _MAX_FIXED = 40
 """Largest width of a column of numbers or times that is never shortened."""
 _WORD = re.compile(r"(?<!\S)'[^'\n]+'(?!\w)[^\s\w]?|\S+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?")
-
-
-class Column(str):
-    """The name of a column, with hints for its layout.
-
-    Attributes:
-        spare: 0 if the column is always shown; of the others, those with the largest numbers are left out first.
-        is_right: True if texts are aligned right, as numbers always are.
-        is_whole: True if a text is of no use if it is shortened, such as an id.
-        is_notes: True if the cells are sentences, which are listed below the table, each once.
-    """
-
-    spare: int
-    is_right: bool
-    is_whole: bool
-    is_notes: bool
-
-    def __new__(
-        cls, name: str, spare: int = 0, *, is_right: bool = False, is_whole: bool = False, is_notes: bool = False
-    ) -> Self:
-        """Create a name with its hints."""
-        column = super().__new__(cls, name)
-        column.spare, column.is_right, column.is_whole, column.is_notes = spare, is_right, is_whole, is_notes
-        return column
 
 
 @dataclass(slots=True)
@@ -108,7 +87,7 @@ class TextTable:
         parts = []
         for cell, number in zip(cells, shown, strict=True):
             padding = " " * ((widths[number] or 0) - _length(cell))
-            parts.append(padding + cell if self.columns[number].is_right else cell + padding)
+            parts.append(padding + cell if self.columns[number].is_number else cell + padding)
         return _BETWEEN.join(parts).rstrip()
 
     def _cut(self, text: str, width: int | None) -> str:
@@ -184,7 +163,7 @@ class TextTable:
             return False
         column = self.columns[number]
         return (
-            column.is_right
+            column.is_number
             or column.is_whole
             or all(not row[number] or _TIME.fullmatch(row[number]) for row in self.rows)
         )

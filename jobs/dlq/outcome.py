@@ -18,7 +18,6 @@ from commitlake.jobs.cli.output_forms import SCHEMA
 from commitlake.jobs.cli.process import stop_softly
 from commitlake.jobs.cli.rows_output import Row, write_objects, write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.groups.outcomes import (
@@ -32,6 +31,7 @@ from commitlake.pipelines.replay.ledger import read_state
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 
 PROG = "commitlake dlq"
 _SAMPLES = 3

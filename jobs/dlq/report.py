@@ -15,13 +15,13 @@ from commitlake.connectors.printable import printable_json, printable_line
 from commitlake.jobs.cli.output_forms import SCHEMA
 from commitlake.jobs.cli.rows_output import PIPE_WIDTH, Row, write_objects, write_table
 from commitlake.jobs.cli.terminal import GuardedStream, print_text, trusted
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import Chosen, choose
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 from commitlake.schemas.times import in_shown_zone
 
 MAX_ROWS = 50

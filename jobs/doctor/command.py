@@ -21,9 +21,9 @@ from commitlake.jobs.cli.options import option
 from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.cli.s3_arguments import S3Arguments
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake

@@ -21,7 +21,6 @@ from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.erase.arguments import EraseOptions
 from commitlake.pipelines.archive.body_location import IN_LAKE, bodies_root, check_same_root
@@ -42,6 +41,7 @@ from commitlake.pipelines.erasure.selection import KeysToErase, count_inner_batc
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
+from commitlake.schemas.report import Column
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

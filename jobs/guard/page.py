@@ -13,15 +13,25 @@ from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, verdict_of
 from commitlake.jobs.report.decoded import bytes_text, offset_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.markup import Html, joined, name
 from commitlake.jobs.report.output import Facts, names_text, period_text, time_text
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.report.parts import paragraph, tiles
-from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.retention.rules import Cause
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.schemas.advice import NO_ADVICE, Advice, Places
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import (
+    Badge,
+    Block,
+    Cell,
+    Column,
+    Figures,
+    Kind,
+    Name,
+    Paragraph,
+    Report,
+    Section,
+    Table,
+    Verdict,
+)
 from commitlake.schemas.times import plain_text
 
 TITLE = "Segments about to be deleted"
@@ -61,7 +71,7 @@ def stores_page(
     *,
     places: Places,
     is_lake: bool = True,
-) -> Page:
+) -> Report:
     """Return the page of all stores.
 
     Args:
@@ -77,16 +87,16 @@ def stores_page(
     text = verdict.text[:1].upper() + verdict.text[1:]
     word = {Kind.CRITICAL: "Act now", Kind.WARNING: "Watch", Kind.INFO: "Safe", Kind.GOOD: "Safe"}[kind]
     sections = [
-        Section("segments", "Segments", _figures(stores, within)),
+        Section("segments", "Segments", [_figures(stores, within)]),
         findings_section(groups, "No segment is lost or at risk, and no disk is too full."),
-        Section("forecast", "Upcoming deletions", _forecast(stores)),
+        Section("forecast", "Upcoming deletions", [_forecast(stores)]),
         Section("disks", "Disks", _disks(stores, now)),
         history_section(read_history(lake)) if is_lake else Section(
-            "runs", "Archive runs", paragraph("There is no lake in this place yet: nothing is archived.")
+            "runs", "Archive runs", [Paragraph("There is no lake in this place yet: nothing is archived.")]
         ),
     ]  # fmt: skip
-    sentence = PageVerdict(kind, f"{text} within {duration_text(within)}", word)
-    return Page(TITLE, sentence, _facts(stores, lake, within, now), sections, made_now("guard"))
+    sentence = Verdict(kind, f"{text} within {duration_text(within)}", word)
+    return Report(TITLE, sentence, _facts(stores, lake, within, now), sections, "guard")
 
 
 def _worst(groups: Sequence[FindingGroup]) -> Kind:
@@ -109,11 +119,11 @@ def _facts(stores: Sequence[WatchedStore], lake: Lake, within: datetime.timedelt
     ]
 
 
-def _figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Html:
+def _figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Figures:
     count = {verdict: sum(store.count(verdict) for store in stores) for verdict in SegmentVerdict}
     used = [watched for store in stores for watched in store.segments if watched.verdict is not SegmentVerdict.UNUSED]
     lost = [store.lost for store in stores if store.lost is not None]
-    return tiles(
+    return Figures(
         {
             "segments": f"{len(used):,}",
             "archived": f"{count[SegmentVerdict.ARCHIVED]:,}",
@@ -191,7 +201,7 @@ def _limits(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGrou
             )
 
 
-def _forecast(stores: Sequence[WatchedStore]) -> Html:
+def _forecast(stores: Sequence[WatchedStore]) -> Table:
     columns = (
         Column("segments"),
         Column("broker"),
@@ -209,7 +219,7 @@ def _forecast(stores: Sequence[WatchedStore]) -> Html:
         else f"{count_text(len(rows) - MAX_ROWS, 'more row is', 'more rows are')} left out of this page."
     )
     caption = "Consecutive segments with the same fate are one row. A broker deletes none of them earlier"
-    return table(caption, columns, rows[:MAX_ROWS], rest=rest)
+    return Table(caption, columns, rows[:MAX_ROWS], rest=rest)
 
 
 def _worst_first(stores: Sequence[WatchedStore]) -> list[WatchedStore]:
@@ -225,8 +235,8 @@ def _segment_rows(store: WatchedStore) -> Iterator[list[Cell]]:
         gone = [fate.deleted_at for fate in fates if fate.deleted_at is not None]
         yield [
             Cell(first.name if len(same) == 1 else f"{first.name} to {last.name}"),
-            Cell(name(store.broker)),
-            Cell(badge(_KINDS[verdict], _WORDS[verdict])),
+            Cell(Name(store.broker)),
+            Cell(Badge(_KINDS[verdict], _WORDS[verdict])),
             Cell(f"{len(same):,}", len(same)),
             Cell(size_text(size), size),
             Cell(_plain_time(max(fate.segment.modified for fate in fates))),
@@ -235,7 +245,7 @@ def _segment_rows(store: WatchedStore) -> Iterator[list[Cell]]:
         ]
 
 
-def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Html:
+def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Sequence[Block]:
     columns = (
         Column("broker"),
         Column("used", is_number=True),
@@ -255,7 +265,7 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Html:
             )
             rows.append(
                 [
-                    Cell(name(store.broker)),
+                    Cell(Name(store.broker)),
                     Cell(f"{disk.used_percent:.1f} %", disk.used_percent),
                     Cell(size_text(disk.entire), disk.entire),
                     Cell(size_text(growth) if growth > 0 else "not known", growth if growth > 0 else None),
@@ -263,15 +273,15 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Html:
                 ]
             )
     if not rows:
-        return paragraph("The stores are in an object store, so there are no disks.")
+        return [Paragraph("The stores are in an object store, so there are no disks.")]
     rest = (
         ""
         if len(stores) <= MAX_ROWS
         else f"{count_text(len(stores) - MAX_ROWS, 'more store is', 'more stores are')} left out of this page."
     )
-    notes = [paragraph(name(store.broker), f": {store.rules.source_note}", is_quiet=True) for store in stores[:20]
+    notes = [Paragraph(Name(store.broker), f": {store.rules.source_note}", is_quiet=True) for store in stores[:20]
             if store.rules.source_note]  # fmt: skip
-    return joined([table("Disks of the stores' logs and queues", columns, rows, rest=rest), *notes])
+    return [Table("Disks of the stores' logs and queues", columns, rows, rest=rest), *notes]
 
 
 def _plain_time(moment: datetime.datetime) -> str:

@@ -11,12 +11,12 @@ from typing import Any
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.cli.text_table import Column
 from commitlake.pipelines.retention.rules import Disk, Rules
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
 from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 from commitlake.schemas.times import iso_text
 
 _HOUR_SECONDS = 3600
@@ -24,8 +24,8 @@ _ARCHIVE = "archive --store {store} {named} --lake {lake}"
 AT_RISK = Advice("archive now: {}", (_ARCHIVE,))
 LOST = Advice("archive now: {} records the loss in the table gaps", (_ARCHIVE,))
 COLUMNS = (
-    Column("broker"), Column("segment"), Column("size", 1, is_right=True), Column("modified", 5), Column("archived", 2),
-    Column("expires_at", 6), Column("deleted_at", 3), Column("cause", 4), Column("verdict"),
+    Column("broker"), Column("segment"), Column("size", 1, is_number=True), Column("modified", 5),
+    Column("archived", 2), Column("expires_at", 6), Column("deleted_at", 3), Column("cause", 4), Column("verdict"),
 )  # fmt: skip
 
 

@@ -15,7 +15,8 @@ still to consume.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from commitlake.jobs.cli.command import Command, JobError
@@ -31,9 +32,9 @@ from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.jobs.report.output import PageFile
-    from commitlake.jobs.report.page import Page
     from commitlake.pipelines.lag.answer import LagAnswer
     from commitlake.pipelines.lag.measure import Lag
+    from commitlake.schemas.report import Report
 
 DESCRIPTION = (
     "Show how many messages, how many bytes and how long consumer groups are behind, for each group, topic and queue. "
@@ -102,7 +103,7 @@ class LagCommand(
 
 def _answer(file: PageFile | None, command: LagCommand) -> ExitCode:
     from commitlake.jobs.cli.rows_output import write
-    from commitlake.jobs.lag import formatting
+    from commitlake.jobs.lag import report
     from commitlake.jobs.lag.source import measure_lag, unknown_names
     from commitlake.pipelines.lag.groups import worst_first
 
@@ -114,20 +115,20 @@ def _answer(file: PageFile | None, command: LagCommand) -> ExitCode:
     failing = [(row, condition) for row in answer.rows for condition in command.fail_if if condition.holds(row)]
     rows = worst_first(row for row in answer.rows if command.all or _is_behind(row))
     if command.output != "table":
-        write(command.output, formatting.plain_rows(rows), formatting.PLAIN_COLUMNS, missing)
+        write(command.output, report.plain_rows(rows), report.PLAIN_COLUMNS, missing)
     elif command.by == "queue":
-        write("table", formatting.queue_rows(rows), formatting.QUEUE_COLUMNS)
+        write("table", report.queue_rows(rows), report.QUEUE_COLUMNS)
     else:
-        write("table", formatting.group_rows(rows), formatting.GROUP_COLUMNS)
+        write("table", report.group_rows(rows), report.GROUP_COLUMNS)
     sys.stdout.flush()
     if file is not None:
-        file.write(_page(command, replace(answer, missing=missing)))
+        file.write(_report(command, answer, unknown))
     for sentence in missing:
         warn("commitlake lag", sentence)
     if not command.quiet:
         for group in answer.broadcasting:
             print_line(str(group))
-        print_line(formatting.summary(answer.rows))
+        print_line(report.summary(answer.rows))
         if hidden := len(answer.rows) - len(rows):
             print_line(f"not shown: {count_text(hidden, 'queue')} without anything behind; --all shows them")
     for row, condition in failing:
@@ -137,12 +138,12 @@ def _answer(file: PageFile | None, command: LagCommand) -> ExitCode:
     return ExitCode.DAMAGE if failing or answer.missing or is_unchecked else ExitCode.OK
 
 
-def _page(command: LagCommand, answer: LagAnswer) -> Page:
-    from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, LagSource, lag_page
+def _report(command: LagCommand, answer: LagAnswer, unknown: Sequence[str]) -> Report:
+    from commitlake.jobs.lag.report import MAX_HEAT_GROUPS, LagSource, lag_report
     from commitlake.jobs.lag.source import measure_history
 
     history = measure_history(command, command, answer, MAX_HEAT_GROUPS)
-    return lag_page(answer, history, LagSource(command.source, command.at))
+    return lag_report(answer, history, LagSource(command.source, command.at), unknown)
 
 
 def _is_behind(row: Lag) -> bool:

@@ -1,29 +1,54 @@
-"""The page of `commitlake lag --html`: which group is furthest behind, since when, and what to do."""
+"""The answer of `commitlake lag`: which group is furthest behind, since when, and what to do.
+
+One set of cells for each group and queue is what its table, its page and its notebook show; `plain_rows` are the rows
+for programs.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.lag.formatting import bounded_text, seconds_text
-from commitlake.jobs.report.findings import advised
-from commitlake.jobs.report.heat_map import HeatRow, heat_map
-from commitlake.jobs.report.line_chart import Mark, MarkKind, Series, line_chart
-from commitlake.jobs.report.markup import Html, joined, name, tag
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.report.parts import folded, moment, notice, paragraph, tiles
-from commitlake.jobs.report.tables import NO_FIGURE, Cell, Column, table
-from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, sum_bounds, times_of, worst_first
-from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict
 from commitlake.schemas.advice import Advice
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.report import (
+    Advised,
+    Badge,
+    Block,
+    Cell,
+    Column,
+    Figures,
+    Folded,
+    HeatMap,
+    Kind,
+    LineChart,
+    Mark,
+    MarkKind,
+    Moment,
+    Name,
+    Notice,
+    Paragraph,
+    Report,
+    Section,
+    Series,
+    Table,
+    Verdict,
+    whole_number,
+)
 from commitlake.schemas.times import iso_text, plain_text
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.lag.answer import LagAnswer
+    from commitlake.pipelines.lag.history import LagHistory
 
 TITLE = "Consumer lag"
 MAX_HEAT_GROUPS = 20
@@ -36,6 +61,7 @@ MAX_QUEUES = 300
 """Largest number of queues with a row; the worst are shown."""
 _MAX_NOTICES = 5
 _LARGE_RATIO = 50
+_NOT_MOVING = {LagVerdict.STALLED, LagVerdict.STOPPED}
 _KINDS = {
     LagVerdict.OK: Kind.GOOD,
     LagVerdict.UNKNOWN: Kind.INFO,
@@ -55,6 +81,35 @@ _HAPPENED = {
     LagVerdict.STOPPED: "has stopped",
     LagVerdict.LOST: "has lost messages",
 }
+Row = dict[str, Any]
+_FIGURE_COLUMNS = (
+    Column("messages", is_number=True), Column("lost", 2, is_number=True), Column("time_lag", 1, is_number=True),
+    Column("bytes", 6, is_number=True), Column("consume_tps", 4, is_number=True), Column("drain", 5, is_number=True),
+    Column("verdict"), Column("filter", 7), Column("notes", is_notes=True),
+)  # fmt: skip
+GROUP_COLUMNS = (Column("group"), Column("topics", 3), Column("queues", 8, is_number=True), *_FIGURE_COLUMNS)
+QUEUE_COLUMNS = (Column("group"), Column("topic"), Column("queue_id"), *_FIGURE_COLUMNS)
+PLAIN_COLUMNS = (
+    "broker", "kind", "group", "topic", "queue_id", "as_of", "offset_min", "offset_max", "end", "difference",
+    "messages_min", "messages_max", "lost_min", "lost_max", "bytes_min", "bytes_max", "time_lag_s_min",
+    "time_lag_s_max", "next_message_time", "last_consumed_time", "consume_tps", "produce_tps", "drain_s", "compared_at",
+    "verdict", "filter", "filter_as_of", "members", "notes",
+)  # fmt: skip
+_PAGE_FIGURES = (
+    Column("verdict", is_ranked=True), Column("messages behind", key="messages", is_number=True),
+    Column("next one has waited", key="time_lag", is_number=True), Column("bytes behind", key="bytes", is_number=True),
+    Column("messages lost", key="lost", is_number=True),
+)  # fmt: skip
+_PAGE_GROUPS = (
+    Column("group"), *_PAGE_FIGURES, Column("queues behind", key="behind", is_number=True),
+    Column("topics", key="first_topics"),
+)  # fmt: skip
+_PAGE_QUEUES = (
+    Column("topic"), Column("queue", key="queue_id", is_number=True), Column("broker"), *_PAGE_FIGURES,
+    Column("consumed per s", key="consume_tps", is_number=True),
+    Column("last consumed (UTC)", key="last_consumed", is_ranked=True), Column("filter", key="narrowing"),
+    Column("notes", key="remarks", can_sort=False),
+)  # fmt: skip
 _AT_OFFSET = (
     "query {source} --broker {broker} --topic {topic} --queue {queue} --where 'queue_offset >= {offset}' --limit 20"
 )
@@ -128,14 +183,22 @@ class LagSource:
         return [] if self.at is None else [option, iso_text(self.at).removesuffix("Z")]
 
 
-def lag_page(answer: LagAnswer, history: LagHistory | None, source: LagSource) -> Page:
-    """Return the page of a lag measurement.
+def lag_report(
+    answer: LagAnswer,
+    history: LagHistory | None,
+    source: LagSource,
+    unknown: Sequence[str] = (),
+    since: datetime.datetime | None = None,
+) -> Report:
+    """Return the report of a lag measurement.
 
     Args:
         answer: All rows, including those of groups that are not behind.
         history: History of the worst groups; None if there is none.
+        unknown: Sentences on requested groups and topics without a known offset.
+        since: Time since which the worst queue of the worst group has not moved, if it is known.
     """
-    groups = by_group(answer.rows)
+    groups, missing = by_group(answer.rows), [*answer.missing, *unknown]
     times = times_of(answer.rows)
     label, place = ("Lake", source.option[1]) if source.is_lake else ("Store", source.option[1])
     as_of = plain_text(times[0]) if times else "not known"
@@ -144,21 +207,21 @@ def lag_page(answer: LagAnswer, history: LagHistory | None, source: LagSource) -
     facts = [(label, place), ("Brokers", _brokers(answer.rows)), ("As of", f"{as_of} UTC" if times else as_of)]
     held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
     sections = [
-        Section("summary", "In short", _summary(groups)),
-        Section("do", "What to do", joined(_advice(groups, answer.missing, source))),
-        Section("history", "Lag over time", _history(groups, history, source)),
-        Section("groups", "Groups", _group_table(groups)),
-        Section("queues", "Queues", _queue_table([row for row in answer.rows if row.kind in GROUP_KINDS], "group")),
+        Section("summary", "In short", [_summary(groups)]),
+        Section("do", "What to do", list(_advice(groups, missing, source, since))),
+        Section("history", "Lag over time", list(_history(groups, history, source))),
+        Section("groups", "Groups", [_group_table(groups)]),
+        Section("queues", "Queues", [_queue_table([row for row in answer.rows if row.kind in GROUP_KINDS], "group")]),
     ]
     if held:
-        sections.append(Section("held", "Held back by brokers", _queue_table(held, "kind")))
-    return Page(TITLE, _verdict(groups, answer.missing), facts, sections, made_now("lag"))
+        sections.append(Section("held", "Held back by brokers", [_queue_table(held, "kind")]))
+    return Report(TITLE, _verdict(groups, missing), facts, sections, "lag")
 
 
-def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> PageVerdict:
+def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
     unknown = " Some stores have no known offsets." if missing else ""
     if not groups:
-        return PageVerdict(Kind.WARNING if missing else Kind.INFO, f"No group's offsets are known.{unknown}")
+        return Verdict(Kind.WARNING if missing else Kind.INFO, f"No group's offsets are known.{unknown}")
     ill = [group for group in groups if group.verdict is not LagVerdict.OK]
     if ill:
         worst = ill[0]
@@ -166,19 +229,23 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> PageVerd
         if len(ill) > 1:
             others = len(ill) - 1
             sentence += f" {count_text(others, 'other group needs', 'other groups need')} attention."
-        return PageVerdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
+        return Verdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
     most = max(groups, key=lambda group: group.messages.largest)
     sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
     sentence += f"; {most.group} is furthest behind: {_behind(most)}." if most.messages.largest else "; none is behind."
-    return PageVerdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
+    return Verdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
 
 
 def _behind(group: GroupSummary) -> str:
     sentence = f"{_messages_behind(group.messages)} behind"
-    return f"{sentence}, the next one has waited for {_waited(group.seconds)}" if group.seconds.largest else sentence
+    return (
+        f"{sentence}, the next one has waited for {bounded_text(group.seconds, seconds_text)}"
+        if group.seconds.largest
+        else sentence
+    )
 
 
-def _summary(groups: Sequence[GroupSummary]) -> Html:
+def _summary(groups: Sequence[GroupSummary]) -> Figures:
     verdicts = Counter(group.verdict for group in groups)
     worst = max((group.seconds.largest for group in groups), default=0.0)
     figures = {
@@ -187,55 +254,85 @@ def _summary(groups: Sequence[GroupSummary]) -> Html:
         "longest wait": seconds_text(worst),
     }
     if lost := sum_bounds(group.lost for group in groups).largest:
-        figures["messages lost"] = _whole(lost)
+        figures["messages lost"] = whole_number(lost)
     figures |= {str(verdict): f"{verdicts[verdict]:,}" for verdict in reversed(LagVerdict) if verdicts[verdict]}
-    return tiles(figures)
+    return Figures(figures)
 
 
-def _advice(groups: Sequence[GroupSummary], missing: Sequence[str], source: LagSource) -> Iterator[Html]:
+def _advice(
+    groups: Sequence[GroupSummary], missing: Sequence[str], source: LagSource, since: datetime.datetime | None
+) -> Iterator[Block]:
     for sentence in missing[:_MAX_NOTICES]:
-        yield notice(Kind.WARNING, sentence, word="Missing")
+        yield Notice(Kind.WARNING, sentence, word="Missing")
     ill = [group for group in groups if group.verdict is not LagVerdict.OK]
     for group in ill[:_MAX_NOTICES]:
-        row = group.worst
-        title = tag("span", name(group.group), f" {_HAPPENED[group.verdict]} on ", name(row.topic))
-        reasons = dict.fromkeys(note for row in group.rows for note in row.notes)
-        yield notice(
+        is_first = group is groups[0]
+        yield Notice(
             _KINDS[group.verdict],
-            title,
-            paragraph(f"{_behind(group)}."),
+            (Name(group.group), f" {_HAPPENED[group.verdict]} on ", Name(group.worst.topic)),
+            Paragraph(f"{_behind(group)}{_since(group, since) if is_first else ''}."),
+            *_reasons(group),
             *_lost(group, source),
             *_what_to_do(group, source),
-            folded("Notes", *(paragraph(reason, is_quiet=True) for reason in list(reasons)[:_MAX_NOTICES]))
-            if reasons
-            else Html(),
+            *_notes(group),
             word=str(group.verdict),
         )
     if len(ill) > _MAX_NOTICES:
         left = len(ill) - _MAX_NOTICES
-        yield paragraph(
+        yield Paragraph(
             f"{count_text(left, 'more group needs', 'more groups need')} attention: see the table of groups."
         )
     if not ill and not missing:
-        yield paragraph("No group is stalled, stopped, slow or misplaced.")
+        yield Paragraph("No group is stalled, stopped, slow or misplaced.")
 
 
-def _lost(group: GroupSummary, source: LagSource) -> Iterator[Html]:
+def _since(group: GroupSummary, since: datetime.datetime | None) -> str:
+    if since is None or group.verdict not in _NOT_MOVING:
+        return ""
+    moment, at = since.astimezone(datetime.UTC), group.worst.as_of.astimezone(datetime.UTC)
+    text = f"{moment:%H:%M}" if moment.date() == at.date() else f"{moment:%Y-%m-%d %H:%M}"
+    return f", not moving since {text} UTC"
+
+
+def _reasons(group: GroupSummary) -> Iterator[Block]:
+    """Yield why a group has its verdict, and when it has caught up."""
+    row = group.worst
+    if row.judged.reason:
+        yield Paragraph(f"Why: {row.judged.reason} (queue {row.queue_id} of ", Name(row.topic), ").")
+    drains = [_drain_seconds(row) for row in group.rows]
+    rates = [rate for row in group.rows for rate in (row.judged.consume_tps, row.judged.produce_tps)]
+    if group.messages.high is None or None in rates:
+        yield Paragraph("How long it needs to catch up is not known.")
+    elif None in drains:
+        yield Paragraph("At its present rate it does not catch up.")
+    else:
+        yield Paragraph(
+            f"At its present rate it has caught up in {seconds_text(max(filter(None, drains), default=0.0))}."
+        )
+
+
+def _notes(group: GroupSummary) -> Iterator[Block]:
+    notes = list(dict.fromkeys(note for row in group.rows for note in row.notes))
+    if notes:
+        yield Folded("Notes", *(Paragraph(note, is_quiet=True) for note in notes[:_MAX_NOTICES]))
+
+
+def _lost(group: GroupSummary, source: LagSource) -> Iterator[Block]:
     """Yield how many messages a group has lost, and how to send those again that the lake has."""
     if not group.lost.largest:
         return
     text = f"{_messages(group.lost)} {'message was' if group.lost == (1, 1) else 'messages were'} lost."
     if not source.is_lake:
-        yield paragraph(text)
+        yield Paragraph(text)
         return
-    yield paragraph(text)
+    yield Paragraph(text)
     starts = {row.broker: row.log_start for row in group.rows if row.lost.largest}
     places = {**source.places, "group": group.group, "at": source.at_words("--offsets-at")}
     brokers = [{**places, "broker": broker, "log_start": str(start)} for broker, start in sorted(starts.items())]
-    yield from advised(_SEND_AGAIN.filled_for_each(brokers))
+    yield Advised(_SEND_AGAIN.filled_for_each(brokers))
 
 
-def _what_to_do(group: GroupSummary, source: LagSource) -> Iterator[Html]:
+def _what_to_do(group: GroupSummary, source: LagSource) -> Iterator[Block]:
     row = group.worst
     places = source.places | {
         "group": group.group,
@@ -245,46 +342,47 @@ def _what_to_do(group: GroupSummary, source: LagSource) -> Iterator[Html]:
         "offset": str(row.offset.low),
         "at": source.at_words("--at"),
     }
-    yield from advised(_ADVICE[group.verdict].filled(places))
+    yield Advised(_ADVICE[group.verdict].filled(places))
     if source.is_lake and group.verdict in _IN_LAKE:
-        yield from advised(_IN_LAKE[group.verdict].filled(places))
-    yield from advised(_QUEUES.filled(places))
+        yield Advised(_IN_LAKE[group.verdict].filled(places))
+    yield Advised(_QUEUES.filled(places))
 
 
-def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Html:
+def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Iterator[Block]:
     if history is None:
         why = "The lake has no snapshot of these groups" if source.is_lake else "A store has no history of its groups"
-        return paragraph(f"{why}: 'commitlake snapshot', or each run of 'archive', saves their offsets.")
+        yield Paragraph(f"{why}: 'commitlake snapshot', or each run of 'archive', saves their offsets.")
+        return
     drawn = [group for group in groups if group.group in history.messages]
     windows = history.windows
     rows = [
-        HeatRow(
+        Series(
             group.group,
             history.messages[group.group],
-            joined([badge(_KINDS[group.verdict], str(group.verdict)), " ", _messages(group.messages)]),
+            (Badge(_KINDS[group.verdict], str(group.verdict)), " ", _messages(group.messages)),
         )
         for group in drawn
     ]
-    lines = [Series(group.group, history.messages[group.group]) for group in drawn[:MAX_LINE_GROUPS]]
-    values = [value for line in lines for value in line.values if value]
-    is_log = bool(values) and max(values) > _LARGE_RATIO * min(values)
     note = (
         "Figures are those of snapshots, with messages that the broker deleted since; times without a snapshot have no "
         "figures"
     )
     if any(row.filter is None for group in drawn for row in group.rows if row.kind == "group"):
         note += "; for groups whose filter is not known, they are upper bounds"
-    left = len(groups) - len(drawn)
-    rest = (
-        paragraph(f"The {len(drawn):,} worst of {len(groups):,} groups are drawn.", is_quiet=True) if left else Html()
+    yield HeatMap("Messages behind, the worst group first", windows, rows, note=note)
+    if len(drawn) < len(groups):
+        yield Paragraph(f"The {len(drawn):,} worst of {len(groups):,} groups are drawn.", is_quiet=True)
+    lines = [Series(group.group, history.messages[group.group]) for group in drawn[:MAX_LINE_GROUPS]]
+    values = [value for line in lines for value in line.values if value]
+    is_log = bool(values) and max(values) > _LARGE_RATIO * min(values)
+    yield LineChart(
+        f"Messages behind, of the {len(lines)} worst groups" if len(drawn) > len(lines) else "Messages behind",
+        windows,
+        lines,
+        marks=list(_times_without_snapshot(history)),
+        is_log=is_log,
+        note="The scale is logarithmic" if is_log else "",
     )
-    return joined([
-        heat_map("Messages behind, the worst group first", windows, rows, _whole, note=note),
-        rest,
-        line_chart(f"Messages behind, of the {len(lines)} worst groups" if len(drawn) > len(lines) else
-                   "Messages behind", windows, lines, _whole, marks=list(_times_without_snapshot(history)),
-                   is_log=is_log, note="The scale is logarithmic" if is_log else ""),
-    ])  # fmt: skip
 
 
 def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
@@ -301,50 +399,22 @@ def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
             start = None
 
 
-def _group_table(groups: Sequence[GroupSummary]) -> Html:
-    columns = [
-        Column("group"), Column("verdict", is_ranked=True), Column("messages behind", is_number=True),
-        Column("next one has waited", is_number=True), Column("bytes behind", is_number=True),
-        Column("messages lost", is_number=True), Column("queues behind", is_number=True), Column("topics"),
-    ]  # fmt: skip
-    rows = [_group_row(group) for group in groups[:MAX_GROUPS]]
+def _group_table(groups: Sequence[GroupSummary]) -> Table:
     others = groups[MAX_GROUPS:]
     rest = ""
     if others:
         behind = sum_bounds(group.messages for group in others)
         rest = (
-            f"The {len(rows):,} worst of {len(groups):,} groups are shown; {_the_others(len(others))} "
+            f"The {MAX_GROUPS:,} worst of {len(groups):,} groups are shown; {_the_others(len(others))} "
             f"{_messages_behind(behind)} behind."
         )
-    return table("Groups, the worst first", columns, rows, rest=rest)
+    return Table.of("Groups, the worst first", _PAGE_GROUPS, [_group_row(group) for group in groups[:MAX_GROUPS]], rest)
 
 
-def _group_row(group: GroupSummary) -> list[Cell]:
-    queues = sum(1 for row in group.rows if row.messages.low or row.messages.high is None or row.messages.high)
-    topics = group.topics
-    more = f" and {len(topics) - 3:,} more" if len(topics) > 3 else ""
-    return [
-        Cell(name(group.group)),
-        Cell(badge(_KINDS[group.verdict], str(group.verdict)), group.verdict.gravity),
-        *_figures(group.messages, group.seconds, group.bytes),
-        _lost_cell(group.lost),
-        Cell(f"{queues:,} of {len(group.rows):,}", queues),
-        Cell(joined([joined(map(name, topics[:3]), ", "), more])),
-    ]
-
-
-def _queue_table(rows: Sequence[Lag], first: str) -> Html:
-    columns = [
-        Column(first), Column("topic"), Column("queue", is_number=True), Column("broker"),
-        Column("verdict", is_ranked=True), Column("messages behind", is_number=True),
-        Column("next one has waited", is_number=True), Column("bytes behind", is_number=True),
-        Column("messages lost", is_number=True), Column("consumed per s", is_number=True),
-        Column("last consumed (UTC)", is_ranked=True), Column("filter"), Column("notes", can_sort=False),
-    ]  # fmt: skip
+def _queue_table(rows: Sequence[Lag], first: str) -> Table:
     has_brokers = len({row.broker for row in rows}) > 1  # a single one is at the top of the page
     ordered = worst_first(rows)
     shown, others = ordered[:MAX_QUEUES], ordered[MAX_QUEUES:]
-    lines = [_queue_row(row, row.group if first == "group" else row.kind, has_broker=has_brokers) for row in shown]
     rest = ""
     if others:
         behind = sum_bounds(row.messages for row in others)
@@ -352,36 +422,162 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Html:
             f"The {len(shown):,} worst of {len(ordered):,} queues are shown; {_the_others(len(others))} "
             f"{_messages_behind(behind)} behind."
         )
-    return table("Queues, the worst first", columns, lines, rest=rest)
+    columns = [column for column in (Column(first), *_PAGE_QUEUES) if has_brokers or column != "broker"]
+    return Table.of("Queues, the worst first", columns, list(map(_queue_row, shown)), rest)
 
 
-def _queue_row(row: Lag, first: str, *, has_broker: bool) -> list[Cell]:
-    verdict, consumed, last = row.judged.verdict, row.judged.consume_tps, row.last_consumed_time
-    return [
-        Cell(name(first)),
-        Cell(name(row.topic)),
-        Cell(str(row.queue_id), row.queue_id),
-        Cell(name(row.broker) if has_broker else ""),
-        Cell(badge(_KINDS[verdict], str(verdict)), verdict.gravity),
-        *_figures(row.messages, row.seconds, row.bytes),
-        _lost_cell(row.lost),
-        Cell("" if consumed is None else f"{consumed:,.1f}", consumed),
-        Cell("" if last is None else moment(plain_text(last)), None if last is None else last.timestamp()),
-        Cell("" if row.filter in {None, "*"} else name(row.filter)),
-        Cell("; ".join(row.notes)),
-    ]
+def group_rows(rows: Iterable[Lag]) -> Iterator[Row]:
+    """Yield a row for people for each group, and for each kind of messages that no group consumes."""
+    found: dict[str, list[Lag]] = {}
+    for row in rows:
+        found.setdefault(_name_of(row), []).append(row)
+    return (_group_row(GroupSummary(name, of_group)) for name, of_group in found.items())
 
 
-def _figures(messages: FigureBounds, seconds: FigureBounds, size: FigureBounds) -> list[Cell]:
-    return [
-        Cell(_messages(messages), messages.largest),
-        Cell(_waited(seconds), seconds.largest),
-        Cell(bounded_text(size, size_text), size.largest),
-    ]
+def queue_rows(rows: Iterable[Lag]) -> Iterator[Row]:
+    """Yield a row for people for each queue."""
+    return map(_queue_row, rows)
 
 
-def _lost_cell(lost: FigureBounds) -> Cell:
-    return Cell(_messages(lost) if lost.largest else "", lost.largest)
+def _group_row(group: GroupSummary) -> Row:
+    topics = group.topics
+    first, *others = sorted(topics, key=lambda topic: (topic.startswith(RETRY_PREFIX), topic))
+    names = [part for topic in topics[:3] for part in (", ", Name(topic))][1:]
+    queues = sum(1 for row in group.rows if row.messages.low or row.messages.high is None or row.messages.high)
+    return {
+        "topics": Cell(first + _and_more(len(others))),
+        "first_topics": Cell((*names, _and_more(len(topics) - 3))),
+        "queues": Cell(f"{len(group.rows):,}"),
+        "behind": Cell(f"{queues:,} of {len(group.rows):,}", queues),
+        **_figures(group),
+    }
+
+
+def _queue_row(row: Lag) -> Row:
+    last = row.last_consumed_time
+    return {
+        "kind": Cell(row.kind),
+        "topic": Cell(Name(row.topic)),
+        "queue_id": Cell(str(row.queue_id), row.queue_id),
+        "broker": Cell(Name(row.broker)),
+        "last_consumed": Cell(
+            "" if last is None else Moment(plain_text(last)), None if last is None else last.timestamp()
+        ),
+        "narrowing": Cell("" if row.filter in {None, "*"} else Name(row.filter)),
+        **_figures(GroupSummary(_name_of(row), [row])),
+    }
+
+
+def _figures(group: GroupSummary) -> Row:
+    rates = [row.judged.consume_tps for row in group.rows if row.judged.consume_tps is not None]
+    notes = [note for row in group.rows for note in row.notes]
+    return {
+        "group": Cell(Name(group.group)),
+        "messages": Cell(_messages(group.messages), group.messages.largest),
+        "lost": Cell(_messages(group.lost) if group.lost.largest else "", group.lost.largest),
+        "time_lag": Cell(bounded_text(group.seconds, seconds_text), group.seconds.largest),
+        "bytes": Cell(bounded_text(group.bytes, size_text), group.bytes.largest),
+        "consume_tps": Cell(f"{sum(rates):,.1f}" if rates else "", sum(rates) if rates else None),
+        "drain": Cell(_drain_text(group.rows)),
+        "verdict": Cell(Badge(_KINDS[group.verdict], str(group.verdict)), group.verdict.gravity),
+        "filter": Cell(" / ".join(dict.fromkeys(row.filter for row in group.rows if row.filter))),
+        "notes": notes,
+        "remarks": Cell("; ".join(notes)),
+    }
+
+
+def _name_of(row: Lag) -> str:
+    return row.group or f"({row.kind})"
+
+
+def _and_more(count: int) -> str:
+    return f" and {count:,} more" if count > 0 else ""
+
+
+def _drain_text(rows: Sequence[Lag]) -> str:
+    """Return how long the slowest queue takes until nothing waits; empty if one of them does not get there."""
+    drains = [_drain_seconds(row) for row in rows]
+    known = [drain for drain in drains if drain is not None]
+    longest = max(known, default=0.0)
+    return seconds_text(longest) if longest and len(known) == len(drains) else ""
+
+
+def _drain_seconds(row: Lag) -> float | None:
+    return None if row.messages.high is None else row.judged.drain_seconds(int(row.messages.high))
+
+
+def seconds_text(seconds: float) -> str:
+    """Format a number of seconds for people."""
+    return duration_text(datetime.timedelta(seconds=seconds))
+
+
+def bounded_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
+    """Format a figure, or its lower and upper bound, for people."""
+    if bounds.high is None:
+        return f"{text(bounds.low)} or more"
+    if bounds.is_exact:
+        return text(bounds.low)
+    return f"{text(bounds.low)} to {text(bounds.high)}" if bounds.low else f"up to {text(bounds.high)}"
+
+
+def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
+    """Yield rows for programs."""
+    times: dict[datetime.datetime, str] = {}  # there are few times, and many rows have the same one
+    for row in rows:
+        judged = row.judged
+        if row.as_of not in times:
+            times[row.as_of] = iso_text(row.as_of, "milliseconds")
+        yield {
+            "broker": row.broker,
+            "kind": row.kind,
+            "group": row.group or None,
+            "topic": row.topic,
+            "queue_id": row.queue_id,
+            "as_of": times[row.as_of],
+            "offset_min": row.offset.low,
+            "offset_max": row.offset.high,
+            "end": row.end,
+            "difference": None if row.end is None else row.end - row.offset.low,
+            "messages_min": int(row.messages.low),
+            "messages_max": None if row.messages.high is None else int(row.messages.high),
+            "lost_min": int(row.lost.low),
+            "lost_max": int(row.lost.largest),
+            "bytes_min": int(row.bytes.low),
+            "bytes_max": None if row.bytes.high is None else int(row.bytes.high),
+            "time_lag_s_min": row.seconds.low,
+            "time_lag_s_max": row.seconds.high,
+            "next_message_time": _time_text(row.next_time),
+            "last_consumed_time": _time_text(row.last_consumed_time),
+            "consume_tps": judged.consume_tps,
+            "produce_tps": judged.produce_tps,
+            "drain_s": _drain_seconds(row),
+            "compared_at": _time_text(row.compared_at),
+            "verdict": str(judged.verdict),
+            "filter": row.filter,
+            "filter_as_of": _time_text(row.filter_as_of),
+            "members": row.members,
+            "notes": list(row.notes),
+        }
+
+
+def _time_text(time: datetime.datetime | None) -> str | None:
+    return None if time is None else iso_text(time, "milliseconds")
+
+
+def summary(rows: Sequence[Lag]) -> str:
+    """Return a sentence that sums up all rows, with the time of the groups' figures."""
+    groups = {row.group for row in rows if row.kind in {"group", "retry"}}
+    behind = {row.group for row in rows if row.messages.low or row.messages.high is None or row.messages.high}
+    if not rows:
+        return "no consumer offsets match"
+    worst = worst_first(rows)[0]
+    first, *others = (f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in times_of(rows))
+    as_of = f"as of {first} to {others[-1]}" if others else f"as of {first}"
+    text = f"{count_text(len(groups), 'group')}, {len(behind & groups)} of them behind"
+    if worst.judged.verdict is LagVerdict.OK:
+        return f"{text}, {as_of}"
+    place = f"{worst.group or worst.kind} on {worst.topic}, queue {worst.queue_id}"
+    return f"{text}; worst: {place}, is {worst.judged.verdict}, {as_of}"
 
 
 def _messages_behind(figure: FigureBounds) -> str:
@@ -393,17 +589,9 @@ def _the_others(count: int) -> str:
 
 
 def _messages(figure: FigureBounds) -> str:
-    return bounded_text(figure, _whole)
-
-
-def _waited(figure: FigureBounds) -> str:
-    return bounded_text(figure, seconds_text) if figure.low or figure.high is None or figure.high else NO_FIGURE
-
-
-def _whole(value: float) -> str:
-    return f"{value:,.0f}"
+    return bounded_text(figure, whole_number)
 
 
 def _brokers(rows: Sequence[Lag]) -> str:
     brokers = sorted({row.broker for row in rows})
-    return ", ".join(brokers[:5]) + (f" and {len(brokers) - 5:,} more" if len(brokers) > 5 else "")
+    return ", ".join(brokers[:5]) + _and_more(len(brokers) - 5)

@@ -23,9 +23,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
 from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
-from commitlake.jobs.cli.rows_output import Row, write_table
+from commitlake.jobs.cli.rows_output import write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.lineage.arguments import (
     JSON,
     MERMAID,
@@ -42,7 +41,6 @@ from commitlake.pipelines.lineage.story import Story
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.times import iso_text
 
 DESCRIPTION = (
     "Show what happened to the messages of a business key, a message id or an offset: sent, delayed, retried, "
@@ -61,10 +59,6 @@ EXAMPLES = (
     ("lineage --lake lake --key order-4711 --openlineage http://marquez:5000", "for a tool that reads OpenLineage"),
 )
 _READ = ("messages", "message_keys", "edges", "consumer_offsets")
-STEP_COLUMNS = (
-    Column("time"), Column("gap", 1, is_right=True), Column("kind", 2), Column("lane", 4), Column("title"),
-    Column("text", 3), Column("id", 5, is_whole=True),
-)  # fmt: skip
 _FOLLOWED = datetime.timedelta(minutes=10)
 
 
@@ -101,7 +95,7 @@ class Lineage(LineageOptions):
 def _show_story(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
     if command.html is None:
         return _print_story(command, _story(command, lake), started)
-    from commitlake.jobs.lineage.report import TITLE, lineage_page
+    from commitlake.jobs.lineage.report import TITLE, lineage_report
     from commitlake.jobs.report.output import failure_page, page_file
 
     file = page_file(command.html)
@@ -109,7 +103,7 @@ def _show_story(command: LineageOptions, lake: Lake, started: float) -> ExitCode
     with failure_page(file, "lineage", TITLE, facts):
         story = _story(command, lake)
         if file is not None:
-            file.write(lineage_page(story, facts))
+            file.write(lineage_report(story, facts))
         return _print_story(command, story, started)
 
 
@@ -146,7 +140,9 @@ def _print_story(command: LineageOptions, story: Story, started: float) -> ExitC
 
         sys.stdout.write(mermaid(story))
     elif command.format == TABLE:
-        write_table(_rows(story), STEP_COLUMNS, sys.stdout)
+        from commitlake.jobs.lineage.story_json import STEP_COLUMNS, step_rows
+
+        write_table(step_rows(story), STEP_COLUMNS, sys.stdout)
     elif story.steps:
         from commitlake.jobs.lineage.tree import write_tree
 
@@ -166,18 +162,6 @@ def _summary(story: Story, seconds: float) -> str:
     return (
         f"{count_text(len(story.steps), 'step')}, {count_text(len(story.outcomes), 'outcome')}{more} ({seconds:.1f} s)"
     )
-
-
-def _rows(story: Story) -> list[Row]:
-    gaps = {edge.target: edge.gap for edge in story.edges}
-    return [
-        {
-            "time": "" if step.at is None else iso_text(step.at, "milliseconds"),
-            "gap": "" if (gap := gaps.get(step.id)) is None else length_text(gap),
-            "kind": str(step.kind), "lane": step.lane, "title": step.title, "text": step.text, "id": step.id,
-        }
-        for step in story.steps
-    ]  # fmt: skip
 
 
 def _write_events(command: LineageOptions, events: object) -> None:
@@ -203,7 +187,7 @@ def _follow(command: LineageOptions, lake: Lake) -> ExitCode:
 
 
 def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
-    from commitlake.jobs.lineage.picture.topics import TITLE, topics_page
+    from commitlake.jobs.lineage.picture.topics import TITLE, topics_report
     from commitlake.jobs.lineage.topics import COLUMNS, graph_json, graph_mermaid, link_rows
     from commitlake.jobs.report.output import failure_page, page_file
     from commitlake.pipelines.lineage.topic_graph import topic_graph
@@ -215,7 +199,7 @@ def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCod
     with failure_page(file, "lineage", TITLE, facts):
         graph = topic_graph(lake, command.start, command.end)
         if file is not None:
-            file.write(topics_page(graph, facts))
+            file.write(topics_report(graph, facts))
     if command.openlineage is not None:
         from commitlake.jobs.lineage.openlineage import graph_events
 

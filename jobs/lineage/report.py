@@ -1,4 +1,4 @@
-"""The page of `commitlake lineage --html`: what happened to a message, as a picture with all details."""
+"""The report of `commitlake lineage`: what happened to a message, as steps, outcomes and a picture."""
 
 from __future__ import annotations
 
@@ -11,13 +11,27 @@ from commitlake.jobs.lineage.picture.graph import graph
 from commitlake.jobs.lineage.picture.lanes import lanes_of
 from commitlake.jobs.lineage.picture.overview import overview
 from commitlake.jobs.lineage.picture.picture_rows import Rows, rows_of
-from commitlake.jobs.report.markup import Html, joined, name, tag
+from commitlake.jobs.lineage.story_json import step_rows
+from commitlake.jobs.report.markup import joined, tag
 from commitlake.jobs.report.output import time_text
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.report.parts import paragraph
-from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, StepKind, Story
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import (
+    Badge,
+    Cell,
+    Column,
+    Html,
+    Kind,
+    Name,
+    Paragraph,
+    Report,
+    Section,
+    Sentence,
+    StepLink,
+    Table,
+    Text,
+    Verdict,
+)
 
 TITLE = "What happened to a message"
 MAX_OUTCOMES = 300
@@ -57,7 +71,7 @@ _COLUMNS = (
 )
 
 
-def lineage_page(story: Story, facts: Sequence[tuple[str, str]]) -> Page:
+def lineage_report(story: Story, facts: Sequence[tuple[str, str]]) -> Report:
     """Return the page of a story.
 
     Args:
@@ -70,31 +84,36 @@ def lineage_page(story: Story, facts: Sequence[tuple[str, str]]) -> Page:
     if story.steps:
         picture, left_out = _picture(story, rows)
         if story.outcomes:
-            sections.append(Section("outcomes", "Outcomes", _outcomes(story, rows)))
-        sections.append(Section("picture", "What happened", picture))
+            sections.append(Section("outcomes", "Outcomes", [_outcomes(story, rows)]))
+        sections.append(Section("picture", "What happened", [picture]))
         if story.cautions or story.not_shown or left_out:
             sections.append(Section("cautions", "Not known", _cautions(story, left_out)))
-        sections.append(Section("steps", "Each step", joined([_ALL_STEPS, details(story, rows)])))
+        sections.append(Section("steps", "Each step", [_ALL_STEPS, details(story, rows)]))
     elif story.cautions:
         sections.append(Section("cautions", "Not known", _cautions(story, 0)))
-    return Page(TITLE, verdict_of(story), facts, sections, made_now("lineage"))
+    return Report(TITLE, verdict_of(story), facts, sections, "lineage")
 
 
-def verdict_of(story: Story) -> PageVerdict:
+def step_section(story: Story) -> Section:
+    """Return a section with a row for each step."""
+    return Section("table", "Steps", [Table.of_values("Steps", step_rows(story))])
+
+
+def verdict_of(story: Story) -> Verdict:
     """Return a sentence that sums up a story."""
     asked = _cut(story.asked)
     if not story.steps:
-        return PageVerdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")
+        return Verdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")
     if not story.outcomes:
-        return PageVerdict(Kind.INFO, f"{asked}: {count_text(len(story.steps), 'step')}; the outcome is not known.")
+        return Verdict(Kind.INFO, f"{asked}: {count_text(len(story.steps), 'step')}; the outcome is not known.")
     worst = min(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     kind, word = _KINDS[worst.state], _WORDS[worst.state].capitalize()
     text = _cut(worst.text).rstrip(".")
     if len(story.outcomes) == 1:
-        return PageVerdict(kind, f"{asked}: {text}.", word)
+        return Verdict(kind, f"{asked}: {text}.", word)
     counts = Counter(outcome.state for outcome in story.outcomes)
     counted = ", ".join(_counted(state, counts[state]) for state in _WORST_FIRST if counts[state])
-    return PageVerdict(kind, f"{asked}: {counted}. {text[:1].upper()}{text[1:]}.", word)
+    return Verdict(kind, f"{asked}: {counted}. {text[:1].upper()}{text[1:]}.", word)
 
 
 def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
@@ -124,33 +143,29 @@ def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
     return joined([definitions([*glyphs]), figure]), left_out
 
 
-def _outcomes(story: Story, rows: Rows) -> Html:
+def _outcomes(story: Story, rows: Rows) -> Table:
     ordered = sorted(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     shown = ordered[:MAX_OUTCOMES]
     rest = f"The worst {len(shown):,} of {len(ordered):,} are shown." if len(shown) < len(ordered) else ""
-    return table("Each message, in each group that is known to consume it", _COLUMNS,
+    return Table("Each message, in each group that is known to consume it", _COLUMNS,
                  [_outcome(outcome, rows) for outcome in shown], rest=rest)  # fmt: skip
 
 
 def _outcome(outcome: Outcome, rows: Rows) -> list[Cell]:
     row = rows.row_of.get(outcome.step)
     rank = len(_WORST_FIRST) - _WORST_FIRST.index(outcome.state)
-    link = (
-        tag("a", f"{row.number}. ", name(_cut(row.step.title)), href=f"#step-{row.number}", data_row=row.number)
-        if row is not None
-        else Html("folded")
-    )
+    link: Text = "folded" if row is None else StepLink(row.number, _cut(row.step.title))
     return [
-        Cell(badge(_KINDS[outcome.state], _WORDS[outcome.state]), rank),
-        Cell(tag("span", name(outcome.text), class_="sentence")),
-        Cell(name(outcome.group) if outcome.group is not None else "all"),
+        Cell(Badge(_KINDS[outcome.state], _WORDS[outcome.state]), rank),
+        Cell(Sentence(outcome.text)),
+        Cell(Name(outcome.group) if outcome.group is not None else "all"),
         Cell(time_text(outcome.at).removesuffix(" UTC") if outcome.at is not None else ""),
         Cell(_PROOFS[outcome.proof]),
         Cell(link, None if row is None else -row.number),
     ]
 
 
-def _cautions(story: Story, left_out: int) -> Html:
+def _cautions(story: Story, left_out: int) -> list[Paragraph]:
     sentences = [_cut(caution) for caution in story.cautions[:MAX_CAUTIONS]]
     if len(story.cautions) > MAX_CAUTIONS:
         sentences.append(f"{len(story.cautions) - MAX_CAUTIONS:,} more remarks are left out of this page.")
@@ -162,7 +177,7 @@ def _cautions(story: Story, left_out: int) -> Html:
             f"{count_text(left_out, 'line between steps is', 'lines between steps are')} not drawn; the details of the "
             "steps name them."
         )
-    return tag("ul", *(tag("li", sentence) for sentence in sentences))
+    return [Paragraph(sentence) for sentence in sentences]
 
 
 def _counted(state: OutcomeState, count: int) -> str:
@@ -173,7 +188,7 @@ def _cut(value: str) -> str:
     return value if len(value) <= _MAX_SENTENCE else f"{value[:_MAX_SENTENCE]}…"
 
 
-_ALL_STEPS = paragraph("Open a step for its columns, properties and body.", is_quiet=True)
+_ALL_STEPS = Paragraph("Open a step for its columns, properties and body.", is_quiet=True)
 _PANEL = tag(
     "aside",
     tag("div", tag("b", "", class_="panel-title"), tag("button", "Close", type="button", class_="panel-close"),

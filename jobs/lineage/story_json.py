@@ -1,4 +1,4 @@
-"""A story as JSON, for programs.
+"""A story as JSON, for programs, and as rows of its steps, for people.
 
 Version 1 has
 
@@ -27,9 +27,15 @@ from typing import Any
 
 from commitlake.connectors.printable import printable_json
 from commitlake.pipelines.lineage.story import Edge, Outcome, Record, Step, Story
+from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.schemas.report import Column
 from commitlake.schemas.times import MILLISECOND, iso_text
 
 VERSION = 1
+STEP_COLUMNS = (
+    Column("time"), Column("gap", 1, is_number=True), Column("kind", 2), Column("lane", 4), Column("title"),
+    Column("text", 3), Column("id", 5, is_whole=True),
+)  # fmt: skip
 
 
 def story_json(story: Story) -> str:
@@ -105,3 +111,16 @@ def _outcome(outcome: Outcome) -> dict[str, Any]:
 
 def _time(moment: datetime.datetime | None) -> str | None:
     return None if moment is None else iso_text(moment, "milliseconds")
+
+
+def step_rows(story: Story) -> list[dict[str, Any]]:
+    """Return a row for people for each step."""
+    gaps = {edge.target: edge.gap for edge in story.edges}
+    return [
+        {
+            "time": "" if step.at is None else iso_text(step.at, "milliseconds"),
+            "gap": "" if (gap := gaps.get(step.id)) is None else length_text(gap),
+            "kind": str(step.kind), "lane": step.lane, "title": step.title, "text": step.text, "id": step.id,
+        }
+        for step in story.steps
+    ]  # fmt: skip

@@ -7,17 +7,17 @@ from typing import Any
 
 from commitlake.connectors.printable import printable_json
 from commitlake.jobs.cli.rows_output import Row
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, label
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Column
 from commitlake.schemas.times import MILLISECOND, iso_text
 
 VERSION = 1
 COLUMNS = (
-    Column("from"), Column("to"), Column("passes", is_right=True), Column("keys", 1, is_right=True),
-    Column("median", 2, is_right=True), Column("p95", 3, is_right=True),
+    Column("from"), Column("to"), Column("passes", is_number=True), Column("keys", 1, is_number=True),
+    Column("median", 2, is_number=True), Column("p95", 3, is_number=True),
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Parameters of a notebook, and functions that show its tables, pictures and words.
+"""Parameters of a notebook, and functions that show sections of a report: sentences, tables and pictures.
 
 On Databricks parameters are widgets. In Jupyter they come from environment variables `COMMITLAKE_…` or the defaults. In
 a script, `python notebooks/lag_analysis.py --lake /data/lake`, arguments override both. A script writes pictures only
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import importlib.util
+import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -25,15 +26,19 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.rows_output import write_table
 from commitlake.jobs.cli.store_arguments import positive_decimal
 from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.report.markup import tag
+from commitlake.jobs.report.page import render_pictures
+from commitlake.jobs.report.text import lines, numbers_of
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.times import plain_text
+from commitlake.schemas.report import BarChart, HeatMap, Html, LineChart, Section, Table
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 DEMO_LAKE = "commitlake-demo/lake"
 PLOTS = "plots"
 MAX_ROWS = 1000
 """Largest number of rows shown of a table."""
-_NO_LIBRARY = "pictures need matplotlib, which is not installed: pip install 'commitlake[notebooks]'"
+_FRAME_HEIGHT = 640
+"""Height of the frame with pictures in Jupyter, in pixels; what is below is scrolled to."""
 T = TypeVar("T")
 
 
@@ -76,7 +81,6 @@ class Notebook:
 
     values: Mapping[str, str]
     names: Mapping[str, Any]
-    _has_said: bool = field(default=False, init=False)
 
     @property
     def lake(self) -> Lake:
@@ -129,52 +133,56 @@ class Notebook:
         for sentence in sentences:
             print(printable(sentence))
 
-    def show(self, title: str, rows: Iterable[Mapping[str, Any]]) -> None:
+    def show(self, *sections: Section) -> None:
+        """Show sections of a report: sentences, tables and pictures, each in its order."""
+        for section in sections:
+            for block in section.blocks:
+                if isinstance(block, Table):
+                    self._show_table(block)
+                elif not isinstance(block, LineChart | HeatMap | BarChart | Html):
+                    self.say(*lines([block]))
+            self._draw(section)
+
+    def _show_table(self, table: Table) -> None:
         """Show a table, or a sentence if it has no rows."""
-        found = list(rows)
-        if not found:
-            self.say(f"{title}: none")
+        if not table.rows:
+            self.say(f"{table.caption}: none")
             return
-        more = f" (the first {MAX_ROWS:,} of {len(found):,})" if len(found) > MAX_ROWS else ""
-        shown = [{printable_line(name): _plain(value) for name, value in row.items()} for row in found[:MAX_ROWS]]
-        self.say("", f"{title}{more}")
+        more = f" (the first {MAX_ROWS:,} of {len(table.rows):,})" if len(table.rows) > MAX_ROWS else ""
+        places = [place for place in range(len(table.columns)) if any(str(row[place]) for row in table.rows)]
+        columns = [table.columns[place] for place in places]
+        self.say("", f"{table.caption}{more}")
         display = self._display()
         if display is not None:
             import pandas as pd
 
+            names = [printable_line(column) for column in columns]
+            cells = [[printable_line(str(row[place])) for place in places] for row in table.rows[:MAX_ROWS]]
             with pd.option_context("display.html.use_mathjax", False):  # a name like $x$ is not a formula
-                display(pd.DataFrame(shown))
+                display(pd.DataFrame(cells, columns=names))
         else:
-            write_table(shown, list(shown[0]), sys.stdout, is_full=not sys.stdout.isatty())
+            rows = [{table.columns[place].key: row[place] for place in places} for row in table.rows[:MAX_ROWS]]
+            write_table(rows, columns, sys.stdout, is_full=not sys.stdout.isatty())
+        if table.rest:
+            self.say(table.rest)
 
-    def draw(self, name: str, draw: Callable[[], bytes]) -> None:
-        """Show a picture, or write it to the folder `plots`; a script without that folder does neither.
-
-        Args:
-            name: Name of the file, without its suffix.
-            draw: Function that returns the picture as PNG; called only if the picture is shown.
-
-        Raises:
-            NotebookError: `plots` is given but is not a folder, or matplotlib is missing.
-        """
+    def _draw(self, section: Section) -> None:
+        """Show a section's pictures, or write them to the folder `plots`; a script without it shows their numbers."""
+        pictures = [block for block in section.blocks if isinstance(block, LineChart | HeatMap | BarChart | Html)]
+        if not pictures:
+            return
         folder = self.values[PLOTS]
-        display_image = None if folder else self._display_image()
-        if not folder and display_image is None:
-            return
-        if importlib.util.find_spec("matplotlib") is None:
-            if folder:
-                raise NotebookError(f"{PLOTS} {folder}: {_NO_LIBRARY}")
-            if not self._has_said:
-                self.say(_NO_LIBRARY)
-                self._has_said = True
-            return
-        if display_image is not None:
-            display_image(draw())
-            return
-        if not Path(folder).is_dir():
-            raise NotebookError(f"{PLOTS}: expected an existing folder, found {folder!r}")
-        with write_whole(Path(folder) / f"{name}.png") as file:
-            file.write(draw())
+        show_html = None if folder else self._display_html()
+        if show_html is not None:
+            show_html(render_pictures(section.title, pictures))
+        elif folder:
+            if not Path(folder).is_dir():
+                raise NotebookError(f"{PLOTS}: expected an existing folder, found {folder!r}")
+            with write_whole(Path(folder) / f"{section.anchor}.html") as file:
+                file.write(render_pictures(section.title, pictures).encode("utf-8", "replace"))
+        for picture in pictures:
+            if isinstance(picture, LineChart) and show_html is None:
+                self._show_table(numbers_of(picture))
 
     def _display(self) -> Callable[[object], object] | None:
         """Return the function that shows a table below the notebook's cell; None in a script."""
@@ -183,12 +191,21 @@ class Notebook:
         found: Callable[[object], object] = importlib.import_module("IPython.display").display
         return found
 
-    def _display_image(self) -> Callable[[bytes], object] | None:
-        """Return the function that shows a PNG below the notebook's cell; None in a script."""
+    def _display_html(self) -> Callable[[str], object] | None:
+        """Return the function of Databricks or Jupyter that shows a page below a cell; None in a script."""
+        if "displayHTML" in self.names:
+            show: Callable[[str], object] = self.names["displayHTML"]
+            return show
         if "get_ipython" not in self.names:
             return None
         display = importlib.import_module("IPython.display")
-        return lambda png: display.display(display.Image(data=png))
+        return lambda page: display.display(display.HTML(_framed(page)))
+
+
+def _framed(page: str) -> str:
+    """Return a page in a frame, so that its style stays its own; its script cannot reach the notebook."""
+    frame = tag("iframe", srcdoc=Html(escape(page)), sandbox="allow-scripts", width="100%", height=_FRAME_HEIGHT)
+    return tag("div", frame)
 
 
 def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) -> Notebook:
@@ -245,16 +262,3 @@ def _print_error(kind: type[BaseException], error: BaseException, trace: Traceba
 
 def _positive(text: str) -> float:
     return positive_decimal(text, "positive number", most=1e18)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value for a table: text with control characters escaped, times in UTC."""
-    if isinstance(value, datetime.datetime):
-        return plain_text(value)
-    if isinstance(value, float):
-        return round(value, 3)
-    if value is None or isinstance(value, int):
-        return value
-    if isinstance(value, list | tuple):
-        value = "; ".join(map(str, value))
-    return printable_line(str(value))

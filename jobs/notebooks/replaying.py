@@ -1,8 +1,8 @@
-"""A replay in one call for notebooks, and the state of its messages in consumer groups."""
+"""A replay in one call for notebooks, and reports on what it would send and has sent."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
@@ -10,15 +10,17 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.notebooks.notebook import NotebookError
 from commitlake.jobs.replay.target import target_client
-from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, read_sent
+from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_sent
 from commitlake.pipelines.replay.ledger import Counts, Ledger, read_states
 from commitlake.pipelines.replay.other_replays import announce, check_unfinished, find_others
 from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.planning import (
+    OverTime,
     QueueChoice,
     check_queue_numbers,
     cut_parts,
@@ -30,7 +32,20 @@ from commitlake.pipelines.replay.planning import (
 from commitlake.pipelines.replay.run import ReplayRun, Settings
 from commitlake.pipelines.replay.verifying import verify_replay
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import (
+    MAX_SERIES,
+    Block,
+    Kind,
+    LineChart,
+    Paragraph,
+    Report,
+    Section,
+    Series,
+    Table,
+    Verdict,
+)
 from commitlake.schemas.tables.replays import ReplayEvent
+from commitlake.schemas.times import TimeWindows, plain_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +146,85 @@ def _earlier(lake: Lake, condition: str, name_servers: str, topic: str | None) -
             f"{state.plan.replay_id}' continues it"
         )
     return state.plan
+
+
+def choice_report(choice: Sequence[QueueChoice], over_time: OverTime, rate: float | None) -> Report:
+    """Return the report on the selected messages: by queue, and over time.
+
+    Args:
+        choice: The selected messages by queue.
+        over_time: Their numbers by time and topic.
+        rate: Messages per second at which they would be sent, if it is limited.
+    """
+    first, *others = _answer(choice, rate)
+    queues = [
+        {
+            "store": queue.broker,
+            "topic": queue.topic,
+            "queue": queue.queue_id,
+            "messages": queue.messages,
+            "bytes": queue.bytes,
+            "first offset": queue.first_offset,
+            "last offset": queue.last_offset,
+            "first": queue.first_at,
+            "last": queue.last_at,
+        }
+        for queue in choice
+    ]
+    selected: list[Block] = [*map(Paragraph, others), Table.of_values("Queues", queues)]
+    if over_time.starts:
+        windows = TimeWindows(over_time.starts[0], over_time.step, len(over_time.starts))
+        ordered = sorted(over_time.messages.items(), key=lambda item: (-sum(item[1]), item[0]))[:MAX_SERIES]
+        series = [Series(topic, [count or None for count in counts]) for topic, counts in ordered]
+        selected.append(LineChart("Selected messages by topic", windows, series))
+    return Report("Replay", Verdict(Kind.INFO, first), [], [Section("selected", "Selected", selected)], "replay")
+
+
+def _answer(choice: Sequence[QueueChoice], rate: float | None) -> Iterator[str]:
+    """Yield sentences about what would be sent."""
+    if not choice:
+        yield "No message matches: there is nothing to send."
+        return
+    messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
+    topics = sorted({queue.topic for queue in choice})
+    times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
+    stored = f"from {plain_text(min(times))} to {plain_text(max(times))} UTC" if times else "at unknown times"
+    yield (
+        f"{count_text(messages, 'message')} of {count_text(len(topics), 'topic')} ({', '.join(topics[:5])}"
+        f"{', …' if len(topics) > 5 else ''}), {size_text(size)} in the log, stored {stored}."
+    )
+    if rate is not None:
+        yield f"At {rate:g} messages/s, sending takes {messages / rate:,.0f} s."
+
+
+def sent_report(replayed: Replayed | None) -> Report:
+    """Return the report on what was sent, and its state in the groups that consume it; None for a dry run."""
+    first, *others = _sent(replayed)
+    groups = [
+        {
+            "group": one.group,
+            "messages": one.rows.num_rows,
+            **{state.text: one.count(state) for state in State},
+            "retried": len(one.retries),
+        }
+        for one in (replayed.groups if replayed is not None else ())
+    ]
+    sections = [Section("groups", "Groups", [*map(Paragraph, others), Table.of_values("Groups", groups)])]
+    return Report("Replay", Verdict(Kind.INFO, first), [], sections, "replay")
+
+
+def _sent(replayed: Replayed | None) -> Iterator[str]:
+    """Yield sentences about what was sent."""
+    if replayed is None:
+        yield "Nothing was sent: this is a dry run. To send, set the parameter namesrv to the target's name servers."
+        return
+    plan, counts = replayed.plan, replayed.counts
+    was = "is" if replayed.is_new else "was sent by an earlier run, and is not sent again (again=yes does): it is"
+    yield (
+        f"Replay {plan.replay_id} to {plan.target.name_servers} {was} finished: {counts.sent:,} of {plan.wanted:,} "
+        "messages are there."
+    )
+    if counts.failed:
+        yield f"{count_text(counts.failed, 'message')} could not be sent: see the table replay_messages."
+    if not replayed.groups:
+        yield "No group in the target consumes them."

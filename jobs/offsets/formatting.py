@@ -6,16 +6,16 @@ import datetime
 from collections.abc import Iterable, Iterator, Sequence
 
 from commitlake.jobs.cli.rows_output import Row
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
-from commitlake.jobs.lag.formatting import bounded_text, seconds_text
+from commitlake.jobs.lag.report import bounded_text, seconds_text
 from commitlake.pipelines.lag.groups import sum_bounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Column
 
 GROUP_COLUMNS = (
     Column("group"), Column("broker", 6), Column("topic"), Column("queue_id"), Column("offset"), Column("bounds", 2),
-    Column("now", 1), Column("messages", 3, is_right=True), Column("time_lag", 4, is_right=True),
+    Column("now", 1), Column("messages", 3, is_number=True), Column("time_lag", 4, is_number=True),
     Column("next_message", 5), Column("notes", is_notes=True),
 )  # fmt: skip
 PLAIN_COLUMNS = (

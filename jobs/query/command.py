@@ -34,7 +34,6 @@ from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.cli.rows_output import Row, plain_rows, write
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import (
     BODY_COLUMNS,
@@ -51,6 +50,7 @@ from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.query.engines import TableQuery, ask_deltalake, ask_hbase, ask_spark, missing_in_hbase
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
 DESCRIPTION = (

@@ -7,9 +7,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.rows_output import write
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _TABLES = (Column("table"), Column("rows", 1), Column("columns", 2), Column("contents"))

@@ -7,7 +7,6 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.pipelines.replay.errors import ReplayError
@@ -21,6 +20,7 @@ from commitlake.pipelines.replay.ledger import (
     state_of,
 )
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 from commitlake.schemas.tables.replays import ReplayEvent
 
 PROG = "commitlake replay"

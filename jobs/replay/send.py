@@ -28,7 +28,6 @@ from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
@@ -72,6 +71,7 @@ from commitlake.pipelines.replay.run import ReplayRun, Settings
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 from commitlake.schemas.tables.replays import ReplayEvent
 
 _COLUMNS = (

@@ -90,15 +90,3 @@ def time_ticks(start: datetime.datetime, end: datetime.datetime) -> Iterator[Tic
         else:
             label = f"{utc:%H:%M:%S}" if step < _MINUTE else f"{utc:%H:%M}"
         yield Tick((moment - start) / length, label)
-
-
-def short_number(value: float) -> str:
-    """Format a figure for an axis.
-
-    >>> [short_number(value) for value in (0, 0.25, 20, 1500, 2_000_000)]
-    ['0', '0.25', '20', '1.5k', '2M']
-    """
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g}{unit}"
-    return f"{value:.3g}"

@@ -6,17 +6,29 @@ its source has kept are folded, as far as the page's size allows; the others are
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 
-from commitlake.connectors.printable import printable_line
-from commitlake.jobs.report.markup import Html, joined, tag, text
-from commitlake.jobs.report.page import Kind, Section
-from commitlake.jobs.report.parts import command, folded, notice, paragraph
-from commitlake.jobs.report.tables import Cell, Column, table
+from commitlake.jobs.report.blocks import MAX_SENTENCE, bounded
 from commitlake.schemas.advice import NO_ADVICE, Command, FilledAdvice
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import (
+    Advised,
+    Block,
+    Cell,
+    Code,
+    Column,
+    Examples,
+    Folded,
+    Kind,
+    Notice,
+    Paragraph,
+    Quiet,
+    Section,
+    Strong,
+    Table,
+)
 
 SHOWN_EXAMPLES = 3
 """Number of examples of a group that are shown at once."""
@@ -24,14 +36,10 @@ MAX_GROUPS = 100
 """Largest number of groups on a page; further groups are only counted."""
 MAX_BYTES = 1 << 20
 """Size of the findings on a page above which no more examples are added."""
-MAX_TEXT = 240
-"""Largest number of characters shown of a finding's text."""
-MAX_SENTENCE = 1000
-"""Largest number of characters shown of a group's sentence."""
 _ROW_BYTES = 400
 """Size of the HTML of a table row without its texts."""
+Fields = Mapping[str, str]
 _ORDER = (Kind.CRITICAL, Kind.WARNING, Kind.INFO, Kind.GOOD)
-_QUOTED = re.compile(r"'((?:commitlake|curl) [^']+)'")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,11 @@ class Example:
     found: str
     expected: str
     notes: Mapping[str, str] = field(default_factory=dict)
+
+    def fields(self) -> dict[str, str]:
+        """Return its texts by name, each cut to the length that is shown."""
+        fields = {"place": self.where, "found": self.found, "expected": self.expected, **self.notes}
+        return {bounded(title): bounded(value) for title, value in fields.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,97 +92,76 @@ class FindingGroup:
 
 
 def findings_section(groups: Sequence[FindingGroup], nothing: str) -> Section:
-    """Return the section of a page that lists the findings, the worst first.
+    """Return the section of a report that lists the findings, the worst first.
 
     Args:
         groups: Groups of findings; within a kind, their order is kept.
         nothing: Sentence to show if there are no findings.
     """
     ordered = sorted(groups, key=lambda group: _ORDER.index(group.kind))
-    return Section("findings", "Findings", joined(_notices(ordered)) if ordered else paragraph(nothing))
+    return Section("findings", "Findings", list(_notices(ordered)) if ordered else [Paragraph(nothing)])
 
 
-def _notices(groups: Sequence[FindingGroup]) -> Iterator[Html]:
+def _notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
     left = MAX_BYTES
     seen: set[Command] = set()
     for group in groups[:MAX_GROUPS]:
         new = [each for each in dict.fromkeys(group.advice.commands) if each not in seen]
         seen.update(new)
-        shown = _notice(group, new, left)
-        left -= len(shown.encode())
-        yield shown
+        shown, folded = _shown_examples(group, left)
+        heading = {"title": bounded(group.title), "why": bounded(group.why, MAX_SENTENCE)}
+        left -= sum(map(_size, (heading, *shown, *folded)))
+        yield _notice(group, new, shown, folded)
     if rest := groups[MAX_GROUPS:]:
         count = sum(group.count for group in rest)
-        yield paragraph(
+        yield Paragraph(
             f"Left out of this page: {count_text(len(rest), 'more group')}, with {count_text(count, 'finding')}."
         )
 
 
-def _notice(group: FindingGroup, commands: Sequence[Command], left: int) -> Html:
-    shown = group.examples[:SHOWN_EXAMPLES] if left > 0 else ()
-    content = [
-        paragraph(f"{_bounded(group.why, MAX_SENTENCE)}.", *([" ", tag("code", group.code)] if group.code else []))
-        if group.why
-        else Html(),
-        *advised(group.advice, commands, tag("b", "What to do: ")),
-        tag("ol", *map(_example, shown), class_="examples") if shown else Html(),
-        _rest(group, len(shown), left),
-    ]
-    counted = group.counted or (f"{group.count:,} found" if group.count > 1 else "")
-    title = joined([_bounded(group.title), tag("span", _bounded(f" · {counted}"), class_="quiet") if counted else ""])
-    return notice(group.kind, title, *content, word=group.word)
-
-
-def _rest(group: FindingGroup, shown: int, left: int) -> Html:
-    """Return a note on the findings that are not shown, with some of them folded under it."""
-    more = group.count - shown
-    if not group.examples or more <= 0:
-        return Html()
-    words = f"{more:,} more like this"
-    rows = []
-    for example in group.examples[shown:]:
-        row = [Cell(text(_bounded(each))) for each in (example.where, example.found, example.expected)]
-        left -= sum(len(cell.content.encode()) for cell in row) + _ROW_BYTES
+def _shown_examples(group: FindingGroup, left: int) -> tuple[list[Fields], list[Fields]]:
+    """Return the examples that are shown at once, and those that are folded, as far as the page's size allows."""
+    if left <= 0:
+        return [], []
+    shown: list[Fields] = [example.fields() for example in group.examples[:SHOWN_EXAMPLES]]
+    left -= sum(map(_size, shown))
+    folded: list[Fields] = []
+    for example in group.examples[SHOWN_EXAMPLES:]:
+        fields = example.fields()
+        left -= _size(fields)
         if left < 0:
             break
-        rows.append(row)
-    if not rows:
-        return paragraph(words, is_quiet=True)
-    listed = table(f"The next {len(rows):,}", [Column("place"), Column("found"), Column("expected")], rows)
-    return folded(words if len(rows) == more else f"{words}, the next {len(rows):,} listed", listed)
+        folded.append(fields)
+    return shown, folded
 
 
-def _example(example: Example) -> Html:
-    fields = {"place": example.where, "found": example.found, "expected": example.expected, **example.notes}
-    pairs = (
-        tag("div", tag("dt", _bounded(title)), tag("dd", tag("bdi", _bounded(value))))
-        for title, value in fields.items()
-        if value
-    )
-    return tag("li", tag("dl", *pairs))
+def _size(fields: Fields) -> int:
+    """Return about how many bytes of a page an example takes."""
+    return _ROW_BYTES + sum(len(escape(value).encode()) for value in fields.values())
 
 
-def advised(advice: FilledAdvice, commands: Sequence[Command] | None = None, before: str = "") -> Iterator[Html]:
-    """Yield an advice: its sentence, and its commands to copy.
-
-    Args:
-        commands: Those of its commands that are to be copied here; by default all.
-        before: Text or element before the sentence.
-    """
-    if not advice.parts:
-        return
-    copied = advice.commands if commands is None else commands
-    parts: list[str] = []
-    for part in advice.parts:
-        if isinstance(part, str):
-            texts = _QUOTED.split(_bounded(part, MAX_SENTENCE))
-            parts += [tag("code", each) if at % 2 else each for at, each in enumerate(texts)]
-        else:  # the whole command is below
-            parts.append(tag("code", " ".join(part.words[:2]) if part in copied else _bounded(part.line)))
-    yield paragraph(before, *parts, ".")
-    yield from (command(each.words) for each in copied)
+def _notice(
+    group: FindingGroup, commands: Sequence[Command], shown: Sequence[Fields], folded: Sequence[Fields]
+) -> Notice:
+    blocks: list[Block] = []
+    if group.why:
+        code = (" ", Code(group.code)) if group.code else ()
+        blocks.append(Paragraph(f"{bounded(group.why, MAX_SENTENCE)}.", *code))
+    blocks.append(Advised(group.advice, commands, Strong("What to do: ")))
+    if shown:
+        blocks.append(Examples(shown))
+    more = group.count - len(shown)
+    if group.examples and more > 0:
+        blocks.append(_rest(f"{more:,} more like this", folded, is_all=len(folded) == more))
+    counted = group.counted or (f"{group.count:,} found" if group.count > 1 else "")
+    title = (bounded(group.title), *((Quiet(bounded(f" · {counted}")),) if counted else ()))
+    return Notice(group.kind, title, *blocks, word=group.word)
 
 
-def _bounded(value: str, most: int = MAX_TEXT) -> str:
-    shown = printable_line(value)
-    return shown if len(shown) <= most else f"{shown[:most]}…"
+def _rest(words: str, folded: Sequence[Fields], *, is_all: bool) -> Block:
+    """Return a note on the findings that are not shown at once, with some of them folded under it."""
+    if not folded:
+        return Paragraph(words, is_quiet=True)
+    rows = [[Cell(fields[key]) for key in ("place", "found", "expected")] for fields in folded]
+    listed = Table(f"The next {len(rows):,}", [Column("place"), Column("found"), Column("expected")], rows)
+    return Folded(words if is_all else f"{words}, the next {len(rows):,} listed", listed)

@@ -13,12 +13,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import clean_message
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.report.markup import Html, joined
-from commitlake.jobs.report.page import Kind, Section, badge
-from commitlake.jobs.report.parts import paragraph
-from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun, read_past_runs
 from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.report import Badge, Block, Cell, Column, Kind, Paragraph, Section, Table, Text
 from commitlake.schemas.times import plain_text
 
 _COLUMNS = (
@@ -62,13 +59,13 @@ def history_section(history: RunHistory, this_run: str = "") -> Section:
         this_run: Id of the run that the page is about.
     """
     if history.problem:
-        content = paragraph(badge(Kind.WARNING), f" Earlier runs could not be read: {history.problem}")
+        content: Block = Paragraph(Badge(Kind.WARNING), f" Earlier runs could not be read: {history.problem}")
     elif not history.runs:
-        content = paragraph("No archive run of this lake has finished yet.")
+        content = Paragraph("No archive run of this lake has finished yet.")
     else:
         caption = f"The newest {MAX_RUNS} archive runs" if len(history.runs) >= MAX_RUNS else "All archive runs"
-        content = table(caption, _COLUMNS, [_row(run, is_this=run.run_id == this_run) for run in history.runs])
-    return Section("runs", "Archive runs", content)
+        content = Table(caption, _COLUMNS, [_row(run, is_this=run.run_id == this_run) for run in history.runs])
+    return Section("runs", "Archive runs", [content])
 
 
 def seconds_text(seconds: float) -> str:
@@ -92,13 +89,13 @@ def _row(run: PastRun, *, is_this: bool) -> list[Cell]:
     ]
 
 
-def _outcome(run: PastRun) -> Html:
+def _outcome(run: PastRun) -> Text:
     if run.is_stopped:
-        return badge(Kind.CRITICAL, "stopped")
+        return Badge(Kind.CRITICAL, "stopped")
     if run.quarantined or run.gaps:
-        found = badge(Kind.CRITICAL, "loss or damage")
+        found = Badge(Kind.CRITICAL, "loss or damage")
     elif run.unmet:
-        found = badge(Kind.WARNING, "warnings")
+        found = Badge(Kind.WARNING, "warnings")
     else:
-        found = badge(Kind.GOOD, "sound" if run.unmet is not None else "archived")
-    return joined([found, " finished by a later run"]) if run.is_recovered else found
+        found = Badge(Kind.GOOD, "sound" if run.unmet is not None else "archived")
+    return (found, " finished by a later run") if run.is_recovered else found

@@ -1,8 +1,8 @@
 """HTML elements built by calls, so that text is escaped everywhere.
 
-`tag` escapes every text that is not `Html` already. So text from a lake or a store (topics, groups, paths) cannot
-change the page. Control and bidi characters are shown as escapes, so it cannot change the direction of the text beside
-it either.
+`tag` escapes every text that is not `Html` already, and `inline` the parts of a report's text. So text from a lake or
+a store (topics, groups, paths) cannot change the page. Control and bidi characters are shown as escapes, so it cannot
+change the direction of the text beside it either.
 """
 
 from __future__ import annotations
@@ -11,16 +11,25 @@ from collections.abc import Iterable
 from html import escape
 
 from commitlake.connectors.printable import printable_line
+from commitlake.schemas.report import (
+    Badge,
+    Code,
+    Html,
+    Kind,
+    Moment,
+    Name,
+    Part,
+    Quiet,
+    Sentence,
+    StepLink,
+    Strong,
+    Text,
+)
 
 MAX_NAME = 160
 """Characters shown of a name that is more than twice as long."""
 _VOID = frozenset({"meta", "input", "br"})
-
-
-class Html(str):
-    """Text that is already HTML."""
-
-    __slots__ = ()
+_SIGNS = {Kind.GOOD: "✓", Kind.INFO: "i", Kind.WARNING: "!", Kind.CRITICAL: "✕"}
 
 
 def text(value: str) -> Html:
@@ -62,3 +71,38 @@ def name(value: object) -> Html:
     """Return a name from a lake or store as an element with isolated text direction; a very long name is shortened."""
     shown = "" if value is None else str(value)
     return tag("bdi", shown if len(shown) <= MAX_NAME * 2 else f"{shown[:MAX_NAME]}…")
+
+
+def inline(parts: Text) -> Html:
+    """Return a text of a report as HTML."""
+    return joined(map(_part, parts)) if isinstance(parts, tuple) else _part(parts)
+
+
+def _part(part: Part) -> Html:
+    match part:
+        case Badge():
+            found = badge(part.kind, part.word)
+        case Name():
+            found = name(part)
+        case StepLink():
+            text_parts = (f"{part.number}. ", name(part.title))
+            found = tag("a", *text_parts, href=f"#step-{part.number}", data_row=part.number)
+        case Sentence():
+            found = tag("span", name(part), class_="sentence")
+        case Moment():
+            found = joined([tag("span", word, class_="moment") for word in part.split()], " ")
+        case Quiet():
+            found = tag("span", name(part), class_="quiet")
+        case Strong():
+            found = tag("b", part)
+        case Code():
+            found = tag("code", part)
+        case _:
+            found = text(part)
+    return found
+
+
+def badge(kind: Kind, word: str = "") -> Html:
+    """Return a sign and a word in the colour of a severity."""
+    return tag("span", tag("span", _SIGNS[kind], class_="sign", aria_hidden="true"), word or kind.word,
+               class_=f"badge {kind}")  # fmt: skip

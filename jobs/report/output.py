@@ -12,10 +12,9 @@ from commitlake.jobs.cli.command import ErrorText, explain_error, is_error
 from commitlake.jobs.cli.html import check_html_argument
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.markup import joined, name, tag
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, made_now, write_page
-from commitlake.jobs.report.parts import paragraph
+from commitlake.jobs.report.page import write_page
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Block, Kind, Name, Paragraph, Report, Section, Strong, Verdict
 from commitlake.schemas.times import plain_text
 
 _MAX_SENTENCE = 240
@@ -45,9 +44,9 @@ class PageFile:
         self.path = path
         self.is_written = False
 
-    def write(self, page: Page) -> None:
-        """Write a page."""
-        write_page(self.path, page)
+    def write(self, report: Report) -> None:
+        """Write a report."""
+        write_page(self.path, report)
         self.is_written = True
 
 
@@ -93,23 +92,23 @@ def failure_page(
         raise
 
 
-def failure(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lake | None = None) -> Page:
+def failure(job: str, title: str, facts: Facts, error_text: ErrorText, lake: Lake | None = None) -> Report:
     """Return the page of a failed job; the arguments are those of `failure_page`."""
     first, *others = error_text.message.strip().splitlines() or ["no message"]
     sentence = first if len(first) <= _MAX_SENTENCE else f"{first[:_MAX_SENTENCE]}…"
     code = int(ExitCode.FAILED if error_text.exit_code is None else error_text.exit_code)
     sections = []
     if others or error_text.hint or sentence != first:
-        lines = [paragraph(name(line.strip()[:_MAX_LINE])) for line in [first, *others][:_MAX_LINES]]
+        lines: list[Block] = [Paragraph(Name(line.strip()[:_MAX_LINE])) for line in [first, *others][:_MAX_LINES]]
         if len(others) >= _MAX_LINES:
-            lines.append(paragraph(f"{len(others) + 1 - _MAX_LINES:,} more lines are left out of this page."))
-        hint = [paragraph(tag("b", "What to do: "), error_text.hint)] if error_text.hint else []
-        sections.append(Section("error", "The error", joined([*lines, *hint])))
+            lines.append(Paragraph(f"{len(others) + 1 - _MAX_LINES:,} more lines are left out of this page."))
+        hint = [Paragraph(Strong("What to do: "), error_text.hint)] if error_text.hint else []
+        sections.append(Section("error", "The error", [*lines, *hint]))
     if lake is not None:
         sections.append(history_section(read_history(lake)))
     exit_code = f"{code}, {_CODES[code]}" if code in _CODES else f"{code}"
-    verdict = PageVerdict(Kind.CRITICAL, f"Failed: {sentence}", "Failed")
-    return Page(title, verdict, [*facts, ("Exit code", exit_code)], sections, made_now(job))
+    verdict = Verdict(Kind.CRITICAL, f"Failed: {sentence}", "Failed")
+    return Report(title, verdict, [*facts, ("Exit code", exit_code)], sections, job)
 
 
 def time_text(moment: datetime.datetime) -> str:

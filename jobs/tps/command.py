@@ -27,19 +27,19 @@ from commitlake.jobs.cli.damaged_files import named_damage
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.rows_output import Row, write
-from commitlake.jobs.cli.text_table import Column
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, TpsOptions, check, groups_of
 from commitlake.jobs.tps.source import TpsSource, open_source
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, rounded
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 from commitlake.schemas.times import EPOCH, after, iso_text
 
 if TYPE_CHECKING:
     from commitlake.jobs.report.output import PageFile
-    from commitlake.jobs.report.page import Page
     from commitlake.pipelines.tps.transactions import ReadOutcomes
+    from commitlake.schemas.report import Report
 
 _SHOWN = ("messages", "messages_per_s", "bytes_per_s")
 _ALSO = ("sent", "retries", "dead_letters", "prepared", "committed", "clock_skew")
@@ -154,20 +154,20 @@ def _outcomes(
     return outcomes
 
 
-def _empty_page(command: TpsOptions) -> Page:
+def _empty_page(command: TpsOptions) -> Report:
     from commitlake.jobs.tps.report import RatesSource, empty_page
 
     return empty_page(RatesSource(*command.source))
 
 
-def _page(command: TpsOptions, source: TpsSource, question: RatesQuestion, widened: Sequence[str]) -> Page:
-    from commitlake.jobs.tps.report import RatesSource, rates_page
+def _page(command: TpsOptions, source: TpsSource, question: RatesQuestion, widened: Sequence[str]) -> Report:
+    from commitlake.jobs.tps.report import RatesSource, rates_report
     from commitlake.pipelines.tps.report import make_report
 
     compared = COMPARED.get(command.compare or "")
     report = make_report(source.lake, source.coverage, question, command.runs_on, compared)
     damaged = sum(source.damaged.values())
-    return rates_page(report, RatesSource(*command.source, damaged=damaged, widened=widened))
+    return rates_report(report, RatesSource(*command.source, damaged=damaged, widened=widened))
 
 
 def _show_hot_queues(command: TpsOptions, started: float) -> ExitCode:

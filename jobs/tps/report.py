@@ -1,4 +1,4 @@
-"""The page of `commitlake tps --html`: how much was stored when, by what, and how fast."""
+"""The report of `commitlake tps`: how much was stored when, by what, and how fast."""
 
 from __future__ import annotations
 
@@ -9,17 +9,35 @@ from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.sizes import size_text
-from commitlake.jobs.report.findings import advised
-from commitlake.jobs.report.line_chart import MAX_SERIES, Mark, MarkKind, Series, line_chart, sparkline
-from commitlake.jobs.report.markup import Html, joined, name
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, made_now
-from commitlake.jobs.report.parts import moment, notice, paragraph, tiles
-from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.tps.coverage import ALL, NONE
+from commitlake.pipelines.tps.overview import Capacity
 from commitlake.pipelines.tps.question import MINUTE
 from commitlake.pipelines.tps.report import MAX_SKETCHES, Key, RatesReport
 from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import (
+    MAX_SERIES,
+    Advised,
+    Block,
+    Cell,
+    Column,
+    Figures,
+    Kind,
+    LineChart,
+    Mark,
+    MarkKind,
+    Moment,
+    Name,
+    Notice,
+    Paragraph,
+    Report,
+    Section,
+    Series,
+    Table,
+    Text,
+    Trend,
+    Verdict,
+)
 from commitlake.schemas.times import iso_text, plain_text
 
 TITLE = "Messages per second"
@@ -51,7 +69,10 @@ _RETRIES = Advice(
 )
 _HALF = Advice("{} shows the half messages", ("query {source} --kind half {period} {filters}",))
 _CLOCKS = Advice("{} counts them by producer", ("tps {source} {period} {filters} --by producer-host",))
+_BACKFILL = Advice("{} adds them", ("archive --lake {lake} --backfill topic_minutes",))
 _PEAK = Advice("{} shows it second by second", ("tps {source} {peak} {filters} --window 1s",))
+_GIB = 1 << 30
+_MANY_DAYS = 3650
 Row = Mapping[str, Any]
 
 
@@ -82,37 +103,37 @@ class RatesSource:
         return "Lake" if self.is_lake else "Store", self.place
 
 
-def empty_page(source: RatesSource) -> Page:
+def empty_page(source: RatesSource) -> Report:
     """Return the page of a lake or store without messages."""
-    verdict = PageVerdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
-    return Page(TITLE, verdict, [source.fact], [], made_now("tps"))
+    verdict = Verdict(Kind.INFO, "No message is archived." if source.is_lake else "The log has no message.")
+    return Report(TITLE, verdict, [source.fact], [], "tps")
 
 
-def rates_page(report: RatesReport, source: RatesSource) -> Page:
+def rates_report(report: RatesReport, source: RatesSource) -> Report:
     """Return the page of a rates report."""
     question = report.question
     period = f"{_time(question.start)} to {_time(question.end)} UTC"
     facts = [source.fact, ("Brokers", _brokers(report)), ("Period", period), ("By", _by(report) or "nothing")]
     facts += [("Rounded", sentence) for sentence in source.widened]
     facts += [(label, ", ".join(map(str, values))) for label, values in _filters(report) if values]
-    sections = [Section("summary", "In short", _summary(report))]
+    sections = [Section("summary", "In short", [_summary(report)])]
     if report.total is None and report.groups:
-        sections.append(Section("groups", _groups_title(report), _group_table(report)))
+        sections.append(Section("groups", _groups_title(report), [_group_table(report)]))
     if report.total is not None:
         sections += [
             Section("rates", "Rates over time", _rates(report)),
-            Section("do", "What to do", joined(_advice(report, source))),
+            Section("do", "What to do", list(_advice(report, source))),
             Section("latency", "Latency", _latency(report)),
-            Section("groups", _groups_title(report), _group_table(report)),
+            Section("groups", _groups_title(report), [_group_table(report)]),
         ]
-    return Page(TITLE, _verdict(report, source), facts, sections, made_now("tps"))
+    return Report(TITLE, _verdict(report, source), facts, sections, "tps")
 
 
-def _verdict(report: RatesReport, source: RatesSource) -> PageVerdict:
+def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     total, question = report.total, report.question
     if total is None:
         nothing = f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC."
-        return PageVerdict(Kind.INFO, " ".join([nothing, *_silence(report)]))
+        return Verdict(Kind.INFO, " ".join([nothing, *_silence(report)]))
     length = duration_text(question.end - question.start)
     sentence = (
         f"{count_text(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
@@ -139,7 +160,7 @@ def _verdict(report: RatesReport, source: RatesSource) -> PageVerdict:
         sentences.append(f"{count_text(dead, 'dead letter')}.")
     sentences += _silence(report)
     kind = Kind.GOOD if len(sentences) == 1 else Kind.WARNING
-    return PageVerdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
+    return Verdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
 
 
 def _silence(report: RatesReport) -> Iterator[str]:
@@ -167,10 +188,10 @@ def _has_missing_times(report: RatesReport) -> bool:
     )
 
 
-def _summary(report: RatesReport) -> Html:
+def _summary(report: RatesReport) -> Figures | Paragraph:
     total = report.total
     if total is None:
-        return paragraph("No message is archived in this time: choose another one with --from and --to.")
+        return Paragraph("No message is archived in this time: choose another one with --from and --to.")
     unit = "busiest minute" if report.question.table.unit == MINUTE else "busiest second"
     figures = {
         "messages": f"{total['messages']:,}",
@@ -192,67 +213,67 @@ def _summary(report: RatesReport) -> Html:
             "transactions given up": f"{outcomes.given_up:,}",
             "transactions open": f"{outcomes.open:,}",
         }
-    return tiles(figures)
+    return Figures(figures)
 
 
-def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
+def _advice(report: RatesReport, source: RatesSource) -> Iterator[Block]:
     total, question = report.total, report.question
     assert total is not None
     places = _places(report, source)
 
-    def advice(of_lake: Advice, of_store: Advice | None = None) -> Iterator[Html]:
+    def advice(of_lake: Advice, of_store: Advice | None = None) -> Iterator[Block]:
         chosen = of_lake if source.is_lake else of_store
-        yield from () if chosen is None else advised(chosen.filled(places))
+        yield from () if chosen is None else [Advised(chosen.filled(places))]
 
     if source.damaged or any(report.damage.values()):
-        yield notice(
+        yield Notice(
             Kind.WARNING,
             "A part of the log is damaged",
             *advice(_DAMAGED, _DAMAGED_STORE),
             word="Damage",
         )
     if report.outcomes.damage:
-        yield notice(
+        yield Notice(
             Kind.WARNING,
             "The outcomes of transactions are not known, because the table edges is damaged",
-            paragraph(report.outcomes.damage),
+            Paragraph(report.outcomes.damage),
             word="Damage",
         )
     if _has_missing_times(report):
-        yield notice(
+        yield Notice(
             Kind.WARNING if _not_archived(report) else Kind.INFO,
             "Not all of this time is archived" if source.is_lake else "The log does not cover all of this time",
-            paragraph("Times without figures are hatched; this does not mean that they have no messages."),
+            Paragraph("Times without figures are hatched; this does not mean that they have no messages."),
             *advice(_GAPS),
             word="Missing" if _not_archived(report) else "In part",
         )  # fmt: skip
     if report.silent:
         names = "; ".join(_label(key) or "all messages" for key in report.silent[:MAX_NAMES])
         more = f" and {len(report.silent) - MAX_NAMES:,} more" if len(report.silent) > MAX_NAMES else ""
-        yield notice(
+        yield Notice(
             Kind.WARNING,
             f"{count_text(len(report.silent), 'group has', 'groups have')} no messages now, but had some before",
-            paragraph(f"{names}{more}"),
+            Paragraph(f"{names}{more}"),
             word="Silent",
         )
     if report.compared is not None and _lacks_compared_time(report):
         start, end = question.start - report.compared, question.end - report.compared
-        yield notice(
+        yield Notice(
             Kind.WARNING,
             f"The time compared with, {_time(start)} to {_time(end)} UTC, is not complete",
-            paragraph("Its messages that are not there are not counted, and changes are not known."),
+            Paragraph("Its messages that are not there are not counted, and changes are not known."),
             word="Compared",
         )
     if total["dead_letters"]:
-        yield notice(
+        yield Notice(
             Kind.WARNING,
             f"{count_text(total['dead_letters'], 'message')} went to dead-letter topics",
-            paragraph("Their consumers failed on every permitted attempt."),
+            Paragraph("Their consumers failed on every permitted attempt."),
             *advice(_DEAD_LETTERS, _DEAD_LETTERS_STORE),
             word="Dead letters",
         )
     if total["retries"]:
-        yield notice(
+        yield Notice(
             Kind.INFO,
             f"{count_text(total['retries'], 'retry', 'retries')}, {100 * total['retries'] / total['messages']:.3g} % "
             "of the messages",
@@ -260,23 +281,23 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Html]:
             word="Retries",
         )
     if unfinished := _not_committed(report):
-        yield notice(
+        yield Notice(
             Kind.INFO,
             unfinished,
             *advice(_HALF),
             word="Transactions",
         )
     if total["clock_skew"]:
-        yield notice(
+        yield Notice(
             Kind.INFO,
             f"{count_text(total['clock_skew'], 'message has', 'messages have')} a store time before "
             "the born time, by the clocks of both hosts",
-            paragraph("They are not part of any latency."),
+            Paragraph("They are not part of any latency."),
             *advice(_CLOCKS, _CLOCKS),
             word="Clocks",
         )
     peak = total["peak_at"]
-    yield notice(
+    yield Notice(
         Kind.INFO,
         f"The busiest time began at {_time(peak)} UTC",
         *advice(_PEAK, _PEAK),
@@ -322,7 +343,7 @@ def _places(report: RatesReport, source: RatesSource) -> Places:
     }
 
 
-def _rates(report: RatesReport) -> Html:
+def _rates(report: RatesReport) -> Sequence[Block]:
     lines = list(report.lines.items())
     fit = MAX_SERIES if report.active_count <= MAX_SERIES else MAX_SERIES - 1
     drawn = lines[:fit]
@@ -340,11 +361,11 @@ def _rates(report: RatesReport) -> Html:
     note = f"Each point is the average of {duration_text(windows.length)}"
     if windows.start < report.question.start or windows.end > report.question.end:
         note += f"; the first begins at {_time(windows.start)} UTC, and the last ends at {_time(windows.end)} UTC"
-    return joined([
-        line_chart(f"Messages per second{by_text}", report.windows, series, _figure, marks=marks, note=note),
-        line_chart("Bytes of log per second", report.windows, traffic, lambda value: f"{size_text(value)}/s",
-                   axis=size_text, marks=marks),
-    ])  # fmt: skip
+    return [
+        LineChart(f"Messages per second{by_text}", report.windows, series, _figure, marks=marks, note=note),
+        LineChart("Bytes of log per second", report.windows, traffic, lambda value: f"{size_text(value)}/s",
+                  axis=size_text, marks=marks),
+    ]  # fmt: skip
 
 
 def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float | None]:
@@ -359,7 +380,7 @@ def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float |
     return rates
 
 
-def _latency(report: RatesReport) -> Html:
+def _latency(report: RatesReport) -> Sequence[Block]:
     if not report.has_percentiles:
         why = (
             f"{count_text(report.sketches, 'row of topic_minutes has', 'rows of topic_minutes have')} sketches, and at "
@@ -367,24 +388,24 @@ def _latency(report: RatesReport) -> Html:
             if report.sketches
             else "latencies come from topic_minutes, which has them only for windows of whole minutes."
         )
-        return paragraph(f"Percentiles are not shown. {why}")
+        return [Paragraph(f"Percentiles are not shown. {why}")]
     charts = [_percentiles(report, "latency_ms", "From born to stored", "")]
     waiting = "From born to stored, for messages that were stored later on purpose"
     if any(row.get("wait_ms_p50") is not None for row in report.all_windows):
         charts.append(
             _percentiles(report, "wait_ms", waiting, "Delayed messages, retries, dead letters and transactions. ")
         )
-    return joined(charts)
+    return charts
 
 
-def _percentiles(report: RatesReport, figure: str, title: str, note: str) -> Html:
+def _percentiles(report: RatesReport, figure: str, title: str, note: str) -> LineChart:
     ranks = ("p50", "p95", "p99")
     series = [Series(rank, [row.get(f"{figure}_{rank}") for row in report.all_windows]) for rank in ranks]
     values = [value for one in series for value in one.values if value is not None]
     is_log = max(values, default=0) > _LARGE_RATIO * max(1, min(values, default=0))
     reading = "Half of the messages are below p50, and one in a hundred is above p99"
     scale = "; the scale is logarithmic" if is_log else ""
-    return line_chart(
+    return LineChart(
         title, report.windows, series, _milliseconds, marks=list(_marks(report)), axis=_short_milliseconds,
         is_log=is_log, has_bands=True, note=f"{note}{reading}{scale}",
     )  # fmt: skip
@@ -410,7 +431,7 @@ def _marks(report: RatesReport) -> Iterator[Mark]:
             yield Mark(MarkKind.DAMAGE, span.start, span.end, f"{broker}: a part of the log is damaged")
 
 
-def _group_table(report: RatesReport) -> Html:
+def _group_table(report: RatesReport) -> Table:
     by = report.question.by or ["all"]
     columns = [Column(title) for title in by]
     columns += [Column(title, is_number=True) for title in ("messages", "share", "msg/s", "peak msg/s")]
@@ -431,17 +452,17 @@ def _group_table(report: RatesReport) -> Html:
         if left_out
         else ""
     )
-    return table(f"{_groups_title(report)}, the largest first", columns, rows, rest=rest)
+    return Table(f"{_groups_title(report)}, the largest first", columns, rows, rest=rest)
 
 
 def _group_row(report: RatesReport, row: Row, messages: int) -> list[Cell]:
     key = report.key_of(row)
-    cells = [Cell(name(_value(value))) for value in key] or [Cell("all messages")]
+    cells = [Cell(Name(_value(value))) for value in key] or [Cell("all messages")]
     share = (row["messages"] or 0) / messages if messages else 0.0
     line = report.lines.get(key)
-    trend = Html()
+    trend: Text | Trend = ""
     if line is not None:
-        trend = sparkline(f"Messages per second of {_label(key)} over time", [each["messages_per_s"] for each in line])
+        trend = Trend(f"Messages per second of {_label(key)} over time", [each["messages_per_s"] for each in line])
     peak_at = row["peak_at"]
     compared = []
     if report.compared is not None:
@@ -452,7 +473,7 @@ def _group_row(report: RatesReport, row: Row, messages: int) -> list[Cell]:
         Cell(f"{100 * share:.1f} %", share),
         _known(row["messages_per_s"], _figure),
         _known(row["peak_per_s"], _figure),
-        Cell("") if peak_at is None else Cell(moment(_time(peak_at)), peak_at.timestamp()),
+        Cell("") if peak_at is None else Cell(Moment(_time(peak_at)), peak_at.timestamp()),
         _known(row["bytes"], size_text),
         _count(row["retries"]),
         _count(row["dead_letters"]),
@@ -527,3 +548,39 @@ def _time(moment: datetime.datetime) -> str:
 
 def _argument(moment: datetime.datetime) -> str:
     return iso_text(moment).removesuffix("Z")
+
+
+def capacity_section(capacity: Capacity, disk_gib: float, lacking_runs: int = 0) -> Section:
+    """Return a section on the size of log per day, and how long a disk of a given size holds the log.
+
+    Args:
+        capacity: Size of log per day.
+        disk_gib: Size of the disk in GiB.
+        lacking_runs: Number of archive runs that `topic_minutes` lacks.
+    """
+    blocks: list[Block] = []
+    if lacking_runs:
+        lacks = f"topic_minutes lacks {count_text(lacking_runs, 'archive run')}, so these figures are too small"
+        blocks.append(Notice(Kind.WARNING, lacks, Advised(_BACKFILL.filled())))
+    blocks += [Paragraph(_day_text(capacity)), Paragraph(_disk_text(capacity, disk_gib * _GIB))]
+    return Section("capacity", "Capacity", blocks)
+
+
+def _day_text(capacity: Capacity) -> str:
+    mean = size_text(capacity.mean)
+    if not capacity.days:
+        return f"Less than a whole day is archived; at this rate, a day has {mean} of log."
+    if capacity.days == 1:
+        return f"The one whole day that is archived has {mean} of log."
+    return (
+        f"A day has {mean} of log on average and {size_text(capacity.most)} at most, of "
+        f"{count_text(capacity.days, 'archived whole day')}."
+    )
+
+
+def _disk_text(capacity: Capacity, size: float) -> str:
+    days, disk = capacity.days_on_disk(size), size_text(size)
+    if days is None:
+        return f"Nothing was stored, so how long a disk of {disk} lasts is not known."
+    length = "more than ten years" if days > _MANY_DAYS else duration_text(datetime.timedelta(days=days))
+    return f"A disk of {disk} holds the log of {length}, if each day is like the largest one."

@@ -8,17 +8,14 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.report.decoded import decode_value, offset_text, time_of_ms
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.markup import Html, joined, name, tag
 from commitlake.jobs.report.output import names_text
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, badge, made_now
-from commitlake.jobs.report.parts import tiles
-from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.jobs.verify.report import Remedies, having
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding, Findings, verdict_of
 from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Badge, Cell, Column, Figures, Kind, Name, Quiet, Report, Section, Table, Verdict
 
 TITLE = "Stores verified"
 MAX_STORES = 200
@@ -27,7 +24,7 @@ _KINDS = {Severity.DAMAGE: Kind.CRITICAL, Severity.REPAIRABLE: Kind.WARNING, Sev
 _WORDS = {Kind.GOOD: "Sound", Kind.INFO: "Sound", Kind.WARNING: "Repairable", Kind.CRITICAL: "Damaged"}
 
 
-def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None) -> Page:
+def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None) -> Report:
     """Return the page of all stores.
 
     Args:
@@ -43,9 +40,9 @@ def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None
         if code in together.codes
     ]
     sections = [
-        Section("read", "What was read", _figures(reports, together)),
+        Section("read", "What was read", [_figures(reports, together)]),
         findings_section(groups, "No damage was found."),
-        Section("stores", "Stores", _stores(reports)),
+        Section("stores", "Stores", [_stores(reports)]),
     ]
     facts = [
         ("Broker" if len(reports) == 1 else "Brokers", names_text([report.broker for report in reports])),
@@ -56,9 +53,7 @@ def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None
         facts.insert(0, ("Lake", remedies.lake.root))
         sections.append(history_section(read_history(remedies.lake)))
     text = verdict.text
-    return Page(
-        TITLE, PageVerdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, made_now("verify")
-    )
+    return Report(TITLE, Verdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, "verify")
 
 
 def _period(reports: Sequence[StoreReport]) -> str:
@@ -69,7 +64,7 @@ def _period(reports: Sequence[StoreReport]) -> str:
     return f"{time_of_ms(first).removesuffix(' UTC')} to {time_of_ms(last)}"
 
 
-def _figures(reports: Sequence[StoreReport], together: Findings) -> Html:
+def _figures(reports: Sequence[StoreReport], together: Findings) -> Figures:
     figures = {
         "records": f"{sum(report.records for report in reports):,}",
         "log": size_text(sum(report.bytes for report in reports)),
@@ -78,7 +73,7 @@ def _figures(reports: Sequence[StoreReport], together: Findings) -> Html:
         "index files": f"{sum(report.index_files for report in reports):,}",
         "consumer groups": f"{sum(report.groups for report in reports):,}",
     }
-    return tiles(figures | {str(severity): f"{together.count(severity):,}" for severity in Severity})
+    return Figures(figures | {str(severity): f"{together.count(severity):,}" for severity in Severity})
 
 
 def _group(kind: FindingClass, findings: Findings, advice: FilledAdvice) -> FindingGroup:
@@ -109,7 +104,7 @@ def _example(finding: Finding) -> Example:
     return Example(where, decode_value(finding.found, finding.code), decode_value(finding.expected, finding.code))
 
 
-def _stores(reports: Sequence[StoreReport]) -> Html:
+def _stores(reports: Sequence[StoreReport]) -> Table:
     columns = [
         Column("store"),
         Column("verdict"),
@@ -122,7 +117,7 @@ def _stores(reports: Sequence[StoreReport]) -> Html:
         else f"{count_text(len(order) - MAX_STORES, 'more store is', 'more stores are')} left out of this page."
     )
     rows = [_store_row(report) for report in order[:MAX_STORES]]
-    return table("The worst store first", columns, rows, rest=rest)
+    return Table("The worst store first", columns, rows, rest=rest)
 
 
 def _store_row(report: StoreReport) -> list[Cell]:
@@ -132,7 +127,7 @@ def _store_row(report: StoreReport) -> list[Cell]:
     counts = [report.records, report.bytes, report.queues, *(report.findings.count(severity) for severity in Severity)]
     shown = [size_text(count) if place == 1 else f"{count:,}" for place, count in enumerate(counts)]
     return [
-        Cell(joined([name(report.broker), " ", tag("span", name(report.root), class_="quiet")])),
-        Cell(joined([badge(kind, _WORDS[kind]), live])),
+        Cell((Name(report.broker), " ", Quiet(report.root))),
+        Cell((Badge(kind, _WORDS[kind]), live)),
         *(Cell(text, count) for text, count in zip(shown, counts, strict=True)),
     ]

@@ -12,18 +12,18 @@ from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.rows_output import Row, write, write_table
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_text
-from commitlake.jobs.cli.text_table import Column
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding, verdict_of
 from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Column
 
 _SHOWN = 3
 MAX_ADVISED_STORES = 5
 """Largest number of stores for which commands are given for one class of findings."""
 FINDING_COLUMNS = (
-    Column("severity", 2), Column("class"), Column("count", is_right=True), Column("store", 3), Column("place"),
+    Column("severity", 2), Column("class"), Column("count", is_number=True), Column("store", 3), Column("place"),
     Column("found"), Column("expected", 1),
 )  # fmt: skip
 

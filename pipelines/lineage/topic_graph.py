@@ -15,15 +15,17 @@ from dataclasses import dataclass
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import conditions
+from commitlake.connectors.lake.sql import conditions, is_usual_time
 from commitlake.pipelines.lineage.story import LineageError
 from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
+from commitlake.schemas.times import EPOCH, MILLISECOND
 
 MAX_LINKS = 500
 """Largest number of links of a graph; if there are more, those with the most passes are taken."""
 MAX_DELAY = datetime.timedelta(days=7)
+_DAY = datetime.timedelta(days=1)
 _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
@@ -148,3 +150,19 @@ def topic_graph(
         ],
         max(0, found - len(links)),
     )  # fmt: skip
+
+
+def last_day(
+    lake: Lake, start: datetime.datetime | None, end: datetime.datetime | None
+) -> tuple[datetime.datetime, datetime.datetime]:
+    """Return the requested time range; a missing start or end is chosen so that it covers the last day with messages.
+
+    Args:
+        start: Start of the range, if it is given.
+        end: End of the range, if it is given.
+    """
+    if end is None:
+        sql = f"SELECT max(store_timestamp) AS newest FROM messages WHERE {is_usual_time('store_timestamp')}"
+        newest = run_sql(lake.table("messages"), "messages", sql).read_all().column("newest")[0].as_py()
+        end = EPOCH + _DAY if newest is None else newest + MILLISECOND
+    return start if start is not None else end - _DAY, end

@@ -1,4 +1,4 @@
-"""Descriptions of a whole time range: totals by topic and overall, windows by topic, and the size of log per day.
+"""A question on a whole time range by topic, and the size of log per day.
 
 The size of log per day shows for how many days a disk is large enough.
 """
@@ -13,37 +13,21 @@ from commitlake.pipelines.tps.coverage import ALL, Coverage
 from commitlake.pipelines.tps.question import MINUTE, SECOND, RatesQuestion, rounded
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
-from commitlake.schemas.times import EPOCH, TimeWindows
+from commitlake.schemas.times import EPOCH
 
-MAX_WINDOWS = 96
 _DAY = datetime.timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Overview:
-    """Questions on one time range.
-
-    Attributes:
-        by_topic: Question with a row for each topic.
-        of_all: Question with one row.
-        by_window: Question with a row for each topic and window, in whole windows.
-    """
-
-    by_topic: RatesQuestion
-    of_all: RatesQuestion
-    by_window: RatesQuestion
 
 
 def overview(
     coverage: Coverage,
     wanted: Selection = ALL_MESSAGES,
     window: datetime.timedelta | None = None,
-) -> Overview:
-    """Return the questions on a time range.
+) -> RatesQuestion:
+    """Return the question on a time range, with a row for each topic.
 
     Args:
         wanted: Messages to count; without times, from the first archived minute to the last.
-        window: Length of a window in whole minutes; by default at most `MAX_WINDOWS` windows.
+        window: Length of a window in whole minutes; by default the report chooses one.
 
     Raises:
         LakeError: Nothing is archived, or the time range is empty.
@@ -58,25 +42,13 @@ def overview(
             f"nothing is archived from {first:%Y-%m-%dT%H:%M}Z to {last:%Y-%m-%dT%H:%M}Z: expected a time between "
             f"{whole.start:%Y-%m-%dT%H:%M}Z and {whole.end:%Y-%m-%dT%H:%M}Z"
         )
-    if window is None:
-        length = TimeWindows.covering(first, last, MAX_WINDOWS).length
-    else:
-        length = max(MINUTE, window // MINUTE * MINUTE)
-    by_topic = RatesQuestion(
+    length = None if window is None else max(MINUTE, window // MINUTE * MINUTE)
+    return RatesQuestion(
         ("topic",),
-        rounded(start or first, SECOND),
-        rounded(end or last, SECOND, up=True),
+        rounded(start or first, length or SECOND),
+        rounded(end or last, length or SECOND, up=True),
+        length,
         selection=replace(wanted, start=None, end=None),
-    )
-    return Overview(
-        by_topic=by_topic,
-        of_all=replace(by_topic, by=()),
-        by_window=replace(
-            by_topic,
-            start=EPOCH + (first - EPOCH) // length * length,
-            end=EPOCH - (EPOCH - last) // length * length,
-            window=length,
-        ),
     )
 
 
@@ -105,8 +77,9 @@ def read_capacity(rates: Rates, question: RatesQuestion) -> Capacity:
 
     Args:
         rates: Rates of a lake.
-        question: A question on a time range, as one group and without windows.
+        question: A question on a time range; its groups and windows do not matter.
     """
+    question = replace(question, by=(), window=None)
     start, end = EPOCH - (EPOCH - question.start) // _DAY * _DAY, EPOCH + (question.end - EPOCH) // _DAY * _DAY
     if start < end:
         rows = rates.rows(replace(question, start=start, end=end, window=_DAY))

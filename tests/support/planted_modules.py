@@ -7,7 +7,7 @@ from pathlib import Path
 
 LOADED = "loaded"
 _OTHERS = (
-    "commitlake boto3 cryptography deltalake great_expectations matplotlib numba numpy pandas pip py4j pyarrow pyspark "
+    "commitlake boto3 cryptography deltalake great_expectations numba numpy pandas pip py4j pyarrow pyspark "
     "rich sitecustomize usercustomize"
 )
 _RECORDS = """

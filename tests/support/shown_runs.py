@@ -23,4 +23,4 @@ def page_of_run(
     verdict = verdict or Losses().verdict(report)
     run = ShownRun(Lake("/nowhere/lake"), "r", verdict, report=report, figures=figures, earlier=earlier)
     page = run_page(run)
-    return render_page(replace(page, made=""))  # the time differs between runs
+    return render_page(replace(page, job=""))  # the time differs between runs

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.lineage.picture.times import moment_text
-from commitlake.jobs.report.markup import Html, joined, name, tag
-from commitlake.jobs.report.parts import paragraph
+from commitlake.jobs.report.blocks import paragraph
+from commitlake.jobs.report.markup import joined, name, tag
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outcome, Record, Story
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Html
 
 MAX_BYTES = 12 << 20
 """Size of all details above which properties and bodies are left out."""

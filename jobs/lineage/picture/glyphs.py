@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from commitlake.jobs.report.markup import Html, tag
+from commitlake.jobs.report.markup import tag
 from commitlake.pipelines.lineage.story import Step, StepKind
+from commitlake.schemas.report import Html
 
 FOLDED = "folded"
 FAILED = "failed"

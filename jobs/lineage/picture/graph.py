@@ -20,11 +20,12 @@ from commitlake.jobs.lineage.picture.glyphs import FOLDED, edge_look, glyph, gly
 from commitlake.jobs.lineage.picture.lanes import Lanes
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.lineage.picture.times import clock_text, day_text
-from commitlake.jobs.report.line_chart import percent
-from commitlake.jobs.report.markup import Html, joined, name, tag
+from commitlake.jobs.report.charts import percent
+from commitlake.jobs.report.markup import joined, name, tag
 from commitlake.pipelines.lineage.story import Edge, StepKind, Story
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Html
 
 CHUNK = 8
 """Lines of a chunk, which is never broken on paper: with larger chunks, sheets would end half empty."""

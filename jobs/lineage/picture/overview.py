@@ -10,11 +10,12 @@ from commitlake.jobs.lineage.picture.glyphs import edge_look, glyph, glyph_of
 from commitlake.jobs.lineage.picture.lanes import Lane, Lanes
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.report.axes import time_ticks
-from commitlake.jobs.report.line_chart import percent
-from commitlake.jobs.report.markup import Html, name, tag
+from commitlake.jobs.report.charts import percent
+from commitlake.jobs.report.markup import name, tag
 from commitlake.pipelines.lineage.story import StepKind, Story
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Html
 
 _LANE = 22
 _TOP = 26

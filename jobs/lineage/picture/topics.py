@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from commitlake.connectors.printable import printable_line
-from commitlake.jobs.report.markup import Html, joined, name, tag
+from commitlake.jobs.report.markup import joined, tag
 from commitlake.jobs.report.output import time_text
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, made_now
-from commitlake.jobs.report.parts import paragraph
-from commitlake.jobs.report.tables import Cell, Column, table
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Cell, Column, Html, Kind, Name, Paragraph, Report, Section, Table, Verdict
 
 TITLE = "Which topics feed which"
 MAX_TOPICS = 40
@@ -32,7 +30,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def topics_page(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Page:
+def topics_report(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Report:
     """Return the page of a graph of topics.
 
     Args:
@@ -41,10 +39,15 @@ def topics_page(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Page:
     known = [*facts, ("From", time_text(graph.start)), ("To", time_text(graph.end))]
     sections = []
     if graph.links:
-        sections.append(Section("picture", "The picture", _picture(graph)))
-        sections.append(Section("links", "Each link", _table(graph)))
-    sections.append(Section("meaning", "What this means", paragraph(_MEANING)))
-    return Page(TITLE, _verdict(graph), known, sections, made_now("lineage"))
+        sections.append(Section("picture", "The picture", [_picture(graph)]))
+        sections.append(Section("links", "Each link", [_table(graph)]))
+    if graph.topics:
+        nodes = [
+            {"topic": node.topic, "records with a key": node.records, "keys, about": node.keys} for node in graph.topics
+        ]
+        sections.append(Section("topics", "Topics", [Table.of_values("Topics with keys", nodes)]))
+    sections.append(Section("meaning", "What this means", [Paragraph(_MEANING)]))
+    return Report(TITLE, _verdict(graph), known, sections, "lineage")
 
 
 _MEANING = (
@@ -54,16 +57,16 @@ _MEANING = (
 )
 
 
-def _verdict(graph: TopicGraph) -> PageVerdict:
+def _verdict(graph: TopicGraph) -> Verdict:
     if not graph.links:
-        return PageVerdict(Kind.INFO, "No key passes from one topic to another in this time.")
+        return Verdict(Kind.INFO, "No key passes from one topic to another in this time.")
     most = graph.links[0]
     text = (
         f"{count_text(len(graph.links) + graph.not_shown, 'link')} between {count_text(len(graph.topics), 'topic')}. "
         f"Most keys pass from {most.source[:100]} to {most.target[:100]}: {count_text(most.passes, 'time')}, with a "
         f"median of {length_text(most.median)}."
     )
-    return PageVerdict(Kind.INFO, text)
+    return Verdict(Kind.INFO, text)
 
 
 def _picture(graph: TopicGraph) -> Html:
@@ -143,14 +146,14 @@ def _name(topic: str, row: int, records: Mapping[str, int]) -> Html:
     ])  # fmt: skip
 
 
-def _table(graph: TopicGraph) -> Html:
+def _table(graph: TopicGraph) -> Table:
     rest = f"{graph.not_shown:,} more links are not shown." if graph.not_shown else ""
     rows = [
         [
-            Cell(name(link.source)), Cell(name(link.target)), Cell(f"{link.passes:,}", link.passes),
+            Cell(Name(link.source)), Cell(Name(link.target)), Cell(f"{link.passes:,}", link.passes),
             Cell(f"{link.keys:,}", link.keys), Cell(length_text(link.median), link.median.total_seconds()),
             Cell(length_text(link.p95), link.p95.total_seconds()),
         ]
         for link in graph.links
     ]  # fmt: skip
-    return table("Keys that pass from one topic to another", _COLUMNS, rows, rest=rest)
+    return Table("Keys that pass from one topic to another", _COLUMNS, rows, rest)

@@ -12,12 +12,13 @@ from commitlake.connectors.printable import printable_line
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive.page import nothing_new_page, run_page
-from commitlake.jobs.report.page import Page, render_page
+from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.quality.report import Losses
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.quality.suites import SUITES
+from commitlake.schemas.report import Report
 from tests.support.audited_lakes import judge_nothing
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import GrowingLake, rows_of, shop_messages
@@ -49,7 +50,7 @@ def damage_bodies(growing: GrowingLake, sent: list[NewMessage], numbers: range) 
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShownRun, Result, Page]:
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShownRun, Result, Report]:
     """The second run of a lake, in which some records are damaged: the input of its page, its result, and the page."""
     growing = GrowingLake(tmp_path_factory.mktemp("shown"))
     growing.write(shop_messages(60))
@@ -62,7 +63,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[ShownRun, Result, Pag
     return one, result, run_page(one)
 
 
-def test_the_page_has_the_numbers_of_the_run(run: tuple[ShownRun, Result, Page]) -> None:
+def test_the_page_has_the_numbers_of_the_run(run: tuple[ShownRun, Result, Report]) -> None:
     shown, result, page = run
     root = parse_page(render_page(page))
     tiles, facts = tiles_of(root), facts_of(root)
@@ -82,7 +83,7 @@ def test_the_page_has_the_numbers_of_the_run(run: tuple[ShownRun, Result, Page])
     assert root.all("h1")[0].text == result.verdict.text[:1].upper() + result.verdict.text[1:]
 
 
-def test_unreadable_records_are_grouped_and_decoded(run: tuple[ShownRun, Result, Page]) -> None:
+def test_unreadable_records_are_grouped_and_decoded(run: tuple[ShownRun, Result, Report]) -> None:
     shown, result, page = run
     rows = rows_of(shown.lake.uri("quarantine"))
     articles = parse_page(render_page(page)).by_id("findings").all("article")
@@ -102,7 +103,7 @@ def test_unreadable_records_are_grouped_and_decoded(run: tuple[ShownRun, Result,
     assert result.quarantined == len(rows)
 
 
-def test_the_page_lists_earlier_runs(run: tuple[ShownRun, Result, Page]) -> None:
+def test_the_page_lists_earlier_runs(run: tuple[ShownRun, Result, Report]) -> None:
     _, result, page = run
     rows = table_of(parse_page(render_page(page)).by_id("runs"))[1:]
     assert [row[0] for row in rows] == ["2 (this run)", "1"]
@@ -110,7 +111,7 @@ def test_the_page_lists_earlier_runs(run: tuple[ShownRun, Result, Page]) -> None
     assert rows[0][5] == f"{result.quarantined}"
 
 
-def test_a_page_is_self_contained(run: tuple[ShownRun, Result, Page]) -> None:
+def test_a_page_is_self_contained(run: tuple[ShownRun, Result, Report]) -> None:
     assert_self_contained(render_page(run[2]))
 
 
@@ -185,7 +186,7 @@ def test_a_run_without_messages_has_a_page() -> None:
     parse_page(page_of_run(report_of(), figures_of(profile_of([message()]).slice(0, 0))))
 
 
-def test_the_page_of_a_run_without_checks_states_that(run: tuple[ShownRun, Result, Page]) -> None:
+def test_the_page_of_a_run_without_checks_states_that(run: tuple[ShownRun, Result, Report]) -> None:
     counts = run[0].counts
     assert counts is not None
     shown = replace(run[0], report=None, figures=figures_of(), verdict=Losses().verdict())
@@ -195,7 +196,7 @@ def test_the_page_of_a_run_without_checks_states_that(run: tuple[ShownRun, Resul
     assert "Messages stored" not in facts_of(root)
 
 
-def test_a_run_without_new_messages_has_a_page(run: tuple[ShownRun, Result, Page]) -> None:
+def test_a_run_without_new_messages_has_a_page(run: tuple[ShownRun, Result, Report]) -> None:
     root = parse_page(render_page(nothing_new_page(run[0].lake, ["broker-a"], "No new messages in 1 store")))
     assert root.all("h1")[0].text == "No new messages in 1 store"
     assert len(table_of(root.by_id("runs"))) == 3

@@ -17,14 +17,15 @@ from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.jobs.cli.options import add_options
 from commitlake.jobs.cli.output_forms import DisplayArguments
 from commitlake.jobs.cli.rows_output import write_table
-from commitlake.jobs.cli.text_table import Column, TextTable, fold, shortened
+from commitlake.jobs.cli.text_table import TextTable, fold, shortened
 from commitlake.jobs.dlq.report import CAUSE_COLUMNS
-from commitlake.jobs.lag.formatting import GROUP_COLUMNS, QUEUE_COLUMNS
-from commitlake.jobs.lineage.command import STEP_COLUMNS
+from commitlake.jobs.lag.report import GROUP_COLUMNS, QUEUE_COLUMNS
+from commitlake.jobs.lineage.story_json import STEP_COLUMNS
 from commitlake.jobs.query.command import SHORT_COLUMNS
 from commitlake.jobs.tps.command import rate_columns
 from commitlake.jobs.verify.report import FINDING_COLUMNS
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Column
 
 TIME = "2026-11-21T07:45:49.140Z"
 SENTENCE = "queue 3 of orders has an entry that points 4,096 bytes beyond the end of the log"
@@ -143,7 +144,7 @@ def test_a_note_stands_below_the_table_once() -> None:
 
 def test_numbers_are_aligned_right() -> None:
     rows = [{"topic": "orders", "n": 5, "lag": "3 min"}, {"topic": "a", "n": 1203, "lag": None}]
-    assert printed(rows, ["topic", "n", Column("lag", is_right=True)], io.StringIO())[2:] == [
+    assert printed(rows, ["topic", "n", Column("lag", is_number=True)], io.StringIO())[2:] == [
         "orders     5  3 min",
         "a       1203",
     ]

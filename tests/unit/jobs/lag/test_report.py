@@ -13,15 +13,15 @@ import pytest
 
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.lag import command as lag
-from commitlake.jobs.lag.report import MAX_GROUPS, MAX_QUEUES, LagSource, lag_page
-from commitlake.jobs.report.page import Page, render_page
-from commitlake.jobs.report.tables import NO_FIGURE
+from commitlake.jobs.lag.report import MAX_GROUPS, MAX_QUEUES, LagSource, lag_report
+from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.lag.answer import LagAnswer
 from commitlake.pipelines.lag.history import LagHistory
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
 from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import NO_FIGURE, Report
 from commitlake.schemas.times import TimeWindows
 from tests.support.html_pages import Element, assert_self_contained, parse_page, table_of
 from tests.support.lakes import GrowingLake
@@ -50,7 +50,7 @@ def row(group: str, verdict: LagVerdict = LagVerdict.OK, messages: int = 0, **ch
     return made._replace(**changes)
 
 
-def parsed(page: Page) -> Element:
+def parsed(page: Report) -> Element:
     text = render_page(page)
     assert_self_contained(text)
     return parse_page(text)
@@ -62,7 +62,7 @@ def commands_of(page: Element) -> list[str]:
 
 
 def page_of(*rows: Lag, missing: tuple[str, ...] = (), history: LagHistory | None = None) -> Element:
-    return parsed(lag_page(LagAnswer(rows, missing), history, LAKE))
+    return parsed(lag_report(LagAnswer(rows, missing), history, LAKE))
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_commands_follow_from_the_verdicts() -> None:
 def test_commands_for_each_verdict_run(verdict: LagVerdict, shop: GrowingLake) -> None:
     behind = row("billing", verdict, 3, lost=FigureBounds(2, 2), log_start=100)
     source = LagSource(("--lake", shop.lake.root), NOON)
-    page = parsed(lag_page(LagAnswer([behind], ()), None, source))
+    page = parsed(lag_report(LagAnswer([behind], ()), None, source))
     commands = commands_of(page)
     assert len(commands) >= 2
     for command in commands:
@@ -189,6 +189,24 @@ def test_the_page_of_a_store_has_no_history(shop: GrowingLake, tmp_path: Path) -
     assert not page.by_id("do").all("code")
 
 
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ((3.0, 1.0), "At its present rate it has caught up in 10 min."),
+        ((1.0, 3.0), "At its present rate it does not catch up."),
+        ((None, 3.0), "How long it needs to catch up is not known."),
+    ],
+)
+def test_why_since_when_and_until_when_a_group_is_behind(rates: tuple[float | None, float], expected: str) -> None:
+    behind = row("a", LagVerdict.STALLED, 1200, judged=Judged(LagVerdict.STALLED, "it sleeps", *rates))
+    for hours, since in ((1, "not moving since 11:00 UTC"), (24, "not moving since 2026-11-19 12:00 UTC")):
+        time = NOON - datetime.timedelta(hours=hours)
+        text = parsed(lag_report(LagAnswer([behind], ()), None, LAKE, (), time)).by_id("do").text
+        assert since in text
+        assert "Why: it sleeps (queue 0 of orders)." in text
+        assert expected in text
+
+
 def test_a_job_that_fails_replaces_an_older_page(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("an older page")
@@ -201,7 +219,7 @@ def test_only_the_worst_of_thousands_of_groups_are_shown() -> None:
     windows = TimeWindows(NOON, datetime.timedelta(hours=1), 72)
     worst = [one.group for one in reversed(rows[-20:])]
     history = LagHistory(windows, {group: [*range(71), None] for group in worst})
-    page = lag_page(LagAnswer(rows, ()), history, LAKE)
+    page = lag_report(LagAnswer(rows, ()), history, LAKE)
     assert len(render_page(page)) < 600_000
     root = parsed(page)
     assert len(table_of(root.by_id("groups"))) == 1 + MAX_GROUPS

@@ -8,15 +8,16 @@ from dataclasses import replace
 import pytest
 
 from commitlake.connectors.printable import printable_line
-from commitlake.jobs.lineage.report import MAX_CAUTIONS, MAX_OUTCOMES, lineage_page, verdict_of
-from commitlake.jobs.report.page import Kind, render_page
+from commitlake.jobs.lineage.report import MAX_CAUTIONS, MAX_OUTCOMES, lineage_report, verdict_of
+from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, Story
+from commitlake.schemas.report import Kind
 from tests.support.html_pages import assert_self_contained, parse_page, table_of
 from tests.support.stories import HOSTILE, hostile_story, many_messages, order_story
 
 
 def text_of(story: Story) -> str:
-    return render_page(lineage_page(story, [("Lake", "/data/lake")]))
+    return render_page(lineage_report(story, [("Lake", "/data/lake")]))
 
 
 def test_the_page_has_the_sentence_sections_and_facts_of_the_story() -> None:
@@ -87,7 +88,7 @@ def test_matching_records_that_are_not_in_the_story_are_counted() -> None:
 
 def test_the_page_of_a_story_without_steps_states_that_no_message_was_found() -> None:
     story = Story("key nobody", None, [], [], [], ["only the newest 30 days were looked at"])
-    page = lineage_page(story, [])
+    page = lineage_report(story, [])
     assert page.verdict.sentence == "No message in the lake has key nobody."
     assert "only the newest 30 days" in parse_page(render_page(page)).by_id("cautions").text
 

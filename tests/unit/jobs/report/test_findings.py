@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.printable import printable_line
+from commitlake.jobs.report.blocks import blocks_html
 from commitlake.jobs.report.findings import (
     MAX_BYTES,
     MAX_GROUPS,
@@ -13,15 +14,15 @@ from commitlake.jobs.report.findings import (
     FindingGroup,
     findings_section,
 )
-from commitlake.jobs.report.page import Kind
 from commitlake.schemas.advice import Advice
+from commitlake.schemas.report import Kind
 from tests.support.html_pages import Element, parse_page, table_of
 
 HOSTILE = "</dd></section><script>alert('x')</script>\"&\u202e\x00\n${title}"
 
 
 def shown(*groups: FindingGroup) -> Element:
-    return parse_page(findings_section(groups, "Nothing was found.").content)
+    return parse_page(blocks_html(findings_section(groups, "Nothing was found.").blocks))
 
 
 def examples(count: int, text: str = "x") -> list[Example]:
@@ -119,7 +120,7 @@ def test_the_page_of_a_million_findings_is_small_and_counts_what_is_left_out() -
         FindingGroup(Kind.CRITICAL, f"class {n}", 10_000, "why", Advice("what").filled(), kept)
         for n in range(MAX_GROUPS + 7)
     ]
-    content = findings_section(groups, "").content
+    content = blocks_html(findings_section(groups, "").blocks)
     assert len(content.encode()) < 1.2 * MAX_BYTES
     root = parse_page(content)
     assert "Left out of this page: 7 more groups, with 70,000 findings." in root.text

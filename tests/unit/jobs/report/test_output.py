@@ -12,18 +12,20 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import ErrorText, JobError
 from commitlake.jobs.cli.process import OutputError
+from commitlake.jobs.report.blocks import blocks_html
 from commitlake.jobs.report.history import RunHistory, history_section, read_history, seconds_text
 from commitlake.jobs.report.output import PageFile, failure, failure_page, names_text, page_file, period_text
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, render_page
+from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.report import Kind, Report, Verdict
 from tests.support.html_pages import assert_self_contained, parse_page, table_of
 from tests.support.lakes import GrowingLake, shop_messages
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 HOSTILE = "</h1><script>alert('x')</script>\u202e"
 FACTS = [("Lake", "/data/lake")]
-GOOD = Page("Audit", PageVerdict(Kind.GOOD, "No differences"), [], [])
+GOOD = Report("Audit", Verdict(Kind.GOOD, "No differences"), [], [])
 
 
 def test_the_page_of_a_failed_job_has_the_error_and_a_remedy(tmp_path: Path) -> None:
@@ -117,7 +119,7 @@ def test_the_history_has_the_numbers_of_the_runs() -> None:
         PastRun("one", NOON, 1, messages=10, unmet=0, is_recovered=True),
         PastRun("zero", NOON, 0, messages=10),
     ]
-    rows = table_of(parse_page(history_section(RunHistory(runs), "this").content))[1:]
+    rows = table_of(parse_page(blocks_html(history_section(RunHistory(runs), "this").blocks)))[1:]
     assert rows == [
         ["3 (this run)", "2026-11-20 12:00:00", "✕loss or damage", "1,200", "5.0 MiB", "4", "1", "2", "1.2 min"],
         ["stopped", "2026-11-20 12:00:00", "✕stopped", "0", "0 B", "0", "0", "1", ""],
@@ -134,9 +136,11 @@ def test_short_times_have_one_decimal() -> None:
 
 def test_the_heading_of_a_history_states_whether_it_is_complete() -> None:
     runs = [PastRun(str(number), NOON, number) for number in range(MAX_RUNS)]
-    assert f"The newest {MAX_RUNS} archive runs" in parse_page(history_section(RunHistory(runs)).content).text
-    assert "All archive runs" in parse_page(history_section(RunHistory(runs[1:])).content).text
-    assert "No archive run" in parse_page(history_section(RunHistory()).content).text
+    assert (
+        f"The newest {MAX_RUNS} archive runs" in parse_page(blocks_html(history_section(RunHistory(runs)).blocks)).text
+    )
+    assert "All archive runs" in parse_page(blocks_html(history_section(RunHistory(runs[1:])).blocks)).text
+    assert "No archive run" in parse_page(blocks_html(history_section(RunHistory()).blocks)).text
 
 
 def test_an_unreadable_history_has_the_reason(tmp_path: Path) -> None:

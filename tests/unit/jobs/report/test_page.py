@@ -5,19 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 
 from commitlake.connectors.printable import printable_line
-from commitlake.jobs.report.markup import Html, joined, name, tag
-from commitlake.jobs.report.page import Kind, Page, PageVerdict, Section, render_page, write_page
-from commitlake.jobs.report.parts import command, folded, notice, paragraph, tiles
-from commitlake.jobs.report.tables import Cell, Column, table
+from commitlake.jobs.report.blocks import command, table
+from commitlake.jobs.report.markup import tag
+from commitlake.jobs.report.page import render_page, render_pictures, write_page
+from commitlake.schemas.report import (
+    Bar,
+    BarChart,
+    Block,
+    Cell,
+    Code,
+    Column,
+    Figures,
+    Folded,
+    Kind,
+    Moment,
+    Name,
+    Notice,
+    Paragraph,
+    Quiet,
+    Report,
+    Section,
+    Strong,
+    Table,
+    Verdict,
+)
 from tests.support.html_pages import assert_self_contained, parse_page, table_of
 
 HOSTILE = "</script><script>alert('x')</script>\"&\u202e\x00\n${title}"
 
 
-def page_of(*content: Html, text: str = "orders") -> str:
-    sections = [Section("first", text, joined(content)), Section("second", "Second", paragraph("x"))]
-    verdict = PageVerdict(Kind.CRITICAL, f"{text} is behind", word="stalled")
-    return render_page(Page("Lag", verdict, [("Lake", text)], sections, made=text))
+def page_of(*content: Block, text: str = "orders") -> str:
+    sections = [Section("first", text, content), Section("second", "Second", [Paragraph("x")])]
+    verdict = Verdict(Kind.CRITICAL, f"{text} is behind", word="stalled")
+    return render_page(Report("Lag", verdict, [("Lake", text)], sections, text))
 
 
 def test_a_page_is_self_contained() -> None:
@@ -25,12 +45,14 @@ def test_a_page_is_self_contained() -> None:
 
 
 def test_hostile_text_is_escaped_everywhere() -> None:
-    def parts(text: str) -> tuple[Html, ...]:
-        rows = [[Cell(name(text)), Cell(text, 1)]]
+    def parts(text: str) -> tuple[Block, ...]:
+        rows = [[Cell(Name(text)), Cell(text, 1)]]
+        inline = Paragraph(Strong(text), Quiet(text), Code(text), Moment(f"x {text.split(maxsplit=1)[0]}"), Name(text))
         return (
-            tiles({text: text}),
-            notice(Kind.WARNING, text, paragraph(text), folded(text, text)),
-            table(text, [Column(text), Column(text, is_number=True)], rows, rest=text),
+            Figures({text: text}),
+            Notice(Kind.WARNING, text, inline, Folded(text, Paragraph(text))),
+            Table(text, [Column(text), Column(text, is_number=True)], rows, rest=text),
+            BarChart(text, [Bar(text, 1, text)]),
             command([text]),
         )
 
@@ -42,6 +64,10 @@ def test_hostile_text_is_escaped_everywhere() -> None:
     assert [row[0] for row in table_of(hostile)] == [shown, shown]
     assert "\x00" not in hostile.text
     assert "\u202e" not in hostile.text
+
+
+def test_pictures_for_a_notebook_are_a_self_contained_page() -> None:
+    assert_self_contained(render_pictures("Dead letters", [BarChart("Dead letters", [Bar("orders", 3, "billing")])]))
 
 
 def test_the_verdict_is_text_and_comes_first() -> None:
@@ -71,9 +97,8 @@ def test_a_command_with_control_characters_is_left_out() -> None:
 
 def test_a_table_has_labels_for_cards_and_figures_to_sort_by() -> None:
     columns = [Column("topic"), Column("messages", is_number=True), Column("trend", can_sort=False)]
-    root = parse_page(
-        table("Topics", columns, [[Cell("orders"), Cell("1,200", 1200), Cell("up")]], rest="and 3 others")
-    )
+    rows = [[Cell("orders"), Cell("1,200", 1200), Cell("up")]]
+    root = parse_page(table(Table("Topics", columns, rows, "and 3 others")))
     assert [head.attributes.get("data-sort") for head in root.all("th")[:3]] == ["text", "number", None]
     assert [cell.attributes["data-label"] for cell in root.all("td")] == ["messages", "trend"]
     assert root.all("td")[0].attributes["data-order"] == "1200"
@@ -83,9 +108,9 @@ def test_a_table_has_labels_for_cards_and_figures_to_sort_by() -> None:
 def test_columns_without_any_content_are_left_out() -> None:
     columns = [Column("group"), Column("filter"), Column("notes")]
     rows = [[Cell(""), Cell(""), Cell("")], [Cell(""), Cell(""), Cell("slow")]]
-    root = parse_page(table("Groups", columns, rows))
+    root = parse_page(table(Table("Groups", columns, rows)))
     assert [cell.attributes["data-label"] for cell in root.all("td")] == ["notes", "notes"]
-    empty = parse_page(table("Groups", columns, []))
+    empty = parse_page(table(Table("Groups", columns, [])))
     assert [head.text for head in empty.all("th")] == ["group", "filter", "notes"]
 
 
@@ -95,6 +120,6 @@ def test_none_and_false_leave_an_attribute_out_and_true_gives_no_value() -> None
 
 def test_a_page_is_written_without_leftover_files(tmp_path: Path) -> None:
     path = tmp_path / "page.html"
-    write_page(path, Page("Lag", PageVerdict(Kind.GOOD, "all is well \ud800"), [], []))
+    write_page(path, Report("Lag", Verdict(Kind.GOOD, "all is well \ud800"), [], []))
     assert path.read_bytes().startswith(b"<!DOCTYPE html>")
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from commitlake.jobs.lag.formatting import summary
+from commitlake.jobs.lag.report import summary
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import by_group, not_moved_since, sum_bounds, times_of

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.pipelines.lineage.story import LineageError
-from commitlake.pipelines.lineage.topic_graph import topic_graph
+from commitlake.pipelines.lineage.topic_graph import last_day, topic_graph
 from tests.support.lineage_lakes import at, make_lake, record
 
 HOUR = datetime.timedelta(hours=1)
@@ -60,3 +60,11 @@ def test_a_time_without_keys_has_no_links_and_an_empty_time_is_refused(tmp_path:
     assert (graph.topics, graph.links, graph.not_shown) == ([], [], 0)
     with pytest.raises(LineageError, match="expected a start before the end"):
         topic_graph(lake, at(10), at(10))
+
+
+def test_the_default_day_ends_with_the_newest_message(tmp_path: Path) -> None:
+    lake = make_lake(tmp_path, [record(1, 0, "orders"), record(2, 60, "orders")])
+    start, end = last_day(lake, None, None)
+    assert end == at(60) + datetime.timedelta(milliseconds=1)
+    assert end - start == datetime.timedelta(days=1)
+    assert last_day(lake, at(1), at(2)) == (at(1), at(2))

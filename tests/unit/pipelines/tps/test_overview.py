@@ -39,8 +39,8 @@ def rates(tmp_path_factory: pytest.TempPathFactory) -> Rates:
 
 def test_only_whole_days_are_counted(rates: Rates) -> None:
     asked = overview(rates.coverage)
-    found = read_capacity(rates, asked.of_all)
-    (total,) = rates.rows(asked.of_all)
+    found = read_capacity(rates, asked)
+    (total,) = rates.rows(replace(asked, by=()))
     size = total["bytes"] // sum(PER_DAY)
     assert (found.days, found.mean, found.most) == (2, 4 * size, 6 * size)
     assert found.days_on_disk(12 * size) == 2
@@ -48,32 +48,28 @@ def test_only_whole_days_are_counted(rates: Rates) -> None:
 
 def test_a_partly_requested_day_is_not_whole(rates: Rates) -> None:
     asked = overview(rates.coverage, Selection(start=MIDNIGHT + DAY + MINUTE))
-    assert read_capacity(rates, asked.of_all).days == 1
+    assert read_capacity(rates, asked).days == 1
 
 
 def test_less_than_a_day_gives_its_rate(rates: Rates) -> None:
     asked = overview(rates.coverage, Selection(start=MIDNIGHT + 2 * DAY, end=MIDNIGHT + 2.5 * DAY))
-    found = read_capacity(rates, asked.of_all)
-    (total,) = rates.rows(asked.of_all)
+    found = read_capacity(rates, asked)
+    (total,) = rates.rows(replace(asked, by=()))
     assert found.days == 0
     assert found.mean == pytest.approx(2 * total["bytes"])
-    nothing = read_capacity(rates, replace(asked.of_all, selection=Selection(topics=["another"])))
+    nothing = read_capacity(rates, replace(asked, selection=Selection(topics=["another"])))
     assert nothing == Capacity(0, 0.0, 0.0)
     assert nothing.days_on_disk(1) is None
 
 
-def test_only_windows_are_rounded_to_whole_ones(rates: Rates) -> None:
+def test_a_time_is_rounded_to_whole_windows_if_their_length_is_given(rates: Rates) -> None:
     start = MIDNIGHT + DAY + datetime.timedelta(seconds=61)
-    asked = overview(rates.coverage, Selection(topics=["orders"], start=start, end=start + 90 * MINUTE), 60 * MINUTE)
-    assert (asked.by_topic.start, asked.by_topic.end) == (start, start + 90 * MINUTE)
-    assert (asked.by_window.start, asked.by_window.end) == (MIDNIGHT + DAY, MIDNIGHT + DAY + 120 * MINUTE)
-    assert (asked.of_all.by, asked.by_window.by, asked.by_window.selection.topics) == ((), ("topic",), ["orders"])
-    assert [row["messages"] for row in rates.rows(asked.by_window)] == [0, 0] or len(rates.rows(asked.by_window)) == 2
-
-
-def test_the_length_of_windows_depends_on_the_time(rates: Rates) -> None:
-    asked = overview(rates.coverage)
-    assert asked.by_window.window == datetime.timedelta(hours=1)
+    wanted = Selection(topics=["orders"], start=start, end=start + 90 * MINUTE)
+    asked = overview(rates.coverage, wanted)
+    assert (asked.start, asked.end, asked.window) == (start, start + 90 * MINUTE, None)
+    assert asked.selection.topics == ["orders"]
+    asked = overview(rates.coverage, wanted, 60.5 * MINUTE)
+    assert (asked.start, asked.end, asked.window) == (MIDNIGHT + DAY, MIDNIGHT + DAY + 120 * MINUTE, 60 * MINUTE)
 
 
 def test_an_empty_time_is_refused() -> None:

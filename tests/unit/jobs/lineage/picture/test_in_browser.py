@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, Locator, Page
 
-from commitlake.jobs.lineage.report import lineage_page
+from commitlake.jobs.lineage.report import lineage_report
 from commitlake.jobs.report.page import write_page
 from commitlake.pipelines.lineage.story import Story
 from tests.support.browsers import PHONE, WIDE, opened_tab
@@ -26,7 +26,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("stories")
     stories = {"order": order_story(), "hostile": hostile_story(), "many": many_messages(2_000, topics=40)}
     for name, story in stories.items():
-        write_page(folder / f"{name}.html", lineage_page(story, [("Lake", "/data/lake")]))
+        write_page(folder / f"{name}.html", lineage_report(story, [("Lake", "/data/lake")]))
     return {name: folder / f"{name}.html" for name in stories}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.jobs.lineage.picture.topics import MAX_TOPICS, topic_order, topics_page
+from commitlake.jobs.lineage.picture.topics import MAX_TOPICS, topic_order, topics_report
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink, TopicNode
 from tests.support.html_pages import parse_page
@@ -24,7 +24,9 @@ def graph(*links: TopicLink) -> TopicGraph:
 
 
 def test_the_picture_and_the_table_have_each_link() -> None:
-    root = parse_page(render_page(topics_page(graph(link("orders", "payments", 9), link("payments", "orders", 1)), [])))
+    root = parse_page(
+        render_page(topics_report(graph(link("orders", "payments", 9), link("payments", "orders", 1)), []))
+    )
     assert (
         "4 links between 2 topics. Most keys pass from orders to payments: 9 times, with a median of 4.2 s."
         in root.text
@@ -42,17 +44,17 @@ def test_topics_are_above_the_topics_that_they_feed() -> None:
 
 def test_only_the_topics_with_the_most_passes_are_drawn() -> None:
     links = [link(f"topic-{n}", f"topic-{n + 1}", 1000 - n) for n in range(200)]
-    root = parse_page(render_page(topics_page(graph(*links), [])))
+    root = parse_page(render_page(topics_report(graph(*links), [])))
     assert len([one for one in root.all("text") if one.attributes.get("class") == "feed-name"]) == MAX_TOPICS
     assert "161 links with fewer passes are not drawn" in root.text
 
 
 def test_hostile_names_are_escaped() -> None:
-    page = render_page(topics_page(graph(link(HOSTILE, "x" * 100_000, 1)), []))
+    page = render_page(topics_report(graph(link(HOSTILE, "x" * 100_000, 1)), []))
     assert "<svg onload" not in page
     assert "\x1b" not in page
 
 
 def test_a_time_without_links_is_stated() -> None:
-    page = render_page(topics_page(TopicGraph(START, START + SECOND, [], []), []))
+    page = render_page(topics_report(TopicGraph(START, START + SECOND, [], []), []))
     assert "No key passes from one topic to another in this time." in page

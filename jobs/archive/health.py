@@ -1,10 +1,10 @@
-"""The state of an archive in words, and the rows of its tables."""
+"""The health of an archive as a report: how new it is, and what it lacks."""
 
 from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from commitlake.jobs.cli.durations import duration_text
@@ -12,39 +12,69 @@ from commitlake.jobs.cli.sizes import size_text
 from commitlake.pipelines.archive.past_runs import PastRun
 from commitlake.pipelines.archive_health.state import ArchiveState, MissingRanges, StoreState
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Bar, BarChart, Kind, Paragraph, Report, Section, Table, Verdict
 from commitlake.schemas.times import plain_text
 
 Row = Mapping[str, Any]
-Figure = Callable[[PastRun], int]
 
 
-def answer(
-    state: ArchiveState, unmet: Sequence[Row], now: datetime.datetime, late: datetime.timedelta | None
-) -> Iterator[str]:
-    """Yield sentences about the state of the archive.
+def health_report(
+    state: ArchiveState,
+    missing: Iterable[MissingRanges],
+    unmet: Sequence[Row],
+    runs: Sequence[PastRun],
+    now: datetime.datetime,
+    late: datetime.timedelta | None = None,
+) -> Report:
+    """Return the report on the state of an archive.
 
     Args:
+        missing: Ranges of logs that are not archived, by store and reason.
         unmet: Expectations that the last run did not meet.
+        runs: The last runs.
         now: The current time.
         late: Age of the last run above which an archive is late; None if it is never late.
     """
+    lacks = list(_lacks(state, unmet))
+    age = state.age(now)
+    is_late = age is not None and late is not None and age > late
+    kind = Kind.WARNING if is_late or age is None or lacks else Kind.GOOD
+    whole = [f"Nothing is missing in the logs of {count_text(len(state.stores), 'store')}."] if state.stores else []
+    sections = [
+        Section("lacks", "What it lacks", [Paragraph(sentence) for sentence in lacks or whole]),
+        Section("stores", "Stores", [Table.of_values("Stores", store_rows(state, now))]),
+        Section("missing", "Missing", [Table.of_values("Ranges of logs that are not archived", missing_rows(missing))]),
+        Section("unmet", "Expectations", [
+            Table.of_values("Expectations that the last run did not meet", unmet_rows(unmet))
+        ]),
+        Section("runs", "Runs", [
+            Table.of_values("The last runs", run_rows(runs)),
+            BarChart("Messages added by each run", [Bar(plain_text(run.ended_at), run.messages) for run in runs]),
+            BarChart("Ranges of logs that a run could not archive", list(_lost_bars(runs))),
+        ]),
+    ]  # fmt: skip
+    return Report("Health of the archive", Verdict(kind, _age_text(state, now, late)), [], sections, "archive")
+
+
+def _age_text(state: ArchiveState, now: datetime.datetime, late: datetime.timedelta | None) -> str:
     age = state.age(now)
     if state.last_run is None or age is None:
-        yield "No archive run has found a message yet."
-    else:
-        is_late = late is not None and age > late
-        verdict = (
-            f"The archive is late, as it is older than {duration_text(late)}"
-            if is_late and late
-            else "The archive is on time"
-        )
-        yield (
-            f"{verdict}: the last run that found new messages ended {plain_text(state.last_run)} UTC, "
-            f"{duration_text(age)} ago."
-        )
+        return "No archive run has found a message yet."
+    is_late = late is not None and age > late
+    verdict = (
+        f"The archive is late, as it is older than {duration_text(late)}"
+        if is_late and late
+        else "The archive is on time"
+    )
+    return (
+        f"{verdict}: the last run that found new messages ended {plain_text(state.last_run)} UTC, "
+        f"{duration_text(age)} ago."
+    )
+
+
+def _lacks(state: ArchiveState, unmet: Sequence[Row]) -> Iterator[str]:
+    """Yield sentences about missing parts of logs, and expectations that were not met."""
     lacking = [store for store in state.stores if not store.is_whole]
-    if state.stores and not lacking:
-        yield f"Nothing is missing in the logs of {count_text(len(state.stores), 'store')}."
     for store in sorted(lacking, key=lambda one: -(one.quarantined.bytes + one.gaps.bytes)):
         yield f"{store.broker}: {_missing_text(store)}."
     critical = sum(row["severity"] == "critical" for row in unmet)
@@ -53,6 +83,13 @@ def answer(
             f"The last run did not meet {count_text(len(unmet), 'expectation')}, {critical} of them critical; the "
             f"first is '{_words(unmet[0]['expectation'])}'."
         )
+
+
+def _lost_bars(runs: Sequence[PastRun]) -> Iterator[Bar]:
+    for run in runs:
+        for group, count in (("damaged", run.quarantined), ("deleted unarchived", run.gaps)):
+            if count:
+                yield Bar(plain_text(run.ended_at), count, group)
 
 
 def _missing_text(store: StoreState) -> str:
@@ -124,28 +161,6 @@ def _state(run: PastRun) -> str:
     if run.is_stopped:
         return "stopped by a critical expectation"
     return "finished by a later run" if run.is_recovered else "finished"
-
-
-def picture_of_runs(runs: Sequence[PastRun]) -> bytes:
-    """Draw the messages that each run added."""
-    return _picture("Messages added by each run", runs, {"messages": lambda run: run.messages}, "messages")
-
-
-def picture_of_missing_ranges(runs: Sequence[PastRun]) -> bytes:
-    """Draw the ranges of logs that each run found damaged or missing."""
-    figures: dict[str, Figure] = {
-        "damaged": lambda run: run.quarantined,
-        "deleted unarchived": lambda run: run.gaps,
-    }
-    return _picture("Ranges of logs that a run could not archive", runs, figures, "ranges")
-
-
-def _picture(title: str, runs: Sequence[PastRun], figures: Mapping[str, Figure], unit: str) -> bytes:
-    from commitlake.jobs.notebooks import plots
-
-    ordered = sorted(runs, key=lambda run: run.ended_at)
-    series = {name: [float(figure(run)) for run in ordered] for name, figure in figures.items()}
-    return plots.lines(title, [run.ended_at for run in ordered], series, unit, is_count=True)
 
 
 def _words(name: str) -> str:

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.jobs.notebooks import replay_words as words
-from commitlake.jobs.notebooks.replaying import Replayed
+from commitlake.jobs.notebooks.replaying import Replayed, choice_report, sent_report
+from commitlake.jobs.report.text import lines
 from commitlake.pipelines.replay.ledger import Counts
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planning import QueueChoice
+from commitlake.pipelines.replay.planning import OverTime, QueueChoice
+from commitlake.schemas.report import Report
 
 AT = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
 QUEUES = [QueueChoice("broker-a", f"topic-{number}", 0, 100, 2048, 0, 99, AT, AT) for number in range(6)]
+NOTHING = OverTime(datetime.timedelta(hours=1), [], {})
 PLAN = ReplayPlan("R1", AT, "true", (), 600, 0, 0, Target("host:9876", None, QueueMapping.SAME, ()), 1)
 
 
+def said(report: Report) -> list[str]:
+    return [report.verdict.sentence, *lines(report.sections[0].blocks)]
+
+
 def test_an_empty_selection_is_described() -> None:
-    assert list(words.answer([], 5)) == ["No message matches: there is nothing to send."]
+    assert said(choice_report([], NOTHING, 5)) == ["No message matches: there is nothing to send."]
 
 
 def test_a_dry_run_is_described_with_topics_and_duration() -> None:
-    assert list(words.answer(QUEUES, 100)) == [
+    assert said(choice_report(QUEUES, NOTHING, 100)) == [
         (
             "600 messages of 6 topics (topic-0, topic-1, topic-2, topic-3, topic-4, …), 12.0 KiB in the log, stored "
             "from 2026-11-20 00:00:00 to 2026-11-20 00:00:00 UTC."
@@ -30,12 +36,11 @@ def test_a_dry_run_is_described_with_topics_and_duration() -> None:
 
 
 def test_a_finished_replay_is_described() -> None:
-    assert list(words.sent(Replayed(PLAN, Counts(599, 1), (), is_new=True))) == [
-        "",
+    assert said(sent_report(Replayed(PLAN, Counts(599, 1), (), is_new=True))) == [
         "Replay R1 to host:9876 is finished: 599 of 600 messages are there.",
         "1 message could not be sent: see the table replay_messages.",
         "No group in the target consumes them.",
     ]
-    earlier = list(words.sent(Replayed(PLAN, Counts(600, 0), (), is_new=False)))
-    assert "was sent by an earlier run, and is not sent again (again=yes does)" in earlier[1]
-    assert list(words.group_rows(None)) == []
+    earlier = sent_report(Replayed(PLAN, Counts(600, 0), (), is_new=False))
+    assert "was sent by an earlier run, and is not sent again (again=yes does)" in earlier.verdict.sentence
+    assert "this is a dry run" in sent_report(None).verdict.sentence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.jobs.notebooks import dead_letter_words as words
+from commitlake.jobs.dlq.causes import answer, cause_text
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters
 
 AT = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
@@ -16,12 +16,12 @@ def cause(group: str, messages: int, **more: object) -> Cause:
 
 
 def test_no_dead_letters_are_described() -> None:
-    assert list(words.answer(DeadLetters([], 0))) == ["No dead letter is archived."]
+    assert list(answer(DeadLetters([], 0))) == ["No dead letter is archived."]
 
 
 def test_the_worst_group_may_have_many_small_causes() -> None:
     letters = DeadLetters([cause("a", 3), cause("b", 2), cause("b", 2, tag="paid")], 9)
-    assert list(words.answer(letters)) == [
+    assert list(answer(letters)) == [
         "9 dead letters of 2 groups; the worst is b, with 4 (44 %).",
         (
             "The most frequent cause: a gave up messages of an unknown topic without a tag after 1 attempt; 3 "
@@ -34,4 +34,4 @@ def test_the_worst_group_may_have_many_small_causes() -> None:
 
 def test_a_cause_has_every_detail() -> None:
     known = cause("a", 1, topic="orders", tag="paid", attempts=17, reason="Timeout")
-    assert words.cause_text(known) == "a gave up messages of orders with the tag paid after 17 attempts: Timeout"
+    assert cause_text(known) == "a gave up messages of orders with the tag paid after 17 attempts: Timeout"

@@ -1,0 +1,169 @@
+"""The blocks of a report as HTML: figures, notices, commands to copy, tables, charts.
+
+Rows of tables are sorted and searched by the page's script; without it they have the given order. Tables become cards
+on a phone, so their elements have explicit roles: browsers drop the roles of elements whose display changes.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from commitlake.connectors.printable import printable_line
+from commitlake.jobs.report.charts import bar_chart, heat_map, line_chart, sparkline
+from commitlake.jobs.report.markup import badge, inline, joined, tag
+from commitlake.schemas.report import (
+    Advised,
+    BarChart,
+    Block,
+    Cell,
+    Column,
+    Examples,
+    Figures,
+    Folded,
+    HeatMap,
+    Html,
+    LineChart,
+    Notice,
+    Paragraph,
+    Table,
+    Trend,
+)
+
+ROWS_SHOWN = 25
+"""Number of rows shown at first; a button shows the others."""
+MAX_TEXT = 240
+"""Largest number of characters shown of a command in a sentence."""
+MAX_SENTENCE = 1000
+"""Largest number of characters shown of a sentence."""
+_QUOTED = re.compile(r"'((?:commitlake|curl) [^']+)'")
+
+
+def blocks_html(blocks: Iterable[Block]) -> Html:
+    """Return blocks as HTML."""
+    return joined(map(block_html, blocks))
+
+
+def block_html(block: Block) -> Html:
+    """Return a block as HTML."""
+    match block:
+        case Html():
+            found = block
+        case Paragraph():
+            found = paragraph(inline(block.text), is_quiet=block.is_quiet)
+        case Figures():
+            pairs = (tag("div", tag("dt", label), tag("dd", value)) for label, value in block.figures.items())
+            found = tag("dl", *pairs, class_="tiles")
+        case Notice():
+            head = tag("h3", badge(block.kind, block.word), " ", tag("span", inline(block.title)))
+            found = tag("article", head, blocks_html(block.blocks), class_=f"notice {block.kind}")
+        case Advised():
+            found = joined(_advised(block))
+        case Folded():
+            found = tag("details", tag("summary", block.summary), blocks_html(block.blocks))
+        case Examples():
+            found = tag("ol", *map(_example, block.examples), class_="examples")
+        case Table():
+            found = table(block)
+        case LineChart():
+            found = line_chart(block)
+        case HeatMap():
+            found = heat_map(block)
+        case BarChart():
+            found = bar_chart(block)
+    return found
+
+
+def paragraph(*content: str, is_quiet: bool = False) -> Html:
+    """Return a paragraph; a quiet one is smaller and paler."""
+    return tag("p", *content, class_="quiet" if is_quiet else None)
+
+
+def _example(fields: Mapping[str, str]) -> Html:
+    pairs = (tag("div", tag("dt", title), tag("dd", tag("bdi", value))) for title, value in fields.items() if value)
+    return tag("li", tag("dl", *pairs))
+
+
+def _advised(block: Advised) -> Iterator[Html]:
+    """Yield the sentence of an advice, and its commands to copy."""
+    if not block.advice.parts:
+        return
+    copied = block.advice.commands if block.commands is None else block.commands
+    parts: list[str] = []
+    for part in block.advice.parts:
+        if isinstance(part, str):
+            texts = _QUOTED.split(bounded(part, MAX_SENTENCE))
+            parts += [tag("code", each) if at % 2 else each for at, each in enumerate(texts)]
+        else:  # the whole command is below
+            parts.append(tag("code", " ".join(part.words[:2]) if part in copied else bounded(part.line)))
+    yield paragraph(inline(block.before), *parts, ".")
+    yield from (command(each.words) for each in copied)
+
+
+def bounded(value: str, most: int = MAX_TEXT) -> str:
+    """Return a text in which control characters are escapes, cut to a number of characters."""
+    shown = printable_line(value)
+    return shown if len(shown) <= most else f"{shown[:most]}…"
+
+
+def command(words: Iterable[str]) -> Html:
+    """Return a command line with a button that copies it.
+
+    A word with characters that a page shows as escapes (control and bidi characters) would be copied wrongly. The
+    command is then replaced by a note.
+    """
+    given = list(words)
+    if any(printable_line(word) != word for word in given):
+        return paragraph("The command is not shown, because a name in it has control characters.", is_quiet=True)
+    line = shlex.join(given)
+    button = tag("button", "Copy", type="button", class_="copy script-only", aria_label=f"Copy the command {line}")
+    parts: list[Html | str] = []
+    for word in given:
+        quoted = shlex.quote(word)
+        # A browser would break a line after the hyphens of an option.
+        parts += [*([" "] if parts else []), tag("span", quoted, class_="option") if word.startswith("-") else quoted]
+    return tag("div", tag("pre", tag("code", *parts), tabindex=0), button, class_="command")
+
+
+def table(block: Table) -> Html:
+    """Return a table with search and sort; columns in which all cells are empty are left out."""
+    columns, rows = block.columns, block.rows
+    places = [
+        place for place in range(len(columns)) if not place or not rows or any(row[place].content for row in rows)
+    ]
+    shown = [columns[place] for place in places]
+    heads = [tag("th", column, role="columnheader", scope="col", class_="number" if column.is_number else None,
+                 data_sort=_sort(column))
+             for column in shown]  # fmt: skip
+    found = tag(
+        "table",
+        tag("caption", block.caption),
+        tag("thead", tag("tr", *heads, role="row"), role="rowgroup"),
+        tag("tbody", *(_row(shown, [row[place] for place in places]) for row in rows), role="rowgroup"),
+        role="table", class_="cards", data_shown=ROWS_SHOWN,
+    )  # fmt: skip
+    return tag("div", found, tag("p", block.rest, class_="quiet") if block.rest else Html(), class_="table")
+
+
+def _sort(column: Column) -> str | None:
+    """Return how the page's script sorts by a column; None if it does not."""
+    return ("number" if column.is_number or column.is_ranked else "text") if column.can_sort else None
+
+
+def _row(columns: Sequence[Column], row: Sequence[Cell]) -> Html:
+    cells = []
+    for place, (column, cell) in enumerate(zip(columns, row, strict=True)):
+        cells.append(
+            tag(
+                "td" if place else "th", tag("span", _content(cell)),
+                role="cell" if place else "rowheader", scope=None if place else "row",
+                data_label=column, data_order=None if cell.order is None else repr(cell.order),
+                class_="number" if column.is_number else None,
+            )
+        )  # fmt: skip
+    return tag("tr", *cells, role="row")
+
+
+def _content(cell: Cell) -> Html:
+    return sparkline(cell.content) if isinstance(cell.content, Trend) else inline(cell.content)

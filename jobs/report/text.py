@@ -1,0 +1,60 @@
+"""The blocks of a report as lines of text; tables are laid out by `jobs.cli.rows_output`, and charts become tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from commitlake.schemas.report import (
+    NO_FIGURE,
+    Advised,
+    Badge,
+    Block,
+    Cell,
+    Column,
+    Examples,
+    Figures,
+    Folded,
+    LineChart,
+    Notice,
+    Paragraph,
+    Table,
+    text_of,
+)
+
+
+def lines(blocks: Iterable[Block]) -> Iterator[str]:
+    """Yield the lines of blocks; tables, charts and HTML have none."""
+    for block in blocks:
+        match block:
+            case Paragraph():
+                yield text_of(block.text)
+            case Figures():
+                yield "; ".join(f"{label}: {figure}" for label, figure in block.figures.items())
+            case Advised() if block.advice.parts:
+                yield f"{text_of(block.before)}{block.advice.sentence}."
+                yield from (f"  {command.line}" for command in block.advice.others)
+            case Notice():
+                yield f"{Badge(block.kind, block.word)}: {text_of(block.title)}"
+                yield from (f"  {line}" for line in lines(block.blocks))
+            case Folded():
+                yield from lines(block.blocks)
+            case Examples():
+                for example in block.examples:
+                    yield "; ".join(f"{name}: {value}" for name, value in example.items() if value)
+            case _:
+                pass
+
+
+def numbers_of(chart: LineChart) -> Table:
+    """Return the numbers of a chart as a table, without the times that have none."""
+    windows = chart.windows
+    rows = [
+        [
+            Cell(windows.label(at)),
+            *(Cell(NO_FIGURE if value is None else chart.number(value), value) for value in values),
+        ]
+        for at, values in enumerate(zip(*(series.values for series in chart.series), strict=True))
+        if any(value is not None for value in values)
+    ]
+    columns = [Column("from (UTC)"), *(Column(series.name, is_number=True) for series in chart.series)]
+    return Table(chart.title, columns, rows)

@@ -1,0 +1,519 @@
+"""An answer: a verdict, figures, tables with typed columns, charts, and advice with commands.
+
+A capability makes a `Report` once, and `jobs.report` renders it: as a page, as text, or as the cells of a notebook.
+
+    Report   a title, a verdict, facts (lake, broker, period), and sections
+    Section  an anchor, a title, and blocks
+    block    Paragraph, Figures, Notice, Advised, Folded, Examples, Table, a chart, or `Html`
+    Text     what a paragraph, a title and a cell have: a string, or several parts such as a name and a badge
+
+Texts are as they are in the lake or store. Each renderer escapes them for its own form, in one place.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self, TypeAlias
+
+from commitlake.schemas.advice import Command, FilledAdvice
+from commitlake.schemas.times import TimeWindows, plain_text
+
+NO_FIGURE = "\N{EN DASH}"
+"""Shown in a chart's table if there is no figure."""
+MAX_SERIES = 8
+"""Largest number of series of a chart that can be told apart."""
+
+
+class Kind(StrEnum):
+    """A severity, with a colour, a sign and a word."""
+
+    GOOD = "good"
+    INFO = "info"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+    @property
+    def word(self) -> str:
+        """The word of a badge without a word of its own."""
+        return "Information" if self is Kind.INFO else self.value.capitalize()
+
+
+class Html(str):
+    """Text that is already HTML, such as the picture of a story; only pages show it."""
+
+    __slots__ = ()
+
+
+class Name(str):
+    """A name from a lake or store: its direction of writing does not change the text around it."""
+
+    __slots__ = ()
+
+
+class Moment(str):
+    """A time such as `2026-11-20 14:00` that may take two lines, but breaks only at its space."""
+
+    __slots__ = ()
+
+
+class Quiet(str):
+    """Text of less importance."""
+
+    __slots__ = ()
+
+
+class Strong(str):
+    """Text that is emphasised."""
+
+    __slots__ = ()
+
+
+class Sentence(str):
+    """A sentence with names from a lake or store, in a cell of a table."""
+
+    __slots__ = ()
+
+
+class Code(str):
+    """Text for a program, such as an option."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A sign and a word in the colour of a severity.
+
+    Attributes:
+        kind: the severity.
+        word: the word; by default that of the severity.
+    """
+
+    kind: Kind
+    word: str = ""
+
+    def __str__(self) -> str:
+        return self.word or self.kind.word
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """A small line without axes.
+
+    Attributes:
+        label: description of the line, for screen readers.
+        values: values at equal distances; None is a gap.
+    """
+
+    label: str
+    values: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class StepLink:
+    """A link to the details of a step, in the report on a story.
+
+    Attributes:
+        number: number of the step.
+        title: title of the step.
+    """
+
+    number: int
+    title: str
+
+    def __str__(self) -> str:
+        return f"{self.number}. {self.title}"
+
+
+Part: TypeAlias = str | Badge | StepLink
+Text: TypeAlias = Part | tuple[Part, ...]
+
+
+def text_of(text: Text) -> str:
+    """Return a text without its badges' colours and its emphasis.
+
+    >>> text_of((Badge(Kind.GOOD), " for ", Name("billing")))
+    'Good for billing'
+    """
+    return "".join(map(str, text)) if isinstance(text, tuple) else str(text)
+
+
+class Column(str):
+    """The title of a column, with hints for its layout.
+
+    Attributes:
+        key: key of its cells in a row, if that is a mapping; by default the title.
+        spare: 0 if the column is always shown; of the others, those with the largest numbers are left out first.
+        is_number: True if cells are aligned right, and sorted by `Cell.order`, the largest first.
+        is_ranked: True if cells are texts that are sorted by `Cell.order`, the largest first.
+        is_whole: True if a text is of no use if it is shortened, such as an id.
+        is_notes: True if the cells are sentences, which are listed below the table, each once.
+        can_sort: True if rows of a page can be sorted by this column.
+    """
+
+    key: str
+    spare: int
+    is_number: bool
+    is_ranked: bool
+    is_whole: bool
+    is_notes: bool
+    can_sort: bool
+
+    def __new__(
+        cls,
+        title: str,
+        spare: int = 0,
+        *,
+        key: str = "",
+        is_number: bool = False,
+        is_ranked: bool = False,
+        is_whole: bool = False,
+        is_notes: bool = False,
+        can_sort: bool = True,
+    ) -> Self:
+        """Create a title with its hints."""
+        column = super().__new__(cls, title)
+        column.key, column.spare, column.is_number, column.is_ranked = key or title, spare, is_number, is_ranked
+        column.is_whole, column.is_notes, column.can_sort = is_whole, is_notes, can_sort
+        return column
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        content: content of the cell; its trend, if that is all that it has.
+        order: sort key; by default the text. A cell with None and no text is last.
+    """
+
+    content: Text | Trend
+    order: float | None = None
+
+    def __str__(self) -> str:
+        return "" if isinstance(self.content, Trend) else text_of(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with search and sort; columns in which all cells are empty are left out.
+
+    Attributes:
+        caption: description of the rows.
+        columns: columns; the first one names the row.
+        rows: cells by column.
+        rest: a sentence about rows that are left out.
+    """
+
+    caption: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Cell]]
+    rest: str = ""
+
+    @classmethod
+    def of(cls, caption: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Cell]], rest: str = "") -> Table:
+        """Return a table with those cells of each row that its columns name."""
+        return cls(caption, columns, [[row[column.key] for column in columns] for row in rows], rest)
+
+    @classmethod
+    def of_values(cls, caption: str, rows: Iterable[Mapping[str, object]], rest: str = "") -> Table:
+        """Return a table with a column for each key of its rows; times are in UTC, and lists have a `;` between."""
+        found = [{key: Cell(_value_text(value), _order(value)) for key, value in row.items()} for row in rows]
+        titles = found[0] if found else {}
+        columns = [Column(title, is_number=any(row[title].order is not None for row in found)) for title in titles]
+        return cls.of(caption, columns, found, rest)
+
+
+def _value_text(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case datetime.datetime():
+            return plain_text(value)
+        case float():
+            return f"{value:,.3f}".rstrip("0").rstrip(".")
+        case int():
+            return f"{value:,}"
+        case list() | tuple():
+            return "; ".join(map(str, value))
+    return str(value)
+
+
+def _order(value: object) -> float | None:
+    return value if isinstance(value, int | float) else None
+
+
+class Paragraph:
+    """A paragraph; a quiet one is smaller and paler.
+
+    Attributes:
+        text: its parts.
+        is_quiet: whether it is quiet.
+    """
+
+    __slots__ = ("is_quiet", "text")
+
+    def __init__(self, *text: Part, is_quiet: bool = False) -> None:
+        self.text: Text = text
+        self.is_quiet = is_quiet
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """A few labelled figures in large type.
+
+    Attributes:
+        figures: figures by label.
+    """
+
+    figures: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """An advice: its sentence, and its commands to copy.
+
+    Attributes:
+        advice: the advice.
+        commands: those of its commands that are to be copied here; None for all.
+        before: text before the sentence.
+    """
+
+    advice: FilledAdvice
+    commands: Sequence[Command] | None = None
+    before: Text = ""
+
+
+class Notice:
+    """A finding or an advice, with a badge and a heading.
+
+    Attributes:
+        kind: severity.
+        title: the heading.
+        blocks: content below the heading.
+        word: word of the badge; by default that of the severity.
+    """
+
+    __slots__ = ("blocks", "kind", "title", "word")
+
+    def __init__(self, kind: Kind, title: Text, *blocks: Block, word: str = "") -> None:
+        self.kind, self.title, self.blocks, self.word = kind, title, blocks, word
+
+
+class Folded:
+    """Content that a page hides until its summary is opened.
+
+    Attributes:
+        summary: the summary.
+        blocks: the content.
+    """
+
+    __slots__ = ("blocks", "summary")
+
+    def __init__(self, summary: str, *blocks: Block) -> None:
+        self.summary, self.blocks = summary, blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """A numbered list of examples, each with its fields by name; empty fields are not shown.
+
+    Attributes:
+        examples: the examples.
+    """
+
+    examples: Sequence[Mapping[str, str]]
+
+
+class MarkKind(StrEnum):
+    """The kind of a marked time."""
+
+    MISSING = "missing"
+    PARTIAL = "partial"
+    DAMAGE = "damage"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A marked time in a chart.
+
+    Attributes:
+        kind: kind of the mark.
+        start: start time.
+        end: end time.
+        note: a sentence about it.
+    """
+
+    kind: MarkKind
+    start: datetime.datetime
+    end: datetime.datetime
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A series of figures over time.
+
+    Attributes:
+        name: name of the series; any text.
+        values: a figure for each window; None if there is none, which is a gap in the line and never 0.
+        last: text beside a row of a heat map, such as the current figure and verdict.
+    """
+
+    name: str
+    values: Sequence[float | None]
+    last: Text = ""
+
+
+def short_number(value: float) -> str:
+    """Format a figure for an axis.
+
+    >>> [short_number(value) for value in (0, 0.25, 20, 1500, 2_000_000)]
+    ['0', '0.25', '20', '1.5k', '2M']
+    """
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def whole_number(value: float) -> str:
+    """Format a count: `1,203`."""
+    return f"{value:,.0f}"
+
+
+@dataclass(frozen=True, slots=True)
+class LineChart:
+    """Lines over time.
+
+    Attributes:
+        title: title of the chart, with the unit of the figures.
+        windows: times of the figures.
+        series: the series, at most `MAX_SERIES`.
+        number: function that formats a figure in the chart's table.
+        marks: marked times.
+        axis: function that formats a figure on the axis.
+        is_log: whether the scale is logarithmic.
+        has_bands: whether the area between each line and the previous one is filled, as for percentiles.
+        note: a sentence on how to read the chart.
+    """
+
+    title: str
+    windows: TimeWindows
+    series: Sequence[Series]
+    number: Callable[[float], str] = whole_number
+    marks: Sequence[Mark] = ()
+    axis: Callable[[float], str] = short_number
+    is_log: bool = False
+    has_bands: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """A strip of colours over time for each row. Colours are powers of ten; a time without a figure is hatched.
+
+    Attributes:
+        title: title of the chart, with the unit of the figures.
+        windows: times of the figures.
+        rows: the rows.
+        number: function that formats a figure.
+        note: a sentence on how to read the chart.
+    """
+
+    title: str
+    windows: TimeWindows
+    rows: Sequence[Series]
+    number: Callable[[float], str] = whole_number
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of a chart.
+
+    Attributes:
+        name: name of the bar; any text.
+        value: its length.
+        group: what its colour means, which the legend names; empty for no meaning.
+    """
+
+    name: str
+    value: float
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BarChart:
+    """Horizontal bars, the first one on top.
+
+    Attributes:
+        title: title of the chart, with the unit of the figures.
+        bars: the bars.
+        number: function that formats a figure.
+    """
+
+    title: str
+    bars: Sequence[Bar]
+    number: Callable[[float], str] = whole_number
+
+
+Chart: TypeAlias = LineChart | HeatMap | BarChart
+Block: TypeAlias = Paragraph | Figures | Notice | Advised | Folded | Examples | Table | Chart | Html
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict of a report, in one sentence.
+
+    Attributes:
+        kind: severity of the verdict.
+        sentence: the sentence.
+        word: a word for the badge; by default that of the severity.
+    """
+
+    kind: Kind
+    sentence: str
+    word: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of a report, with a heading.
+
+    Attributes:
+        anchor: id of the section: letters, digits and `-`.
+        title: the heading.
+        blocks: its content.
+    """
+
+    anchor: str
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An answer.
+
+    Attributes:
+        title: subject of the report, such as "Consumer lag".
+        verdict: the verdict at the beginning.
+        facts: scope of the report: pairs of a label (lake, broker, period) and a value.
+        sections: sections of the report.
+        job: the command that makes it.
+    """
+
+    title: str
+    verdict: Verdict
+    facts: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+    job: str = ""
+
+    def section(self, anchor: str) -> Section:
+        """Return a section by its anchor; an empty one if the report has none of that anchor."""
+        found = (section for section in self.sections if section.anchor == anchor)
+        return next(found, Section(anchor, anchor.capitalize(), ()))

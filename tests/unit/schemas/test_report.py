@@ -1,0 +1,35 @@
+"""Tests of the model of a report."""
+
+from __future__ import annotations
+
+import datetime
+
+from commitlake.schemas.report import Cell, Column, Kind, Report, Section, Table, Verdict
+
+NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
+
+
+def test_values_become_cells_that_people_can_read_and_that_can_be_sorted() -> None:
+    rows: list[dict[str, object]] = [
+        {"group": "billing", "at": NOON, "messages": 1203, "per s": 0.5, "topics": ["a", "b"]},
+        {"group": None, "at": None, "messages": None, "per s": 1 / 3, "topics": []},
+    ]
+    table = Table.of_values("Groups", rows)
+    assert [[str(cell) for cell in row] for row in table.rows] == [
+        ["billing", "2026-11-20 12:00:00", "1,203", "0.5", "a; b"],
+        ["", "", "", "0.333", ""],
+    ]
+    assert [column.is_number for column in table.columns] == [False, False, True, True, False]
+    assert [row[2].order for row in table.rows] == [1203, None]
+
+
+def test_a_table_takes_the_cells_that_its_columns_name() -> None:
+    row = {"messages": Cell("3", 3), "group": Cell("billing"), "topic": Cell("orders")}
+    table = Table.of("Groups", [Column("group"), Column("messages behind", key="messages")], [row])
+    assert table.rows == [[Cell("billing"), Cell("3", 3)]]
+
+
+def test_a_section_that_a_report_lacks_is_empty() -> None:
+    report = Report("Lag", Verdict(Kind.GOOD, "All is well."), [], [Section("groups", "Groups", [])])
+    assert report.section("groups") is report.sections[0]
+    assert report.section("held").blocks == ()
