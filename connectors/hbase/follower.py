@@ -25,7 +25,7 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.connectors.hbase.work import Work, kept_places, run_here, run_in_tasks
-from commitlake.connectors.lake.versions import (
+from commitlake.connectors.lake.delta_log.versions import (
     AddedFile,
     AddedVersion,
     VersionGoneError,

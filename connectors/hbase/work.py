@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.writer import delete_entries_by_key, delete_messages, write_messages
-from commitlake.connectors.lake.versions import AddedFile, AddedVersion, table_files
+from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion, table_files
 from commitlake.connectors.runtime.runner import Runner, divided
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 

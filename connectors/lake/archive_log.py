@@ -20,11 +20,11 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
-from commitlake.connectors.lake.log_history import read_history
-from commitlake.connectors.lake.log_json import parse_json
+from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.history import read_history
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 
 APPLICATION_ID = "commitlake.archive"

@@ -25,11 +25,11 @@ from commitlake.connectors.lake.archive_log import (
     read_last_commit,
 )
 from commitlake.connectors.lake.backoff import MAX_TRIES
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
-from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.sum_changes import COMMIT_KEY, change_of
-from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, change_of
+from commitlake.connectors.lake.delta_log.versions import table_files
+from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -228,7 +228,7 @@ def _add_files(
     now = time.time_ns() // 1_000_000
     sums: Iterable[int | None] = ()
     if removed:
-        from commitlake.connectors.lake.row_sums import sums_of_files  # loads compiled code
+        from commitlake.connectors.lake.rows.row_sums import sums_of_files  # loads compiled code
 
         folder = table_files(table.table_uri, storage_options(table.table_uri))
         sums = sums_of_files(folder, (path for path, _ in removed))

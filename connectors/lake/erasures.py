@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 
 APPLICATION_ID = "commitlake.erasure"
 FORM_ID = "commitlake.erasure.form"

@@ -12,8 +12,8 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 
 _LOOKED_AT = 64
 """Largest number of commits of `messages` that a query to another table reads."""

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files, append_rows
 from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finished
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.catalog.names import is_catalog_place
-from commitlake.connectors.lake.links import check_links
-from commitlake.connectors.lake.log_names import LOG
-from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.delta_log.names import LOG
+from commitlake.connectors.lake.paths import LakeError, check_links
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import has_scheme, is_s3, parse_s3_uri
 from commitlake.schemas.store_files import create_file
@@ -26,7 +25,7 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from commitlake.connectors.lake.log_files import LogFolder
+    from commitlake.connectors.lake.delta_log.files import LogFolder
     from commitlake.connectors.storage.s3_storage import S3Storage
 
 STREAMS = "_streams"
@@ -112,7 +111,7 @@ class Lake:
         Raises:
             TableNotFoundError: if the table has no folder.
         """
-        from commitlake.connectors.lake.log_files import LogFolder
+        from commitlake.connectors.lake.delta_log.files import LogFolder
 
         return LogFolder(self.uri(table), self.storage_options, self.s3)
 
@@ -171,7 +170,7 @@ class Lake:
         import pyarrow.fs as pafs
         from deltalake.exceptions import TableNotFoundError
 
-        from commitlake.connectors.lake.versions import table_files
+        from commitlake.connectors.lake.delta_log.versions import table_files
 
         try:
             files = table_files(self.root, self.storage_options)
@@ -187,7 +186,7 @@ class Lake:
         Raises:
             LogDamagedError: if the log of `messages` is missing.
         """
-        from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
+        from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 
         if self.has_log("messages"):
             return

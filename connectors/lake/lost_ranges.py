@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal, timestamp_literal

@@ -14,9 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.erasures import erasure_number
-from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.versions import (
+from commitlake.connectors.lake.delta_log.versions import (
     AddedFile,
     AddedVersion,
     VersionGoneError,
@@ -24,6 +22,8 @@ from commitlake.connectors.lake.versions import (
     snapshot_files,
     table_files,
 )
+from commitlake.connectors.lake.erasures import erasure_number
+from commitlake.connectors.lake.lake import Lake
 
 
 def reached_version(lake: Lake, table: str, application_id: str) -> int:

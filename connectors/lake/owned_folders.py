@@ -14,7 +14,7 @@ from pathlib import Path
 
 from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
-from commitlake.connectors.lake.log_names import LOG
+from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.paths import LakeError, local_folder
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.storage.s3_options import S3Options

@@ -1,4 +1,9 @@
-"""Local paths of lakes, and the error for a place that is no lake."""
+"""Local paths of lakes, and the error for a place that is no lake. A lake in a local folder contains no symbolic links.
+
+deltalake and Spark follow links. A link at the path of a table, its log or a partition would make a job read, move or
+delete files outside the lake. The lake's own folder may be a link, and so may a folder given with `--bodies`, because
+the user names these. Object stores have no links.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,10 @@ import os
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from commitlake.connectors.lake.delta_log.names import LOG, SEALS
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_tree, kind_of
 
 
 def local_folder(place: str) -> Path:
@@ -18,3 +26,68 @@ class LakeError(CommitLakeError):
     """A folder is not, or cannot become, a lake; the message is for a user."""
 
     exit_code = ExitCode.USAGE
+
+
+_WAY_OUT = ". A lake may not contain links: move what it leads to into its place, or remove it"
+
+
+def check_links(root: Path) -> None:
+    """Refuse a lake with a link in its folder, in the folder of a table, or in that of a log.
+
+    Files within partitions are not visited. `check_table_links` does that for one table.
+
+    Raises:
+        UnsafeFileError: with the path of the first link.
+    """
+    for folder in _folders(root):
+        for within in _folders(folder):
+            if within.name == LOG:
+                check_not_link(folder / SEALS)
+
+
+def check_table_links(table_uri: str) -> None:
+    """Refuse a local table whose folder, or anything in it at any depth, is a link.
+
+    Raises:
+        UnsafeFileError: with the path of the first link.
+    """
+    if not is_uri(table_uri):
+        check_folder_links(Path(table_uri))
+
+
+def check_folder_links(folder: Path) -> None:
+    """Refuse a folder that is a link or contains one at any depth; do nothing if it does not exist.
+
+    Raises:
+        UnsafeFileError: with the path of the first link.
+    """
+    if check_folder(folder, _WAY_OUT):
+        check_tree(folder)
+
+
+def check_not_link(path: Path) -> None:
+    """Refuse a link; do nothing if there is no such file.
+
+    Raises:
+        UnsafeFileError: if it is a link.
+    """
+    if path.is_symlink():
+        raise _link(path, is_folder=path.is_dir())
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder, sorted; refuse a link in it."""
+    try:
+        with os.scandir(folder) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+    except OSError:  # it does not exist, is a file, or is not readable: other checks report that
+        return []
+    for entry in found:
+        if entry.is_symlink():
+            raise _link(Path(entry.path), is_folder=entry.is_dir())
+    return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
+
+
+def _link(path: Path, *, is_folder: bool) -> UnsafeFileError:
+    expected = "a folder" if is_folder else "a file"
+    return UnsafeFileError.of(path, expected, kind_of(path.lstat().st_mode) + _WAY_OUT)

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from deltalake.exceptions import TableNotFoundError
 
+from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.reader import QueryError
 
 

@@ -9,8 +9,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from commitlake.connectors.lake.delta_log.names import LOG, SEALS
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_names import LOG, SEALS
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.schemas.store_files import kind_of
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

@@ -135,7 +135,7 @@ def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
 def _check_bodies(lake: Lake, given: str | None) -> None:
     """Refuse to clean up if packs are in a table's folder, where they would be deleted as unused files."""
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
+    from commitlake.pipelines.archive.body_location import WAY_OUT, folder_around
     from commitlake.pipelines.archive.body_location import IN_LAKE
 
     last = read_last_commit(lake.uri("messages"))

@@ -21,9 +21,9 @@ from functools import partial
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.followed_runs import check_follows
 from commitlake.connectors.lake.lake import Lake, NoTableError
-from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.jobs.cli.command import JobError

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
-from commitlake.connectors.lake.body_places import WAY_OUT, folder_around
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
@@ -24,6 +23,10 @@ logger = logging.getLogger(__name__)
 
 IN_LAKE = "bodies"
 """Location in commits if the packs are in the lake itself, so that a lake can be moved as a whole."""
+WAY_OUT = (
+    "Move all packs to a place outside the lake, or to 'bodies' in it, then run archive once with --bodies NEW "
+    "--bodies-moved"
+)
 
 
 def check_bodies(lake: Lake, bodies: str | None) -> None:
@@ -127,3 +130,36 @@ def _canonical_root(root: str) -> str:
     if is_s3(root):
         return str(parse_s3_uri(root))
     return str(local_folder(root))
+
+
+def folder_around(lake: Lake, bodies: str) -> str | None:
+    """Return the folder of a lake that contains a place for bodies, or None if bodies may be stored there.
+
+    `maintain` would delete packs in a table's folder.
+
+    In a lake, bodies may only be in the folder `bodies` and its subfolders. Links and `..` are resolved. If a table is
+    a link to another disk, the link's target is checked, too.
+
+    Args:
+        bodies: root of the packs, as a folder, a `file:` URI, or `s3://bucket/prefix`.
+    """
+    if is_s3(bodies):
+        prefix, place = f"{lake.root.rstrip('/')}/", f"{str(parse_s3_uri(bodies)).rstrip('/')}/"
+        is_inside = is_s3(lake.root) and place.startswith(prefix) and not place.startswith(f"{lake.bodies}/")
+        return prefix + place.removeprefix(prefix).partition("/")[0] if is_inside else None
+    if is_s3(lake.root):
+        return None
+    spelled, root = local_folder(bodies), local_folder(lake.root)
+    own = root / "bodies"
+    if spelled.is_relative_to(own) or spelled.resolve().is_relative_to(own.resolve()):
+        return None
+    for folder in _own_folders(root):
+        if any(place.is_relative_to(folder) for place in (spelled, spelled.resolve())):
+            return str(folder)
+    return None
+
+
+def _own_folders(root: Path) -> list[Path]:
+    """Return the lake's own folder and the folders in it, with links resolved."""
+    tables = [path for path in root.iterdir() if path.is_dir() and path.name != "bodies"] if root.is_dir() else []
+    return [*tables, *(path.resolve() for path in tables), root, root.resolve()]

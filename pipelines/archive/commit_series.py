@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
+from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.versions import table_files
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.profile_files import profiles_file_name

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from commitlake.connectors.formats.retries import RETRY_ROWS
+from commitlake.connectors.lake.delta_log.versions import snapshot_files
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.versions import snapshot_files
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.consumptions.follow import ConsumptionsUpdate as FollowedConsumptions

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.refusal_counts import RefusalCounts
+from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
+from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork

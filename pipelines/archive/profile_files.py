@@ -18,12 +18,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.data_files import DataFile, open_table_file
+from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
-from commitlake.connectors.lake.row_sums import SummedWriter
-from commitlake.connectors.lake.statistics import file_statistics
-from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.lake.rows.data_files import DataFile, open_table_file
+from commitlake.connectors.lake.rows.row_sums import SummedWriter
+from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.partitions import (
     GROUP_ROWS,

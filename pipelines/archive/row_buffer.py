@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.data_files import CloseLater, DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.data_files import CloseLater, DataFile, sort_rows, write_data_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.archive.bodies import PackOfBodies, date_of
 from commitlake.pipelines.edges.finding import rows_may_have_roles
 from commitlake.pipelines.masking.erased_rows import erase_rows

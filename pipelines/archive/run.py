@@ -34,12 +34,12 @@ from commitlake.connectors.hbase.followed import HBaseUpdate as FollowedInHBase
 from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import commit_run, open_for_append
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store

@@ -22,11 +22,11 @@ import pyarrow as pa
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, load_table
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.index_files import StoreFiles

@@ -29,7 +29,7 @@ from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.lake.queue_reports import QueueReport
+from commitlake.connectors.lake.store_progress import QueueReport
 from commitlake.connectors.reading.batches import LastDecoder
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.options import Mode

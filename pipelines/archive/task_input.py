@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from commitlake.connectors.lake.queue_reports import QueueReport
+from commitlake.connectors.lake.store_progress import QueueReport
 from commitlake.connectors.reading.batches import BatchInspector, LastDecoder, read_split
 from commitlake.connectors.reading.continuity import check_not_truncated
 from commitlake.connectors.reading.request import Request

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import ErasedPlaces
 from commitlake.connectors.lake.packs.body_check import ERROR, KEPT, check_bodies
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.versions import AddedFile
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.audit.message_rows import MessageRows
 from commitlake.pipelines.audit.profile import SHOWN

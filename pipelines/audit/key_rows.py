@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner

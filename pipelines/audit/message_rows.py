@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.table_rows import TableRows
-from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.lake.delta_log.versions import AddedFile
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.pipelines.audit.span import AuditSpan, Stretch
 from commitlake.pipelines.audit.windows import merge_windows, to_windows
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import Transaction
 
+from commitlake.connectors.lake.delta_log.sum_changes import wrapped
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.sum_changes import wrapped
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.sides import Sides, open_sides

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from commitlake.connectors.lake.table_rows import TableRows
-from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.lake.delta_log.versions import AddedFile
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.audit.message_rows import is_within
 from commitlake.pipelines.audit.span import AuditSpan, Stretch

@@ -21,11 +21,11 @@ import pyarrow as pa
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.lake.delta_log.versions import AddedFile, snapshot_files
 from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
-from commitlake.connectors.lake.table_rows import TableRows
-from commitlake.connectors.lake.versions import AddedFile, snapshot_files
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner, Task, in_groups

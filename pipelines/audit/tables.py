@@ -21,13 +21,13 @@ from typing import Any
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
-from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta_log.check import find_planted
+from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.erasures import NOTHING_ERASED, read_erased_places
 from commitlake.connectors.lake.lake import Lake, NoTableError
-from commitlake.connectors.lake.log_check import find_planted
-from commitlake.connectors.lake.log_json import parse_json
 from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.tables.edges import CONSUMPTIONS
 

@@ -33,7 +33,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.table_rows import TableRows
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.members import TIME
 from commitlake.pipelines.edges.steps import repeated

@@ -21,10 +21,10 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.versions import AddedFile, table_files
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.table_rows import data_file_errors
-from commitlake.connectors.lake.versions import AddedFile, table_files
+from commitlake.connectors.lake.rows.table_rows import data_file_errors
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.members import KEYS_LEAF, MARKING
 from commitlake.pipelines.edges.reading import PLACES, ROWS, RowContents, places_of

@@ -25,16 +25,16 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.versions import AddedFile, table_files
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
-from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable_files
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.table_rows import data_file_errors
-from commitlake.connectors.lake.versions import AddedFile, table_files
+from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.table_rows import data_file_errors
 from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, read_each
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner

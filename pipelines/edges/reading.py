@@ -18,7 +18,7 @@ from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.lake.table_rows import TableRows
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.plain_arrays import mask_of
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError

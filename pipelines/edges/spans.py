@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import newest_commit
-from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.schemas.tables.edges import LINK_DAYS, AbsentReason
 from commitlake.schemas.times import epoch_us

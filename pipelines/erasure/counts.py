@@ -28,10 +28,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.versions import ERASURE_KEY
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.pipelines.erasure.ledger import ConcurrentErasureError, newest_rows, read_rows
 from commitlake.pipelines.erasure.rewriting import TableWork, commit
 from commitlake.pipelines.maintenance.compaction import rewrite_file

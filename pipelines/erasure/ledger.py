@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.lake.committer import advance, append_rows
 from commitlake.connectors.lake.erasures import APPLICATION_ID, erased_places, erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.erasure_rows import ErasureWriter, conform, erasure_rows, newest_of_messages

@@ -25,17 +25,17 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
+from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, write_seal
+from commitlake.connectors.lake.delta_log.sum_changes import STATISTICS_KEY
+from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.links import check_folder_links, check_table_links
-from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.log_json import parse_json
-from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
-from commitlake.connectors.lake.log_seals import newest_seal, sealed_sum, write_seal
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.sum_changes import STATISTICS_KEY
-from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.lake.paths import check_folder_links, check_table_links
 from commitlake.pipelines.erasure.ledger import ErasureError
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure
 from commitlake.pipelines.maintenance.log_care import find_garbage, vacuum

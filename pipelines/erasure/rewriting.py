@@ -19,9 +19,9 @@ from deltalake import DeltaTable, Transaction
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.erasures import APPLICATION_ID, FORM, FORM_ID, ErasedPlaces, erased_form, erasure_number
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.versions import ERASURE_KEY
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.ledger import ConcurrentErasureError, newest_rows

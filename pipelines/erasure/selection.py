@@ -23,8 +23,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
-from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal

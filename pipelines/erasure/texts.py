@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.versions import ERASURE_KEY
 from commitlake.pipelines.erasure.ledger import ConcurrentErasureError
 from commitlake.pipelines.erasure.rewriting import TableWork
 from commitlake.pipelines.maintenance.compaction import rewrite_file

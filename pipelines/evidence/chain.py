@@ -18,8 +18,8 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.plain_arrays import dict_rows, times_of
 from commitlake.pipelines.evidence.documents import Document, EvidenceError, StoredAs, parse_document, sign
 from commitlake.schemas.tables.archive_runs import EVIDENCE

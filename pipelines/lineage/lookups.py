@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import conditions, date_literal, id_conditions, is_one_of, text_literal
-from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.plain_arrays import mask_of, numbers_of, texts_of
 from commitlake.pipelines.lineage.story import Question
 from commitlake.pipelines.message_keys.lookup import find_followed_keys

@@ -22,12 +22,12 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.data_files import NO_DATE, open_table_file
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.links import check_table_links
-from commitlake.connectors.lake.row_sums import SummedWriter
-from commitlake.connectors.lake.statistics import file_statistics
-from commitlake.connectors.lake.sum_changes import sum_in_footer
+from commitlake.connectors.lake.delta_log.sum_changes import sum_in_footer
+from commitlake.connectors.lake.paths import check_table_links
+from commitlake.connectors.lake.rows.data_files import NO_DATE, open_table_file
+from commitlake.connectors.lake.rows.row_sums import SummedWriter
+from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.edges.progress import OPEN_PREFIX, is_open_file

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.delta import delta_table, seal
-from commitlake.connectors.lake.links import check_table_links
-from commitlake.connectors.lake.log_history import read_history
-from commitlake.connectors.lake.log_names import LOG, POINTER
+from commitlake.connectors.lake.delta_log.history import read_history
+from commitlake.connectors.lake.delta_log.names import LOG, POINTER
+from commitlake.connectors.lake.paths import check_table_links
 from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
 from commitlake.schemas.times import from_ms

@@ -22,12 +22,12 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
-from commitlake.connectors.lake.file_actions import file_actions
-from commitlake.connectors.lake.log_files import LogFolder
-from commitlake.connectors.lake.log_history import read_history
-from commitlake.connectors.lake.log_seals import newest_seal
-from commitlake.connectors.lake.sum_changes import COMMIT_KEY, NOTHING_CHANGED, UNKNOWN, SumChange, change_of
-from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.files import LogFolder
+from commitlake.connectors.lake.delta_log.history import read_history
+from commitlake.connectors.lake.delta_log.seals import newest_seal
+from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, UNKNOWN, SumChange, change_of
+from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import STORE_DATE
@@ -188,7 +188,7 @@ def exchange_files(
 
 
 def _sum_change(table_uri: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
-    from commitlake.connectors.lake.row_sums import sums_of_files  # noqa: PLC0415 (loads compiled code)
+    from commitlake.connectors.lake.rows.row_sums import sums_of_files  # noqa: PLC0415 (loads compiled code)
 
     log = LogFolder(table_uri, storage_options(table_uri))
     seal, _ = newest_seal(log, log.read_listing())

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
 from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
 from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS

@@ -28,10 +28,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.erasures import open_erasures
-from commitlake.connectors.lake.hashing import hash_texts
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
+from commitlake.connectors.lake.rows.hashing import hash_texts
 from commitlake.connectors.plain_arrays import text_spans
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
 from commitlake.schemas.tables.erasures import ErasureEvent

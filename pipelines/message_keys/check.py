@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import newest_commit
+from commitlake.connectors.lake.delta_log.versions import AddedFile, snapshot_files
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.table_rows import TableRows
-from commitlake.connectors.lake.versions import AddedFile, snapshot_files
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, in_groups
 from commitlake.pipelines.message_keys.files import COLUMNS, REPEATING, SCHEMA, to_keys

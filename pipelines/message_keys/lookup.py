@@ -18,11 +18,11 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.delta_log.versions import VersionGoneError, table_files
 from commitlake.connectors.lake.erasures import read_erased_places
-from commitlake.connectors.lake.file_actions import file_actions, file_bounds
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
-from commitlake.connectors.lake.versions import VersionGoneError, table_files
 from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of, texts_of
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, version_in
 

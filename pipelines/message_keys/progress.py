@@ -8,8 +8,8 @@ from __future__ import annotations
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake import new_files
+from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.paths import LakeError
 
 APPLICATION_ID = "commitlake.message_keys"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array, read_only
-from commitlake.connectors.lake.hashing import SEED, chain, hash_lists, text_hashes
+from commitlake.connectors.lake.rows.hashing import SEED, chain, hash_lists, text_hashes
 from commitlake.connectors.plain_arrays import text_spans
 from commitlake.schemas.tables.messages import STORE_DATE
 from commitlake.schemas.tables.profile import CHECKSUM_COLUMNS, NULL_NUMBER

@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import Engine, any_of, column_name, conditions, id_conditions
 from commitlake.schemas.selection import Selection

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
+from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import date_literal, is_one_of
-from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.message_keys.lookup import find_followed_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY

@@ -30,10 +30,10 @@ from commitlake.connectors.lake.archive_log import (
     newest_commit,
 )
 from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
+from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.history import CommitNote, read_history
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.log_history import CommitNote, read_history
-from commitlake.connectors.lake.log_json import parse_json
 from commitlake.pipelines.maintenance.table_files import METADATA_KEY, NO_HOOKS, folder_of, read_table_files
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY
 from commitlake.schemas.layouts.numbers import parse_int64

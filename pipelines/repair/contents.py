@@ -16,13 +16,13 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta_log.entries import commit_info, parse_json
+from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, write_seal
+from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, sum_in_footer, wrapped
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.log_json import commit_info, parse_json
-from commitlake.connectors.lake.log_seals import newest_seal, sealed_sum, write_seal
-from commitlake.connectors.lake.row_sums import rows_of_file
-from commitlake.connectors.lake.statistics import file_statistics
-from commitlake.connectors.lake.sum_changes import COMMIT_KEY, NOTHING_CHANGED, sum_in_footer, wrapped
+from commitlake.connectors.lake.rows.row_sums import rows_of_file
+from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files

@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.delta import delta_table
-from commitlake.connectors.lake.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.table_files import TableFile, folder_of, read_table_files

@@ -34,11 +34,8 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.delta import storage_options
-from commitlake.connectors.lake.file_actions import file_actions
-from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import (
+from commitlake.connectors.lake.delta_log.check import (
     MAX_ENTRY_BYTES,
     MAX_MISSING,
     LogDamage,
@@ -47,12 +44,15 @@ from commitlake.connectors.lake.log_check import (
     missing_log,
     missing_versions,
 )
-from commitlake.connectors.lake.log_files import LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.log_json import parse_json
-from commitlake.connectors.lake.log_names import LOG, POINTER
-from commitlake.connectors.lake.log_seals import newest_seal, newest_version, sealed_sum, write_seal
-from commitlake.connectors.lake.newest_versions import read_newest
-from commitlake.connectors.lake.versions import table_files
+from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.delta_log.names import LOG, POINTER
+from commitlake.connectors.lake.delta_log.newest_versions import read_newest
+from commitlake.connectors.lake.delta_log.seals import newest_seal, newest_version, sealed_sum, write_seal
+from commitlake.connectors.lake.delta_log.versions import table_files
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import files_in, folders_in, make_folders, open_file, remove_file

@@ -19,7 +19,7 @@ from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
 from commitlake.pipelines.repair.commits import LostRuns
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES

@@ -39,15 +39,15 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import APPLICATION_ID as ARCHIVE
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta_log.names import LOG
+from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
+from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places, erasure_number
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_names import LOG
-from commitlake.connectors.lake.newest_versions import delete_newest
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import snapshot_application
-from commitlake.connectors.lake.versions import table_files
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.erasure_rows import ERASURES_SCHEMA, ErasureWriter, conform, erasure_rows
 from commitlake.pipelines.repair.data_check import DataDamage

@@ -15,17 +15,17 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import commits_after, read_last_commit
+from commitlake.connectors.lake.delta_log.check import LogDamage
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
+from commitlake.connectors.lake.delta_log.versions import VersionGoneError, VersionsError
 from commitlake.connectors.lake.erasures import lacks_erasures
-from commitlake.connectors.lake.file_actions import file_actions
 from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
 from commitlake.connectors.lake.follower import lacking_runs
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.links import check_table_links
-from commitlake.connectors.lake.log_check import LogDamage
-from commitlake.connectors.lake.log_files import LogFolder, entry_name
 from commitlake.connectors.lake.new_files import new_files
+from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.versions import VersionGoneError, VersionsError
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner

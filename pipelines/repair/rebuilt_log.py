@@ -28,14 +28,14 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, RunCounts, StoreProgress
-from commitlake.connectors.lake.data_files import NO_DATE
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
+from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
+from commitlake.connectors.lake.delta_log.names import LOG
+from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.log_files import LogFolder, entry_name
-from commitlake.connectors.lake.log_json import parse_json
-from commitlake.connectors.lake.log_names import LOG
-from commitlake.connectors.lake.newest_versions import delete_newest
-from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.lake.rows.data_files import NO_DATE
+from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.pipelines.repair.delta_log import AsideFolder, create_table
 from commitlake.pipelines.repair.extents import Extents, extents_of
 from commitlake.schemas.counts import count_text

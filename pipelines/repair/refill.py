@@ -27,15 +27,15 @@ import pyarrow.parquet as pq
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.delta_log.files import entry_name
+from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_files import entry_name
-from commitlake.connectors.lake.log_history import read_history
 from commitlake.connectors.lake.lost_ranges import REPAIR
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits
 from commitlake.connectors.reading.splits import Split

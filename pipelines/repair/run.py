@@ -29,13 +29,13 @@ from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
+from commitlake.connectors.lake.delta_log.entries import parse_json
+from commitlake.connectors.lake.delta_log.names import LOG
+from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
+from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.follower import restore_runs
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.log_json import parse_json
-from commitlake.connectors.lake.log_names import LOG
-from commitlake.connectors.lake.newest_versions import delete_newest
-from commitlake.connectors.lake.versions import VersionsError
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.consumptions.follow import follow_consume_logs

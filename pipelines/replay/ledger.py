@@ -24,8 +24,8 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import advance, append_rows
 from commitlake.connectors.lake.lake import Lake, NoTableError
-from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.plain_arrays import times_of
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError

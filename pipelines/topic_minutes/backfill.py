@@ -22,6 +22,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import commits_after, newest_commit
 from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta_log.versions import AddedFile, snapshot_files
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.followed_runs import last_finished
@@ -29,8 +30,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.table_rows import TableRows
-from commitlake.connectors.lake.versions import AddedFile, snapshot_files
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, divided
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING, MinutesFiles

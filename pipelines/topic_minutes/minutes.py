@@ -17,9 +17,9 @@ from datasketches import kll_doubles_sketch
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.quality.kernel import NO_QUEUE, NULL_BORN, NULL_STORE
 from commitlake.pipelines.quality.merging import sort_ranks
 from commitlake.pipelines.quality.profile import RowArrays

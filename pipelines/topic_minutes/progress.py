@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.file_actions import file_actions, one_value_each
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_each
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql

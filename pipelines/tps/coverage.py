@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.file_actions import file_actions, file_bounds, one_value_each
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds, one_value_each
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_usual_time, text_literal, timestamp_literal

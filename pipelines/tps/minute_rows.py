@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_time
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.table_rows import TableRows
-from commitlake.connectors.lake.versions import AddedFile, files_of_time
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.plain_arrays import combined, mask_of, numbers_of
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, RatesQuestion

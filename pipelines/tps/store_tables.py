@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_files, open_or_create
-from commitlake.connectors.lake.data_files import DataFile, sort_rows
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.continuity import check_not_truncated

@@ -10,8 +10,8 @@ import datetime
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake, NoTableError
-from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.sql import Engine, is_one_of, timestamp_literal, value_literal
 from commitlake.pipelines.query.engines import select

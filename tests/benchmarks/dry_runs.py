@@ -28,8 +28,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from rich.console import Console
 from rich.table import Table
 
-from commitlake.connectors.lake.data_files import DataFile, write_data_file
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.rows.data_files import DataFile, write_data_file
 from commitlake.schemas.tables.messages import STORE_DATE
 from tests.benchmarks.machine import machine
 from tests.servers.broker_lite import BrokerLite

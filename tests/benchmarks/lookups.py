@@ -31,8 +31,8 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run, open_for_append
-from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows, write_data_file
 from commitlake.connectors.runtime.local_runner import ProcessRunner
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.schemas.layouts.rocketmq.hosts import Host

@@ -27,9 +27,9 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import append_files, commit_run, open_for_append
-from commitlake.connectors.lake.data_files import DataFile, sort_rows, write_data_file
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.data_files import DataFile, sort_rows, write_data_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA as MINUTES_SCHEMA
 from commitlake.pipelines.topic_minutes.minutes import sketch_groups, write_minutes_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS

@@ -26,7 +26,7 @@ from typing import IO, TypeVar
 
 import pyarrow as pa
 
-from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.jobs.cli import main as cli
 from commitlake.pipelines.archive import task
 from commitlake.pipelines.topic_minutes.minutes import MinutesFiles

@@ -19,11 +19,11 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
 from commitlake.connectors.lake.committer import commit_run, open_for_append
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from commitlake.connectors.lake.archive_log import StoreProgress
-from commitlake.connectors.lake.queue_reports import QueueReport
-from commitlake.connectors.lake.store_progress import PulledProgress
+from commitlake.connectors.lake.store_progress import PulledProgress, QueueReport
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.log_extent import LogExtent

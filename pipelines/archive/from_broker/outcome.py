@@ -13,11 +13,9 @@ import pyarrow as pa
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.manifest import ManifestRow
-from commitlake.connectors.lake.plain_files import write_plain_file
-from commitlake.connectors.lake.queue_reports import QueueReport
-from commitlake.connectors.lake.refusal_counts import RefusalCounts
-from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
+from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
+from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress, QueueReport
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.pipelines.archive.from_broker.broker_plan import BrokerPlan

@@ -11,8 +11,7 @@ from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import fault_of_name
-from commitlake.connectors.lake.queue_reports import QueueReport
-from commitlake.connectors.lake.store_progress import LastRecord
+from commitlake.connectors.lake.store_progress import LastRecord, QueueReport
 from commitlake.connectors.reading.continuity import StoreReplacedError, digest_of
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.rocketmq.admin import Admin

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from commitlake.connectors.lake.queue_reports import QueueReport
-from commitlake.connectors.lake.store_progress import LastRecord
+from commitlake.connectors.lake.store_progress import LastRecord, QueueReport
 from commitlake.connectors.rocketmq.admin import Admin
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller

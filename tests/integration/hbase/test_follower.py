@@ -16,7 +16,7 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.connectors.hbase.work import Work, run_in_tasks
-from commitlake.connectors.lake.versions import snapshot_files, table_id
+from commitlake.connectors.lake.delta_log.versions import snapshot_files, table_id
 from commitlake.connectors.spark.runner import SparkRunner
 from tests.support.hbase_cells import all_cells, hbase_rows
 from tests.support.hbase_tables import append, by_place, delta_rows, message_rows, rare_rows

@@ -62,7 +62,7 @@ RACER = """
 import sys
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages
-from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table
 uri, name = sys.argv[1:]
 for line in sys.stdin:
@@ -82,7 +82,7 @@ COMMIT = """
 import sys
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run
-from commitlake.connectors.lake.data_files import DataFile
+from commitlake.connectors.lake.rows.data_files import DataFile
 file = DataFile("store_date=2026-11-20/a.parquet", "2026-11-20", 10, 1, '{"numRecords":1}')
 commit = ArchiveCommit(1, "run", {"b": StoreProgress(10)}, {"b": CommittedRange(0, 10)})
 print(commit_run(sys.argv[1], [file], commit, {}).sequence)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
+from commitlake.connectors.lake.delta_log.files import entry_name
+from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.log_files import entry_name
-from commitlake.connectors.lake.log_names import LOG
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.check import check_keys

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_names import LOG
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.schemas.errors import ExitCode

@@ -13,7 +13,7 @@ import pytest
 from commitlake.connectors.hbase import work as work_module
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.work import PIECE_ROWS, KeptPlaces, Work, kept_places, pieces_of
-from commitlake.connectors.lake.versions import AddedFile, AddedVersion
+from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion
 
 
 def _file(root: Path, name: str, offsets: range, rows_in_group: int) -> AddedFile:

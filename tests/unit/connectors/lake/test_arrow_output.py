@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.lake.arrow_output import arrow_output
+from commitlake.connectors.lake.rows.data_files import arrow_output
 
 MIB = 1 << 20
 

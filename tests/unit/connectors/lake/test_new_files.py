@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import file_groups, reached_erasure, reached_version
-from commitlake.connectors.lake.versions import AddedFile
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.committer import advance
+from commitlake.connectors.lake.delta_log.newest_versions import NOTES
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.newest_versions import NOTES
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase

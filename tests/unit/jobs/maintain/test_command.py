@@ -19,8 +19,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import commit_messages
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.packs.reader import read_body
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.maintain import work
 from commitlake.pipelines.maintenance.expiry import read_expiries

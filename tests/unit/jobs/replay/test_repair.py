@@ -11,8 +11,8 @@ import pytest
 
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_files import LogFolder
 from commitlake.connectors.rocketmq import Puller
 from commitlake.jobs.maintain.command import main as maintain
 from commitlake.pipelines.repair import replay_tables

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit
-from commitlake.connectors.lake.body_places import folder_around
+from commitlake.pipelines.archive.body_location import folder_around
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.lake.archive_log import CommittedRange
-from commitlake.connectors.lake.data_files import DataFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.jobs.archive.run import page_in
 from commitlake.pipelines.archive import judging, profile_files
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run

@@ -18,11 +18,10 @@ import pytest
 
 from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.manifest import ManifestRow
+from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import read_body
-from commitlake.connectors.lake.refusal_counts import RefusalCounts
 from commitlake.connectors.reading.errors import SegmentCutError
 from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot

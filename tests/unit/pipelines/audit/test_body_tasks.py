@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import NOTHING_ERASED
-from commitlake.connectors.lake.table_rows import TableRows
-from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.pipelines.audit.body_tasks import COLUMNS, PackedMessages
 from commitlake.pipelines.audit.message_rows import MessageRows, RowCriteria
 from commitlake.pipelines.audit.span import AuditSpan

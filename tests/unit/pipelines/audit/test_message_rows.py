@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.pipelines.audit.message_rows import RowCriteria
 from commitlake.pipelines.audit.span import AuditSpan, Stretch
 from tests.support.profiles import NOON, message, table_of

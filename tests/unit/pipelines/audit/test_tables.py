@@ -16,7 +16,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import RunCounts
 from commitlake.connectors.lake.committer import commit_run
 from commitlake.connectors.lake.follower import finish_runs
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.archive.work import find_work

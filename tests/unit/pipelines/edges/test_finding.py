@@ -9,8 +9,8 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pytest
 
-from commitlake.connectors.lake.table_rows import DataFileError, TableRows
-from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.lake.delta_log.versions import AddedFile
+from commitlake.connectors.lake.rows.table_rows import DataFileError, TableRows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.edges.finding import may_have_roles, rows_may_have_roles

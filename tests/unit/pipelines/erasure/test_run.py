@@ -17,9 +17,9 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.erasures import APPLICATION_ID, MARKER, read_erased_places
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import LogDamagedError
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase_job

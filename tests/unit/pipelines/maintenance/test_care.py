@@ -14,9 +14,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.lake.archive_log import read_last_commit
+from commitlake.connectors.lake.delta_log.versions import NotAppendOnlyError, added_versions
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
-from commitlake.connectors.lake.versions import NotAppendOnlyError, added_versions
 from commitlake.pipelines.archive.profile_files import stage_profile
 from commitlake.pipelines.maintenance import expiry
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction

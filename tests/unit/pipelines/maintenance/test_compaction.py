@@ -14,7 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.versions import added_versions
+from commitlake.connectors.lake.delta_log.versions import added_versions
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance import compaction, merging

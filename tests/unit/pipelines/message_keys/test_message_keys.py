@@ -17,10 +17,10 @@ from numba.core.dispatcher import Dispatcher
 
 from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.committer import advance, commit_run, open_for_append
+from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.sql import Engine
-from commitlake.connectors.lake.versions import VersionGoneError
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.check import keys_of_messages, sum_keys

@@ -12,8 +12,8 @@ import pytest
 from deltalake import write_deltalake
 
 from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta_log.seals import Seal
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_seals import Seal
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.jobs.maintain import command as maintain

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
+from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
+from commitlake.connectors.lake.delta_log.newest_versions import read_newest
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.log_files import LogFolder, entry_name
-from commitlake.connectors.lake.newest_versions import read_newest
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query

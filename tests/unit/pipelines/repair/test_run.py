@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.lake import delta, log_check
+from commitlake.connectors.lake import delta
 from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta_log import check as log_check
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
+from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
+from commitlake.connectors.lake.delta_log.seals import write_seal
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.log_check import LogDamagedError
-from commitlake.connectors.lake.log_files import LogFolder, entry_name
-from commitlake.connectors.lake.log_seals import write_seal
 from commitlake.jobs.archive.snapshots import append_snapshots
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.audit.minutes import compare_minutes

@@ -14,7 +14,7 @@ import pytest
 
 from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.plain_files import write_plain_file
+from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.topic_minutes.minutes import SCHEMA
 from commitlake.pipelines.tps import minute_counts, minute_rows
 from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows

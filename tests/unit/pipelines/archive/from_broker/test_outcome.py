@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.lake.queue_reports import QueueReport
-from commitlake.connectors.lake.store_progress import LastRecord
+from commitlake.connectors.lake.store_progress import LastRecord, QueueReport
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.pipelines.archive.from_broker.outcome import _next_offsets
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.delta import storage_options
-from commitlake.connectors.lake.log_check import WAY_OUT
+from commitlake.connectors.lake.delta_log.check import WAY_OUT
+from commitlake.connectors.lake.delta_log.versions import PARTITION, AddedFile, table_files
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.lake.versions import PARTITION, AddedFile, table_files
 from commitlake.connectors.plain_arrays import repeated, repeated_text
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_uri

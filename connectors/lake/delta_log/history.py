@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta import storage_options
-from commitlake.connectors.lake.log_files import LogFolder, entry_name
-from commitlake.connectors.lake.log_json import commit_info
+from commitlake.connectors.lake.delta_log.entries import commit_info
+from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake import log_files as log_files_module
 from commitlake.connectors.lake.delta import delta_table, seal
-from commitlake.connectors.lake.log_check import LogDamagedError, check_entry, check_log, find_damage
-from commitlake.connectors.lake.log_files import LogFolder, entry_name
-from commitlake.connectors.lake.log_seals import Seal
+from commitlake.connectors.lake.delta_log import files as log_files_module
+from commitlake.connectors.lake.delta_log.check import LogDamagedError, check_entry, check_log, find_damage
+from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
+from commitlake.connectors.lake.delta_log.seals import Seal
 from tests.support.table_damages import DAMAGES, damage
 
 VERSIONS = 6  # a checkpoint at 3

@@ -11,17 +11,34 @@ It is written after each commit, next to the seal. A damaged or missing file is 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
 
-from commitlake.connectors.lake.digests import with_digest, without_digest
-from commitlake.connectors.lake.versions import StorageOptions, table_files
+from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_files
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
 from commitlake.schemas.layouts.numbers import INT64_MAX
 from commitlake.schemas.store_files import read_file
+
+
+def digest(data: bytes) -> str:
+    """Return the SHA-256 in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def with_digest(text: bytes) -> bytes:
+    """Return a line followed by the line with its digest."""
+    return text + b"\n" + digest(text).encode() + b"\n"
+
+
+def without_digest(data: bytes) -> bytes | None:
+    """Return the line in such bytes; None if they are damaged."""
+    text, _, found = data.removesuffix(b"\n").partition(b"\n")
+    return text if found.decode("ascii", "replace") == digest(text) else None
+
 
 NOTES = "_newest"
 """Name of a folder in the lake."""

@@ -4,9 +4,9 @@ The sum of a table is that of its rows' hashes, modulo 2^64. The hash of a row c
 null adds nothing, so a column that a later version adds does not change the hashes of earlier rows.
 
 Each data file has the sum of its rows in its footer and in the log's statistics. Each commit of this project records by
-how much it changes the table's sum, and the seal of the log has the sum after it, see `log_seals`. If another program
-changes rows, the sum of the table is no longer that of the seal. If it only merges files, as OPTIMIZE does, it still
-is.
+how much it changes the table's sum, and the seal of the log has the sum after it, see `delta_log.seals`. If another
+program changes rows, the sum of the table is no longer that of the seal. If it only merges files, as OPTIMIZE does, it
+still is.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.hashing import SEED, chain, text_hashes
-from commitlake.connectors.lake.sum_changes import FOOTER_KEY, sum_in_footer, wrapped
+from commitlake.connectors.lake.delta_log.sum_changes import FOOTER_KEY, sum_in_footer, wrapped
+from commitlake.connectors.lake.rows.hashing import SEED, chain, text_hashes
 from commitlake.connectors.plain_arrays import numbers_of, texts_of
 
 _BATCH_ROWS = 1 << 16

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.log_names import LOG, POINTER, SEALS
-from commitlake.connectors.lake.newest_versions import read_newest, write_newest
+from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
+from commitlake.connectors.lake.delta_log.newest_versions import read_newest, write_newest
+from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_files
 from commitlake.connectors.lake.paths import local_folder
-from commitlake.connectors.lake.versions import StorageOptions, table_files
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
@@ -53,7 +53,7 @@ class LogListing:
     Attributes:
         entries: the log's entries.
         checkpoints: the parts of each checkpoint.
-        seals: names of the seals, newest first, see `log_seals`.
+        seals: names of the seals, newest first, see `delta_log.seals`.
         has_pointer: whether `_last_checkpoint` exists.
         noted: the newest version recorded in the lake, see `newest_versions`; -1 for none.
     """

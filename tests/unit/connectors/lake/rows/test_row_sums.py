@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.lake.row_sums import SummedWriter, row_sum, rows_of_file
-from commitlake.connectors.lake.sum_changes import (
+from commitlake.connectors.lake.delta_log.sum_changes import (
     sum_in_footer,
     wrapped,
 )
+from commitlake.connectors.lake.rows.row_sums import SummedWriter, row_sum, rows_of_file
 
 MEMBER = pa.struct([("id", pa.string()), ("version", pa.int32())])
 VALUES: dict[str, tuple[pa.DataType, list[object]]] = {

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.lake import checkpoint_check
-from commitlake.connectors.lake.checkpoint_check import check_checkpoint
 from commitlake.connectors.lake.delta import delta_table, seal
-from commitlake.connectors.lake.log_check import LogDamagedError, check_sizes, find_damage
-from commitlake.connectors.lake.log_files import LogFolder
+from commitlake.connectors.lake.delta_log import checkpoint_check
+from commitlake.connectors.lake.delta_log.check import LogDamagedError, check_sizes, find_damage
+from commitlake.connectors.lake.delta_log.checkpoint_check import check_checkpoint
+from commitlake.connectors.lake.delta_log.files import LogFolder
 
 VERSIONS = 3
 APP = pa.struct([("appId", pa.string()), ("version", pa.int64())])

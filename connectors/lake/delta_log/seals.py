@@ -19,11 +19,11 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from commitlake.connectors.lake.digests import digest, with_digest, without_digest
-from commitlake.connectors.lake.log_files import LogFile, LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.log_json import commit_info
-from commitlake.connectors.lake.log_names import SEALS
-from commitlake.connectors.lake.sum_changes import COMMIT_KEY, SumChange
+from commitlake.connectors.lake.delta_log.entries import commit_info
+from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.delta_log.names import SEALS
+from commitlake.connectors.lake.delta_log.newest_versions import digest, with_digest, without_digest
+from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, SumChange
 from commitlake.schemas.layouts.numbers import parse_int64
 
 _KEPT = 2

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.lake.log_json import parse_json
+from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.schemas.layouts.numbers import parse_int64
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commitlake.connectors.lake.sum_changes import NOTHING_CHANGED, UNKNOWN, SumChange, change_of
+from commitlake.connectors.lake.delta_log.sum_changes import NOTHING_CHANGED, UNKNOWN, SumChange, change_of
 
 
 def test_commits_tell_how_they_change_the_sum() -> None:

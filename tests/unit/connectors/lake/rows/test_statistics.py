@@ -13,7 +13,7 @@ from deltalake.schema import Schema
 from deltalake.transaction import AddAction
 
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.lake.rows.statistics import file_statistics
 
 
 @pytest.mark.parametrize(

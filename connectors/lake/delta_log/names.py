@@ -3,6 +3,6 @@
 LOG = "_delta_log"
 """Folder of a table's log."""
 SEALS = f"{LOG}/_seals"
-"""Folder of the log's seals, see `log_seals`."""
+"""Folder of the log's seals, see `delta_log.seals`."""
 POINTER = "_last_checkpoint"
 """File of a log that names its newest checkpoint."""

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from commitlake.connectors.lake.log_json import check_action, count_rows, outside_path, parse_json
+from commitlake.connectors.lake.delta_log.entries import check_action, count_rows, outside_path, parse_json
 
 HUGE = "9" * 5000
 

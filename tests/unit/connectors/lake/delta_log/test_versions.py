@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.lake.file_actions import file_actions, one_value_each
-from commitlake.connectors.lake.versions import (
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_each
+from commitlake.connectors.lake.delta_log.versions import (
     NotAppendOnlyError,
     NotReadableError,
     VersionGoneError,

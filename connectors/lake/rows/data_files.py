@@ -7,17 +7,39 @@ Columns with repeated values use dictionaries; increasing columns, and texts wit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.arrow_output import arrow_output
-from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
+
+_BUFFER_BYTES = 1 << 20
+
+
+@contextmanager
+def arrow_output(file: object) -> Iterator[pa.NativeFile]:
+    """Collect what Arrow writes in a buffer, and write that to the file, which stays open.
+
+    Arrow's writer of Parquet writes a thousand pieces per data file. Each would wait for Python's lock, which the other
+    tasks of this process need, too.
+
+    Args:
+        file: a writable file of Python's; its `write` must write everything.
+    """
+    output = pa.BufferedOutputStream(pa.PythonFile(file, "w"), _BUFFER_BYTES)
+    try:
+        yield output
+    except BaseException:
+        with suppress(Exception):  # the file will be dropped; otherwise Arrow would close it later
+            output.detach()
+        raise
+    output.detach()
+
 
 NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 BATCH_VALUES = 8 << 10

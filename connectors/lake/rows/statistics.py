@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.sum_changes import STATISTICS_KEY, sum_in_footer
+from commitlake.connectors.lake.delta_log.sum_changes import STATISTICS_KEY, sum_in_footer
 from commitlake.schemas.times import iso_text
 
 _PREFIX_CHARACTERS = 32

@@ -13,9 +13,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake import kept_tables
+from commitlake.connectors.lake import delta
 from commitlake.connectors.lake.delta import delta_table, seal
-from commitlake.connectors.lake.log_check import LogDamagedError
+from commitlake.connectors.lake.delta_log.check import LogDamagedError
 
 VERSIONS = 4
 
@@ -23,9 +23,9 @@ VERSIONS = 4
 @pytest.fixture(autouse=True)
 def nothing_kept() -> Iterator[None]:
     """Begin and end without kept tables."""
-    kept_tables.forget()
+    delta.forget()
     yield
-    kept_tables.forget()
+    delta.forget()
 
 
 @pytest.fixture
@@ -178,10 +178,10 @@ def test_a_new_column_is_seen(table: Path) -> None:
 
 
 def test_few_tables_are_kept(tmp_path: Path) -> None:
-    paths = [write_table(tmp_path / f"t{number}", 1) for number in range(kept_tables.MAX_KEPT + 3)]
+    paths = [write_table(tmp_path / f"t{number}", 1) for number in range(delta.MAX_KEPT + 3)]
     for path in paths:
         numbers(path)
-    assert len(kept_tables._kept) == kept_tables.MAX_KEPT
+    assert len(delta._kept) == delta.MAX_KEPT
 
 
 def test_threads_that_open_and_append_at_once_see_all_versions(table: Path) -> None:

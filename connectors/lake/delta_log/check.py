@@ -17,11 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.checkpoint_check import added_paths, check_checkpoint, may_be_huge
-from commitlake.connectors.lake.log_files import LogFile, LogFolder, LogListing, entry_name
-from commitlake.connectors.lake.log_json import OUTSIDE, check_action, parse_json
-from commitlake.connectors.lake.log_names import LOG, POINTER
-from commitlake.connectors.lake.log_seals import (
+from commitlake.connectors.lake.delta_log.checkpoint_check import added_paths, check_checkpoint, may_be_huge
+from commitlake.connectors.lake.delta_log.entries import OUTSIDE, check_action, parse_json
+from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing, entry_name
+from commitlake.connectors.lake.delta_log.names import LOG, POINTER
+from commitlake.connectors.lake.delta_log.newest_versions import read_newest
+from commitlake.connectors.lake.delta_log.seals import (
     Seal,
     digest_of,
     newest_seal,
@@ -30,9 +31,8 @@ from commitlake.connectors.lake.log_seals import (
     sealed_sum,
     write_seal,
 )
-from commitlake.connectors.lake.newest_versions import read_newest
+from commitlake.connectors.lake.delta_log.versions import StorageOptions
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.lake.versions import StorageOptions
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int64
@@ -144,7 +144,7 @@ def damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
 
 
 def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Options | None = None) -> None:
-    """Seal the entries that were added to a log since the last seal; see `log_seals`.
+    """Seal the entries that were added to a log since the last seal; see `delta_log.seals`.
 
     Args:
         table_uri: path or URI of the table.

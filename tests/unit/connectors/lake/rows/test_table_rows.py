@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from commitlake.connectors.lake.table_rows import DataFileError, TableRows
-from commitlake.connectors.lake.versions import AddedFile
+from commitlake.connectors.lake.delta_log.versions import AddedFile
+from commitlake.connectors.lake.rows.table_rows import DataFileError, TableRows
 from commitlake.schemas.errors import ExitCode
 
 SCHEMA = pa.schema(

@@ -36,9 +36,9 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.fs import DeltaStorageHandler
 
-from commitlake.connectors.lake.file_actions import file_actions, file_bounds
-from commitlake.connectors.lake.log_json import count_rows, parse_json
-from commitlake.connectors.lake.log_names import LOG
+from commitlake.connectors.lake.delta_log.entries import count_rows, parse_json
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
+from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.connectors.storage.uris import absolute_place, is_uri
 from commitlake.schemas.counts import count_text

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.data_files import BATCH_VALUES, DataFile, open_table_file
-from commitlake.connectors.lake.statistics import file_statistics
+from commitlake.connectors.lake.rows.data_files import BATCH_VALUES, DataFile, open_table_file
+from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.storage.s3_options import S3Options
 
 
@@ -55,7 +55,7 @@ def _write(
     statistics: Sequence[str],
     is_summed: bool,
 ) -> None:
-    from commitlake.connectors.lake.row_sums import SummedWriter  # loads compiled code
+    from commitlake.connectors.lake.rows.row_sums import SummedWriter  # loads compiled code
 
     with (SummedWriter if is_summed else pq.ParquetWriter)(
         output,
