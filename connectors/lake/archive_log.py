@@ -18,12 +18,12 @@ from itertools import takewhile
 from typing import Any
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
-from commitlake.connectors.lake.delta_log.history import read_history
+from commitlake.connectors.lake.delta_log.history import CommitNote, read_history
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.store_progress import LastRecord, PulledProgress
 
@@ -149,15 +149,14 @@ def _progress(entry: dict[str, Any]) -> StoreProgress:
     )
 
 
-def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
-    """Return the newest archive commit of a `messages` table, or None if the table or a commit does not exist.
+def read_last_commit(lake: Lake) -> ArchiveCommit | None:
+    """Return the newest archive commit of a lake, or None if its table `messages` or a commit does not exist.
 
     Raises:
         LogDamagedError: if the table's log knows of a commit but no longer contains it.
     """
-    try:
-        table = delta_table(messages_uri)
-    except TableNotFoundError:
+    table = lake.find("messages")
+    if table is None:
         return None
     sequence = table.transaction_version(APPLICATION_ID)
     if sequence is None:
@@ -166,7 +165,8 @@ def read_last_commit(messages_uri: str) -> ArchiveCommit | None:
     if found is not None and found[1].sequence == sequence:
         return found[1]
     raise LogDamagedError(
-        f"the log of {messages_uri} no longer holds archive commit {sequence}: its end offsets are lost. {WAY_OUT}"
+        f"the log of {lake.uri('messages')} no longer holds archive commit {sequence}: its end offsets are lost. "
+        f"{WAY_OUT}"
     )
 
 
@@ -179,14 +179,23 @@ def newest_commit(table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
     return None
 
 
-def commits_after(messages_uri: str, sequence: int) -> list[ArchiveCommit]:
+def read_messages_history(lake: Lake) -> Iterator[CommitNote]:
+    """Yield all commits of `messages`, newest first, as far as its log goes back.
+
+    Raises:
+        TableNotFoundError: if there is no such table.
+    """
+    return read_history(delta_table(lake.uri("messages"), lake.s3))
+
+
+def commits_after(lake: Lake, sequence: int) -> list[ArchiveCommit]:
     """Return the archive commits with larger numbers, oldest first, as far as the log goes back."""
-    return list(takewhile(lambda commit: commit.sequence > sequence, read_commits(messages_uri)))[::-1]
+    return list(takewhile(lambda commit: commit.sequence > sequence, read_commits(lake)))[::-1]
 
 
-def read_commits(messages_uri: str) -> Iterator[ArchiveCommit]:
+def read_commits(lake: Lake) -> Iterator[ArchiveCommit]:
     """Yield the archive commits, newest first, as far as the log goes back."""
-    for note in read_history(delta_table(messages_uri)):
+    for note in read_messages_history(lake):
         commit = ArchiveCommit.from_metadata(note.metadata)
         if commit is not None:
             yield commit

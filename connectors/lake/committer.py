@@ -28,6 +28,7 @@ from commitlake.connectors.lake.backoff import MAX_TRIES
 from commitlake.connectors.lake.delta import delta_table, seal, storage_options
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, change_of
 from commitlake.connectors.lake.delta_log.versions import table_files
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.storage.uris import is_uri
@@ -47,23 +48,22 @@ class ConcurrentArchiveError(CommitLakeError):
     is_transient = True
 
 
-def open_for_append(messages_uri: str) -> DeltaTable:
+def open_for_append(lake: Lake) -> DeltaTable:
     """Open the table `messages`, or create it.
 
     A run opens it before it writes its first file, so the files of a killed run are always in a lake.
     """
-    return open_or_create(messages_uri, MESSAGES, PARTITION_COLUMNS)
+    return open_or_create(lake.uri("messages"), MESSAGES, PARTITION_COLUMNS)
 
 
 def commit_run(
-    messages_uri: str, files: Sequence[DataFile], commit: ArchiveCommit, started_from: Mapping[str, StoreProgress]
+    lake: Lake, files: Sequence[DataFile], commit: ArchiveCommit, started_from: Mapping[str, StoreProgress]
 ) -> ArchiveCommit:
-    """Add the files of a run, and its progress, to the table.
+    """Add the files of a run, and its progress, to `messages`.
 
     If another run for other stores has committed first, this run's commit is made after that one.
 
     Args:
-        messages_uri: path or URI of the table.
         files: results of `data_files.write_data_file`.
         commit: this run's commit; its sequence is one more than the newest that this run has read.
         started_from: progress of each store when this run was planned.
@@ -75,14 +75,14 @@ def commit_run(
         ConcurrentArchiveError: if another run has archived some of the same stores meanwhile.
     """
     for _ in range(_MAX_ATTEMPTS):
-        table = delta_table(messages_uri)
+        table = delta_table(lake.uri("messages"), lake.s3)
         try:
             commit_messages(table, files, commit)
         except ConcurrentArchiveError:
-            last = read_last_commit(messages_uri)
+            last = read_last_commit(lake)
             if last is None:  # the table was deleted and created again
                 raise
-            own = [made for made in commits_after(messages_uri, commit.sequence - 1) if made.run_id == commit.run_id]
+            own = [made for made in commits_after(lake, commit.sequence - 1) if made.run_id == commit.run_id]
             if (
                 own
             ):  # the commit succeeded, but the object store's answer was lost, and the repeated request was refused
@@ -95,7 +95,7 @@ def commit_run(
                 ) from None
             commit = commit.after(last)
         else:
-            seal(messages_uri)
+            seal(lake.uri("messages"), lake.s3)
             return commit
     raise ConcurrentArchiveError(
         f"other runs committed first {_MAX_ATTEMPTS} times; nothing of this run was kept. Run it again"

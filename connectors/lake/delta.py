@@ -9,19 +9,21 @@ these files are unchanged, and only where the log was checked as for a table tha
 """
 
 from __future__ import annotations
+
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
 from deltalake import DeltaTable
-from commitlake.connectors.lake.delta_log.files import LogFile, LogListing
-from commitlake.connectors.lake.delta_log.versions import StorageOptions
-import logging
 from deltalake.exceptions import DeltaError, TableNotFoundError
+
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError, check_log, check_sizes, seal_log
 from commitlake.connectors.lake.delta_log.entries import OUTSIDE
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
-from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing
+from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing
+from commitlake.connectors.lake.delta_log.versions import StorageOptions
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3

@@ -11,7 +11,6 @@ from itertools import islice
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 
@@ -19,12 +18,10 @@ _LOOKED_AT = 64
 """Largest number of commits of `messages` that a query to another table reads."""
 
 
-def last_finished(table_uri: str) -> int:
+def last_finished(lake: Lake, table: str) -> int:
     """Return the sequence number of the newest run that `archive_runs` or another table records; 0 for none."""
-    try:
-        return delta_table(table_uri).transaction_version(APPLICATION_ID) or 0
-    except TableNotFoundError:
-        return 0
+    opened = lake.find(table)
+    return 0 if opened is None else opened.transaction_version(APPLICATION_ID) or 0
 
 
 def check_not_ahead(lake: Lake, finished: int, newest: int) -> None:
@@ -39,7 +36,7 @@ def check_not_ahead(lake: Lake, finished: int, newest: int) -> None:
     """
     if finished <= newest:
         return
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     if last is None or last.sequence < finished:
         raise LogDamagedError(
             f"{lake.uri('messages')}: expected archive commit {finished} in its _delta_log, which archive_runs has, "
@@ -54,8 +51,8 @@ def missing_runs(lake: Lake, table: str, commits: Iterable[ArchiveCommit]) -> li
         table: name of the following table.
         commits: the commits of `messages`.
     """
-    finished = last_finished(lake.uri("archive_runs"))
-    followed = last_finished(lake.uri(table))
+    finished = last_finished(lake, "archive_runs")
+    followed = last_finished(lake, table)
     return [made.sequence for made in commits if made.files.get(table) and followed < made.sequence <= finished]
 
 
@@ -66,7 +63,7 @@ def check_follows(lake: Lake, table: str) -> None:
         LogDamagedError: if it lacks such rows.
     """
     try:
-        newest = list(islice(read_commits(lake.uri("messages")), _LOOKED_AT))
+        newest = list(islice(read_commits(lake), _LOOKED_AT))
     except (TableNotFoundError, LogDamagedError):  # reported when messages is read
         return
     missing = missing_runs(lake, table, newest)

@@ -47,9 +47,9 @@ def unfinished_commits(lake: Lake, newest: int) -> list[ArchiveCommit]:
     Raises:
         LogDamagedError: if `messages` has lost its newest commits.
     """
-    finished = last_finished(lake.uri("archive_runs"))
+    finished = last_finished(lake, "archive_runs")
     check_not_ahead(lake, finished, newest)
-    return commits_after(lake.uri("messages"), finished) if newest > finished else []
+    return commits_after(lake, finished) if newest > finished else []
 
 
 def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCommit]:
@@ -62,7 +62,7 @@ def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCom
     Returns:
         The completed commits, oldest first.
     """
-    commits = commits_after(lake.uri("messages"), last_finished(lake.uri("archive_runs")))
+    commits = commits_after(lake, last_finished(lake, "archive_runs"))
     for commit in commits:
         for table in (*FOLLOWING, "erasures"):
             if files := commit.files.get(table):
@@ -77,8 +77,8 @@ def lacking_runs(lake: Lake) -> list[ArchiveCommit]:
     if table is None:
         return []
     there = table.to_pyarrow_table(columns=["run_id"]).column("run_id").to_pylist()
-    known, finished = set(there), last_finished(lake.uri("archive_runs"))
-    commits = commits_after(lake.uri("messages"), 0)
+    known, finished = set(there), last_finished(lake, "archive_runs")
+    commits = commits_after(lake, 0)
     return [commit for commit in commits if commit.run_id not in known and commit.sequence <= finished]
 
 

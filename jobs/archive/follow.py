@@ -238,7 +238,7 @@ def checkpoint_folder(config: Config) -> str:
 
 def _lake_offsets(config: Config) -> dict[str, int]:
     """Return the lake's end offset of each store that exists, for a stream without a checkpoint."""
-    last = read_last_commit(Lake(config.lake).uri("messages"))
+    last = read_last_commit(Lake(config.lake))
     if last is None:
         return {}
     try:

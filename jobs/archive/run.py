@@ -123,7 +123,7 @@ def _name_of(command: ArchiveOptions, lake: Lake) -> BrokerName:
     """Return the store's name, which must not change between runs; brokers give their own names."""
     if command.from_broker is not None:
         return BrokerName(None)
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     known = () if last is None else tuple(last.stores)
     try:
         return broker_name(command.store or "", command.broker, command.broker_conf, known, layout_of(command).formats)

@@ -122,7 +122,7 @@ class RepeatedSnapshots:
         if time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + self._seconds
-        if read_last_commit(Lake(self._config.lake).uri("messages")) is None:
+        if read_last_commit(Lake(self._config.lake)) is None:
             return False
         snapshots = _read_progress(self._stores or _list_stores(self._config))
         for sentence in unreadable_offsets(snapshots):

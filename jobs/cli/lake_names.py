@@ -25,7 +25,7 @@ def check_brokers(lake: Lake, brokers: Iterable[str]) -> None:
     Raises:
         JobError: with the nearest name of the lake.
     """
-    last = read_last_commit(lake.uri("messages")) if brokers else None
+    last = read_last_commit(lake) if brokers else None
     if last is None:  # a table of another program, or no table
         return
     for broker in brokers:

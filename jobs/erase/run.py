@@ -279,7 +279,7 @@ def _place(command: EraseOptions) -> Place:
     """Return the lake with the location of its bodies, and refuse a wrong location, where nothing would be erased."""
     lake = lake_of(command)
     lake.table("messages")  # raises an error if this is not a lake
-    last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
+    last = read_last_commit(lake) or ArchiveCommit(0, "")
     if command.bodies is None and last.bodies not in (None, IN_LAKE):
         command = replace(command, bodies=last.bodies)
     bodies = bodies_of(command, lake)

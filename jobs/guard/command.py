@@ -168,7 +168,7 @@ def _read_progress(lake: Lake) -> dict[str, StoreProgress] | None:
     if lake.s3 is None and (not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))):
         return None
     lake.table("messages")  # raises an error if this is not a lake
-    commit = read_last_commit(lake.uri("messages"))
+    commit = read_last_commit(lake)
     return {} if commit is None else dict(commit.stores)
 
 

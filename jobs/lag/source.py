@@ -104,7 +104,7 @@ def unknown_names(question: LagQuestion, answer: LagAnswer) -> list[str]:
 
 
 def _archived(lake: Lake) -> list[str]:
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     return [] if last is None else sorted(last.stores)
 
 

@@ -135,10 +135,9 @@ def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
 def _check_bodies(lake: Lake, given: str | None) -> None:
     """Refuse to clean up if packs are in a table's folder, where they would be deleted as unused files."""
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.pipelines.archive.body_location import WAY_OUT, folder_around
-    from commitlake.pipelines.archive.body_location import IN_LAKE
+    from commitlake.pipelines.archive.body_location import IN_LAKE, WAY_OUT, folder_around
 
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     remembered = last.bodies if last is not None and last.bodies != IN_LAKE else None
     for bodies in (given, remembered):
         folder = folder_around(lake, bodies) if bodies else None

@@ -101,7 +101,7 @@ def _stores(command: MaintainOptions, lake: Lake) -> Stores | None:
     from commitlake.pipelines.masking.archiving import masks_of_lake
 
     try:
-        commit = read_last_commit(lake.uri("messages"))
+        commit = read_last_commit(lake)
     except LakeError:  # the log is damaged
         commit = None
     known = {} if commit is None else commit.stores

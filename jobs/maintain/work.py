@@ -127,7 +127,7 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
     Raises:
         ConcurrentMaintenanceError: if another process does the same work.
     """
-    last = read_last_commit(plan.lake.uri("messages"))
+    last = read_last_commit(plan.lake)
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
     for table, declared in LAKE_TABLES.items():
         uri = plan.lake.uri(table)
@@ -225,7 +225,7 @@ def care_for_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
         PackStoreError: if packs may not be listed or deleted.
         ConcurrentMaintenanceError: if another process does the same work.
     """
-    last = read_last_commit(plan.lake.uri("messages")) or ArchiveCommit(0, "")
+    last = read_last_commit(plan.lake) or ArchiveCommit(0, "")
     store = open_store(location)
     packs = list(store.list_packs())
     dates = [date for table in ("messages", BODIES) if (date := plan.before(table)) is not None]

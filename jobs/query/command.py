@@ -222,7 +222,7 @@ def _warn_of_lost(query: QueryOptions, lake: Lake, table: DeltaTable | None) -> 
 def _explain_masks(lake: Lake) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
 
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     if last is None or last.masks is None:
         return
     from commitlake.pipelines.masking.archiving import shown_rules

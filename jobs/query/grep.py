@@ -79,7 +79,7 @@ def _bodies_of(query: QueryOptions, lake: Lake) -> str:
     from commitlake.pipelines.archive.body_location import IN_LAKE
 
     if query.bodies is None:
-        last = read_last_commit(lake.uri("messages"))
+        last = read_last_commit(lake)
         if last is not None and last.bodies not in (None, IN_LAKE):
             return str(last.bodies)
     return bodies_of(query, lake)

@@ -154,7 +154,7 @@ def send_chosen(
             check_unfinished(others)
         _confirm(arguments, plan)
         if source.is_copied:
-            open_for_append(lake.uri("messages"))  # the ledger is stored in a lake, which may be new
+            open_for_append(lake)  # the ledger is stored in a lake, which may be new
         sent = _written(arguments, lake, source, plan, changes)
         announce(lake, sent, source.table, others, plan.selection)
         if not arguments.quiet:

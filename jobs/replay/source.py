@@ -77,7 +77,7 @@ def lake_source(lake: Lake, table: DeltaTable) -> MessageSource:
 
 def archived_stores(lake: Lake) -> list[str]:
     """Return the names of the stores whose messages the lake has."""
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     return [] if last is None else sorted(last.stores)
 
 

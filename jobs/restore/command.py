@@ -181,7 +181,7 @@ def _warn_of_masks(command: Restore) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.masking.archiving import shown_rules
 
-    last = read_last_commit(lake_of(command).uri("messages"))
+    last = read_last_commit(lake_of(command))
     if last is not None and last.masks is not None:
         warn(
             "commitlake restore",

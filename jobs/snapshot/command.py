@@ -127,7 +127,7 @@ def _read(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterato
     from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
     from commitlake.pipelines.snapshot.files import read_store_progress
 
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake snapshot", command.broker, known)
     formats = layout_of(command).formats

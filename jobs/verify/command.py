@@ -172,7 +172,7 @@ def _name_in_lake(command: Verify, place: str) -> str | None:
     from commitlake.jobs.cli.broker_name import broker_name
     from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 
-    last = read_last_commit(lake_of(command).uri("messages"))
+    last = read_last_commit(lake_of(command))
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake verify", command.broker, known)
     layouts = layout_of(command).formats

@@ -65,7 +65,7 @@ def check_bodies(lake: Lake, bodies: str | None) -> None:
 
 def _has_bodies_at(lake: Lake, bodies: str | None) -> bool:
     """Return whether earlier runs have stored the lake's bodies at a place."""
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     return last is not None and last.bodies == bodies_root(lake, bodies)
 
 

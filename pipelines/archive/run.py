@@ -273,7 +273,7 @@ def run_archive(
     parts = work.parts(config.max_partition_bytes, runner.cores)
     _check_gaps(parts, config.on_gap)
     bodies = pack_location(config.bodies or lake.bodies)
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     if config.quality and config.judge is None:
         prepare()
     erased = _erased_places(lake, config, work)
@@ -439,7 +439,7 @@ def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> li
     counts = RunCounts(started_at.isoformat(), 0, 0, 0)
     commit = work.commit.with_written(counts, {"store_config": [file]})
     commit = replace(commit, bodies=work.last.bodies, masks=work.last.masks)
-    commit_run(lake.uri("messages"), [], commit, work.started_from)
+    commit_run(lake, [], commit, work.started_from)
     finish_runs(lake, commit.run_id, config.parser_version)
     return [f"{count_text(file.rows, 'changed topic or group', 'changed topics and groups')} recorded"]
 
@@ -518,7 +518,7 @@ def _commit(
     lake = Lake(config.lake)
     commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(lake, config.bodies))
     commit = replace(commit, masks=None if config.masks is None else config.masks.to_text())
-    return commit_run(lake.uri("messages"), messages, commit, work.started_from)
+    return commit_run(lake, messages, commit, work.started_from)
 
 
 def _refused(manifest: Sequence[ManifestRow]) -> tuple[int, int]:

@@ -172,7 +172,7 @@ def find_work(
     for store in stores:
         _check_name(store)
     check_outside_stores(stores, lake.root, "--lake")
-    last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
+    last = read_last_commit(lake) or ArchiveCommit(0, "")
     starts = {name: progress.end for name, progress in last.stores.items()}
     if on_new is not None and any(
         for_each_store(lambda store: _has_later_data(store, starts.get(store.broker)), stores)

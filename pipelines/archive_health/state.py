@@ -93,7 +93,7 @@ class ArchiveState:
 def read_archive_state(lake: Lake) -> ArchiveState:
     """Return the state of a lake."""
     lake.table("messages")
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     newest = {
         row["broker"]: row["newest"] + datetime.timedelta(minutes=1)
         for row in query_table(

@@ -74,7 +74,7 @@ def read_moment(lake: Lake) -> Moment:
         )
     profiles = lake.find("profiles")
     # Read after `profiles`, so that it has every run with rows in that version.
-    later = commits_after(lake.uri("messages"), commit.sequence)
+    later = commits_after(lake, commit.sequence)
     return Moment(
         table.version(),
         committed,

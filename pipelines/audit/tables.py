@@ -116,7 +116,7 @@ def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = 
     """
     if {"archive_runs", "gaps", "quarantine"} & moment.expired.keys():
         return []
-    commits = [made for made in commits_after(lake.uri("messages"), 0) if made.sequence <= moment.commit.sequence]
+    commits = [made for made in commits_after(lake, 0) if made.sequence <= moment.commit.sequence]
     wrong = list(_wrong_runs(lake, commits, moment.commit.sequence))
     found = [TableFinding("archive_runs", len(wrong), "runs", wrong[:SHOWN])] if wrong else []
     for table in sorted({"gaps", "quarantine"} - {*damaged}):

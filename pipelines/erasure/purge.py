@@ -92,7 +92,7 @@ def purge(
         UnsafeFileError: if the lake contains a link.
     """
     lake.check_links()
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     if last is not None and unfinished_commits(lake, last.sequence):
         raise ErasureError(
             f"archive run {last.sequence} of {lake.root} is not finished, expected that no file waits for its table. "

@@ -21,7 +21,7 @@ def archive_facts(lake: Lake, after: int) -> Iterator[dict[str, Any]]:
     Args:
         after: sequence of the newest run that has evidence already.
     """
-    for commit in commits_after(lake.uri("messages"), after):
+    for commit in commits_after(lake, after):
         yield _facts_of(lake, commit)
 
 

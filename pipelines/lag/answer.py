@@ -120,7 +120,7 @@ def lag_of_lake(
     given = given or Given()
     messages = lake.table("messages")
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     archived = {} if last is None else last.stores
     known = [] if offsets is None else snapshot_brokers(offsets, OFFSETS)
     rows: list[Lag] = []

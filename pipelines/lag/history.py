@@ -101,7 +101,7 @@ def lag_history(
     if windows is None:
         return None
     subscribed = open_snapshots(lake, SUBSCRIBED)
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     archived = {} if last is None else last.stores
     known: dict[str, list[int | None]] = {group: [None] * windows.count for group in groups}
     missing: set[tuple[str, int]] = set()

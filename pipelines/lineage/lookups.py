@@ -186,7 +186,7 @@ class LineageTables:
 
     def newest(self, brokers: Iterable[str]) -> dict[str, datetime.datetime]:
         """Return the store time of the newest archived record of each broker, if known."""
-        last = read_last_commit(self.lake.uri("messages"))
+        last = read_last_commit(self.lake)
         stores = {} if last is None else last.stores
         places: dict[Place, datetime.datetime | None] = {}
         for broker in brokers:

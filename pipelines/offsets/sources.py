@@ -183,7 +183,7 @@ def lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource
     """
     messages = lake.table("messages")
     offsets, subscribed = open_snapshots(lake, OFFSETS), open_snapshots(lake, SUBSCRIBED)
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     names = set(last.stores if last is not None else ())
     if offsets is not None:
         names |= set(snapshot_brokers(offsets, OFFSETS))

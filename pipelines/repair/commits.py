@@ -28,8 +28,9 @@ from commitlake.connectors.lake.archive_log import (
     RunCounts,
     StoreProgress,
     newest_commit,
+    read_messages_history,
 )
-from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta import seal
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.history import CommitNote, read_history
@@ -60,10 +61,10 @@ class LostRuns:
     run_ids: tuple[str, ...] = ()
 
 
-def lost_runs(messages_uri: str) -> list[LostRuns]:
+def lost_runs(lake: Lake) -> list[LostRuns]:
     """Return the runs that repairs have removed, as far back as the log goes."""
     found = []
-    for entry in read_history(delta_table(messages_uri)):
+    for entry in read_messages_history(lake):
         note = _note(entry)
         commit = ArchiveCommit.from_metadata(entry.metadata)
         if note is not None and commit is not None:
@@ -73,9 +74,9 @@ def lost_runs(messages_uri: str) -> list[LostRuns]:
     return found
 
 
-def is_unfinished(messages_uri: str) -> dict[str, Any] | None:
+def is_unfinished(lake: Lake) -> dict[str, Any] | None:
     """Return the note of a repair that replaced entries but was killed before its commit; None if there is none."""
-    for entry in read_history(delta_table(messages_uri)):
+    for entry in read_messages_history(lake):
         note = _note(entry)
         if note is not None:
             return None if ArchiveCommit.from_metadata(entry.metadata) else note

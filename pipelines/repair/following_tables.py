@@ -96,11 +96,11 @@ def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
     Returns the number of files that no longer exist, by table.
     """
     gone: dict[str, int] = {}
-    for commit in commits_after(lake.uri("messages"), 0):
+    for commit in commits_after(lake, 0):
         for table in FOLLOWING:
             uri = lake.uri(table)
             wanted = commit.files.get(table, ())
-            if not wanted or commit.sequence <= last_finished(uri):
+            if not wanted or commit.sequence <= last_finished(lake, table):
                 continue
             there = folder_of(lake.root).get_file_info([f"{table}/{file.path}" for file in wanted])
             found = [file for file, info in zip(wanted, there, strict=True) if info.is_file and info.size == file.size]

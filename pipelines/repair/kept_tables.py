@@ -97,7 +97,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
         restored = restore_erasures(lake, rows)
         rows, newest = pa.concat_tables([rows, restored.rows]), restored.newest
         yield from restored.lines
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     _replace(
         aside, table, schema, rows, found.names, {application: newest, **({ARCHIVE: last.sequence} if last else {})}
     )
@@ -121,7 +121,7 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
         yield f"{table}: all snapshots so far"
     key = tuple(field.name for field in columns if not pa.types.is_nested(field.type))
     rows = _distinct(found.rows, key, table) if is_whole else columns.empty_table()
-    numbers = {ARCHIVE: last.sequence} if (last := read_last_commit(lake.uri("messages"))) else {}
+    numbers = {ARCHIVE: last.sequence} if (last := read_last_commit(lake)) else {}
     if table in SNAPSHOT_TABLES:
         numbers = {snapshot_application(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()}
     _replace(aside, table, schema, rows, found.names, numbers or {REPAIR_KEY: 1})

@@ -254,7 +254,7 @@ def plan_repair(
     lacking = lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
     lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
     keys = "" if {KEYS, "messages"} & (logs.keys() | files.keys()) else wrong_keys(lake, runner, deep=deep)
-    unfinished = is_unfinished(lake.uri("messages")) is not None
+    unfinished = is_unfinished(lake) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
     missing = _missing_runs(lake, {*logs, *files})
     is_whole = deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
@@ -301,14 +301,14 @@ def find_damages(lake: Lake, table: str, runner: Runner, *, deep: bool) -> list[
 
 def _newest_lost_run(lake: Lake) -> int:
     """Return the newest run of `archive_runs` if `messages` has no commit of it or a later one; else 0."""
-    finished = last_finished(lake.uri("archive_runs"))
-    last = read_last_commit(lake.uri("messages"))
+    finished = last_finished(lake, "archive_runs")
+    last = read_last_commit(lake)
     return finished if finished > (last.sequence if last else 0) else 0
 
 
 def _missing_runs(lake: Lake, damaged: Collection[str]) -> dict[str, int]:
     """Count the finished runs that are missing in each table that follows `messages`."""
-    commits = commits_after(lake.uri("messages"), 0)
+    commits = commits_after(lake, 0)
     found = {
         table: len(runs)
         for table in FOLLOWING
@@ -322,7 +322,7 @@ def _missing_runs(lake: Lake, damaged: Collection[str]) -> dict[str, int]:
 
 def _lost_rows(lake: Lake) -> int:
     """Count the lost runs that `archive_runs` still has."""
-    lost = lost_runs(lake.uri("messages"))
+    lost = lost_runs(lake)
     named = {run_id for one in lost for run_id in one.run_ids}
     return len(lost_run_ids(lake, lost) - named) if lost else 0
 
@@ -330,7 +330,7 @@ def _lost_rows(lake: Lake) -> int:
 def wrong_keys(lake: Lake, runner: Runner, *, deep: bool) -> str:
     """Return the reason why `message_keys` must be rebuilt; empty if there is none."""
     followed = followed_version(lake)
-    for lost in lost_runs(lake.uri("messages")):
+    for lost in lost_runs(lake):
         if lost.first <= followed < lost.last:
             return f"it follows version {followed} of messages, which is lost"
     if stuck := reason_not_updatable(lake, followed):
@@ -392,5 +392,5 @@ def must_recount(lake: Lake, damaged: Collection[str]) -> bool:
         return False
     if MINUTES in damaged:
         return True
-    is_wrong = "messages" in damaged or lost_runs(lake.uri("messages"))
+    is_wrong = "messages" in damaged or lost_runs(lake)
     return bool(is_wrong) and lake.find(MINUTES) is not None and covered_sequence(lake) > 0

@@ -203,7 +203,7 @@ def restore_messages(
     suspects = [*map(Suspect.of_file, damages), *others, *(recorded if stores is not None else ())]
     if not suspects:
         return
-    last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
+    last = read_last_commit(lake) or ArchiveCommit(0, "")
     gone = {damage.file.path for damage in damages}
     there = [file for file in read_table_files(lake.table("messages")) if file.path not in gone]
     holes = _find_holes(lake, suspects, there, last)

@@ -78,7 +78,7 @@ def lacking_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     Returns:
         The number of rows, for tables that lack some.
     """
-    finished, found = last_finished(lake.uri("archive_runs")), Counter[str]()
+    finished, found = last_finished(lake, "archive_runs"), Counter[str]()
     expired = read_expiries(lake.table("messages"))
     for run in _runs_of_log(lake, [table for table in tables if table not in expired]):
         if run.commit.sequence <= finished:
@@ -172,7 +172,7 @@ def _runs_of_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
     """Return the runs in the log of `messages` that lack rows in one of some tables, oldest first."""
     there = {table: _counts(lake, table) for table in tables}
     found = []
-    for commit in commits_after(lake.uri("messages"), 0) if tables else ():
+    for commit in commits_after(lake, 0) if tables else ():
         expected = {table: _written_rows(commit, table) for table in tables}
         lacks = {table: count - there[table].get(commit.run_id, 0) for table, count in expected.items()}
         lacks = {table: count for table, count in lacks.items() if count > 0}
@@ -192,9 +192,9 @@ def _lacking_runs(lake: Lake, tables: Mapping[str, int | None]) -> Iterator[_Lac
         for table, count in tables.items()
         if count is None or count > known[table]
     }
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     if older and last is not None:
-        earlier = _older(lake, [commit for commit in commits_after(lake.uri("messages"), 0) if commit.ranges], last)
+        earlier = _older(lake, [commit for commit in commits_after(lake, 0) if commit.ranges], last)
         if earlier.ranges or any(older.values()):
             yield _LackingRun(earlier, older)
     yield from found

@@ -106,7 +106,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     lost_rows: dict[str, int | None] = dict(plan.lacking)
     repaired = {table: list(_repair_table_of_runs(aside, table, plan, runner, lost_rows)) for table in OF_RUNS}
     missing += [line for table, lines in repaired.items() if table not in {*recount, *lost_rows} for line in lines]
-    lost = lost_runs(lake.uri("messages"))
+    lost = lost_runs(lake)
     if lost and (run_ids := lost_run_ids(lake, lost)):
         for table in OF_RUNS:
             delete_runs(lake.uri(table), run_ids)
@@ -149,7 +149,7 @@ def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
             seal(lake.uri("messages"), lake.s3)
         else:
             repair_log(aside, of_messages, _note(lake, of_messages))
-    note = is_unfinished(lake.uri("messages"))
+    note = is_unfinished(lake)
     if note is None and plan.ahead:
         version = lake.table("messages").version() + 1
         note = {"first": version, "run_ids": [], "sequence": plan.ahead, "goes_back": True}
@@ -216,7 +216,7 @@ def _repair_table_of_runs(
             yield f"{table}: rows that are in no commit of messages"
         return
     if repair is not None:
-        named = named_files(commits_after(lake.uri("messages"), 0), table)
+        named = named_files(commits_after(lake, 0), table)
         repair_log(aside, repair, {"table": table}, keep=named)
     damaged = _damaged_files(lake, table, plan, runner)
     if is_repeated and (damaged or (repair is not None and repair.goes_back)):

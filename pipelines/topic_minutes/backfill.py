@@ -148,7 +148,7 @@ def _counted_ranges(lake: Lake) -> Ranges:
     """Return the ranges that are counted by rows of the table, or by commits that the table has not followed yet."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     # The commits are read first: any that follow in the meantime are in the table and count as well.
-    for commit in commits_after(lake.uri("messages"), last_finished(lake.uri("topic_minutes"))):
+    for commit in commits_after(lake, last_finished(lake, "topic_minutes")):
         if commit.files.get("topic_minutes"):
             for broker, part in commit.ranges.items():
                 found[broker].append((part.start, part.end))

@@ -56,7 +56,7 @@ def joined_run_id(lake: Lake) -> str | None:
     Raises:
         NoTableError: if `topic_minutes` is missing.
     """
-    last = last_finished(lake.uri("topic_minutes"))
+    last = last_finished(lake, "topic_minutes")
     tables = _tables(lake)
     if "archive_runs" not in tables:
         return None
@@ -96,7 +96,7 @@ def count_uncounted_runs(lake: Lake) -> int:
     tables = _tables(lake)
     if "archive_runs" not in tables:
         return 0
-    last = last_finished(lake.uri("archive_runs"))
+    last = last_finished(lake, "archive_runs")
     return count_runs_without_rows(tables, "topic_minutes", covered_sequence(lake), last)
 
 

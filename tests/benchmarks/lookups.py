@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_lake(lake: Lake, messages: int) -> None:
     """Archive a number of messages day by day, and update `message_keys`."""
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     before = ArchiveCommit(0, "")
     for first in range(0, messages, DAY):
         count = min(DAY, messages - first)
@@ -83,7 +83,7 @@ def make_lake(lake: Lake, messages: int) -> None:
         commit = ArchiveCommit(
             before.sequence + 1, f"run-{first}", {BROKER: StoreProgress(end)}, {BROKER: CommittedRange(start, end)}
         )
-        before = commit_run(lake.uri("messages"), files, commit, before.stores)
+        before = commit_run(lake, files, commit, before.stores)
         began = time.monotonic()
         followed = follow_keys(lake, ProcessRunner())
         print(f"{first + count:,} messages; keys: {followed.rows:,} in {time.monotonic() - began:.1f} s", flush=True)

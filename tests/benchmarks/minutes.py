@@ -103,14 +103,14 @@ def _run(lake: Lake, question: Sequence[str]) -> tuple[CommandRun, int]:
 
 def make_lake(lake: Lake, messages: int) -> None:
     """Write a lake with a year of minutes and a number of messages, as one archive run."""
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     files = [
         _messages_file(lake, first, min(FILE_ROWS, messages - first), messages)
         for first in range(0, messages, FILE_ROWS)
     ]
     end = messages * RECORD_BYTES
     commit = ArchiveCommit(1, RUN_ID, {BROKER: StoreProgress(end)}, {BROKER: CommittedRange(0, end)})
-    commit_run(lake.uri("messages"), files, commit, {})
+    commit_run(lake, files, commit, {})
     weeks = [_minutes_file(lake, start, min(WEEK, YEAR - start)) for start in range(0, YEAR, WEEK)]
     append_files(lake.uri("topic_minutes"), TOPIC_MINUTES, weeks, 1)
     run = {"sequence": 1, "run_id": RUN_ID, "started_at": _END, "finished_at": _END, "stores": 1, "messages": messages}

@@ -83,7 +83,7 @@ def step(name: str) -> Iterator[None]:
 def archive(root: Path, lake: Lake, split_bytes: int) -> None:
     """Archive as the job does, in this process."""
     work = find_work(str(root), "a", lake)
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     config = Config(str(root), lake.root, broker="a")
     splits = work.splits(split_bytes)
     tasks = ArchiveTasks(splits, lake, PackLocation(lake.bodies), work.commit.run_id, "1")

@@ -55,11 +55,11 @@ def lake(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with this store."""
     places = Lake(str(tmp_path_factory.mktemp("lake")))
     work = find_work(str(whole), None, places)
-    open_for_append(places.uri("messages"))
+    open_for_append(places)
     tasks = ArchiveTasks(work.splits(5000), places, PackLocation(places.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        places.uri("messages"),
+        places,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
         work.started_from,

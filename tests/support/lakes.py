@@ -152,7 +152,7 @@ def archive_store(store: Path, lake: Lake, broker: str | None = None, *, finish:
         finish: also update the tables that are derived from `messages`.
     """
     work = find_work(str(store), broker, lake)
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     splits = work.splits(PARTITION)
     tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, splits, most_inline=1 << 20))  # no caller collects staged profiles
@@ -161,7 +161,7 @@ def archive_store(store: Path, lake: Lake, broker: str | None = None, *, finish:
     if config is not None:
         written = replace(written, files={**written.files, "store_config": (config,)})
     files = _files(manifest).pop("messages", [])
-    commit = commit_run(lake.uri("messages"), files, written, work.started_from)
+    commit = commit_run(lake, files, written, work.started_from)
     if finish:
         finish_runs(lake, commit.run_id, "1")
     return commit

@@ -75,6 +75,6 @@ class PulledLake:
 
     def progress(self, name: str = "broker-a") -> StoreProgress:
         """Return the archived position of a broker."""
-        last = read_last_commit(str(self.folder / "messages"))
+        last = read_last_commit(Lake(str(self.folder)))
         assert last is not None
         return last.stores[name]

@@ -126,14 +126,12 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.rows.data_files",),
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
     "tests/unit/jobs/test_planted_stores.py": ("connectors.spark.session",),
-    "tests/unit/pipelines/archive/from_broker/test_outcome.py": ("connectors.lake.queue_reports",),
     "tests/unit/pipelines/archive/from_broker/test_pulled_archive.py": (
         "connectors.lake.store_progress",
         "connectors.rocketmq.log_reading",
     ),
     "tests/unit/pipelines/archive/test_hbase_follows.py": ("connectors.hbase.progress",),
     "tests/unit/pipelines/archive/test_profile_files.py": ("connectors.lake.manifest",),
-    "tests/unit/pipelines/archive/test_task.py": ("connectors.lake.refusal_counts",),
     "tests/unit/pipelines/audit/test_tables.py": ("connectors.lake.rows.plain_files",),
     "tests/unit/pipelines/audit/test_windows.py": ("schemas.tables.profile",),
     "tests/unit/pipelines/maintenance/test_packs.py": (

@@ -109,7 +109,7 @@ def find_broker_work(
     """
     if until is None:
         lake.check_writable()
-    last = read_last_commit(lake.uri("messages")) or ArchiveCommit(0, "")
+    last = read_last_commit(lake) or ArchiveCommit(0, "")
     with source.open_admin() as admin, source.open_puller() as puller:
         names = _brokers(admin, source)
         plans = {name: _plan(admin, puller, source, name, last.stores.get(name), until) for name in names}

@@ -30,11 +30,11 @@ def lake(recorded_store: RecordedStore, tmp_path_factory: pytest.TempPathFactory
     """A lake with everything that the broker wrote."""
     lake = Lake(str(tmp_path_factory.mktemp("restored") / "lake"))
     work = find_work(str(recorded_store.store), "a", lake)
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     tasks = ArchiveTasks(work.splits(400_000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        lake.uri("messages"),
+        lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
         work.started_from,

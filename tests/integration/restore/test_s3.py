@@ -26,11 +26,11 @@ def lake(tmp_path: Path, bucket: str) -> Lake:
     """A lake of a small store."""
     lake = Lake(f"s3://{bucket}/lake")
     work = find_work(str(write_indexed_store(tmp_path / "store")), "a", lake)
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     tasks = ArchiveTasks(work.splits(20_000), lake, pack_location(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        lake.uri("messages"),
+        lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
         work.started_from,

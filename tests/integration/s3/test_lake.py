@@ -82,10 +82,11 @@ COMMIT = """
 import sys
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
 from commitlake.connectors.lake.committer import commit_run
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 file = DataFile("store_date=2026-11-20/a.parquet", "2026-11-20", 10, 1, '{"numRecords":1}')
 commit = ArchiveCommit(1, "run", {"b": StoreProgress(10)}, {"b": CommittedRange(0, 10)})
-print(commit_run(sys.argv[1], [file], commit, {}).sequence)
+print(commit_run(Lake(sys.argv[1]), [file], commit, {}).sequence)
 """
 
 
@@ -140,7 +141,7 @@ def test_a_commit_succeeds_after_temporary_faults(
     proxy.inject(fault, times, r"^PUT .*_delta_log/.*1\.json")
     # In a process of its own: deltalake keeps this one's threads from running, the proxy's among them.
     environment = {**os.environ, **s3_server.environment(proxy.endpoint)}
-    command = [sys.executable, "-c", COMMIT, empty_messages]
+    command = [sys.executable, "-c", COMMIT, empty_messages.removesuffix("/messages")]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
     assert delta_table(empty_messages).version() == 1

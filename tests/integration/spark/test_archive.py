@@ -157,7 +157,7 @@ def test_every_body_is_in_a_pack(small: Archive) -> None:
 @pytest.mark.long("killed runs are repeated each time")
 def test_files_of_a_killed_first_run_do_not_disturb_the_next_run(small: Archive) -> None:
     work = find_work(str(small.store), None, Lake(str(small.lake)))
-    table = open_for_append(f"{small.lake}/messages")
+    table = open_for_append(Lake(str(small.lake)))
     splits = plan_splits(work.stores[0], work.snapshot.ranges[work.stores[0].broker], 3000)
     tasks = ArchiveTasks(splits, Lake(str(small.lake)), PackLocation(f"{small.lake}/bodies"), work.commit.run_id, "1")
     assert [row.table for row in tasks.run(0, tasks.parts[:1])] == ["messages", "topic_minutes", ""]
@@ -207,7 +207,7 @@ def test_several_brokers_share_one_table_and_later_ones_join_it(small: Archive, 
     result = small.run(store=path)
     assert (result.messages, result.ranges["broker-a"].size) == (7, 0)
     assert small.messages() == plain_rows(path)
-    last = read_last_commit(f"{small.lake}/messages")
+    last = read_last_commit(Lake(str(small.lake)))
     assert last is not None
     assert {name: progress.end for name, progress in last.stores.items()} == {
         "broker-a": end_of(FIRST),
@@ -296,9 +296,9 @@ def test_a_segment_that_is_deleted_while_the_run_reads_is_a_gap(
 ) -> None:
     small.write(closed_segment(FIRST, SIZE), open_segment(SECOND[:3], SIZE, SIZE))
 
-    def delete_first(lake_table: str) -> object:
+    def delete_first(lake: Lake) -> object:
         (small.store / "commitlog" / segment_name(0)).unlink()
-        return open_for_append(lake_table)
+        return open_for_append(lake)
 
     monkeypatch.setattr(archive_run, "open_for_append", delete_first)
     result = small.run()
@@ -315,9 +315,9 @@ def test_a_segment_truncated_during_a_run_stops_it_and_the_next_completes(
     newest = small.store / "commitlog" / segment_name(SIZE)
     whole = newest.read_bytes()
 
-    def cut_newest(lake_table: str) -> object:
+    def cut_newest(lake: Lake) -> object:
         os.truncate(newest, 5000)
-        return open_for_append(lake_table)
+        return open_for_append(lake)
 
     with monkeypatch.context() as patched:
         patched.setattr(archive_run, "open_for_append", cut_newest)
@@ -325,7 +325,7 @@ def test_a_segment_truncated_during_a_run_stops_it_and_the_next_completes(
     found = capsys.readouterr().err
     assert f"{newest} is shorter than the {SIZE} bytes it had when this run began" in found
     assert "Traceback" not in found
-    assert read_last_commit(f"{small.lake}/messages") is None
+    assert read_last_commit(Lake(str(small.lake))) is None
     newest.write_bytes(whole)
     small.run()
     assert small.messages() == plain_rows(small.store)
@@ -362,7 +362,7 @@ def test_damage_and_gaps_are_recorded_or_stop_the_run(
         err = capsys.readouterr().err
         assert "Nothing was archived" in err
         assert "physical offsets" in err
-        assert read_last_commit(f"{small.lake}/messages") is None
+        assert read_last_commit(Lake(str(small.lake))) is None
         assert not (small.lake / "archive_runs").exists()
 
 
@@ -424,12 +424,12 @@ def test_several_stopped_runs_are_completed_before_the_next(small: Archive) -> N
 
 def test_a_second_commit_of_one_number_is_refused_and_changes_nothing(small: Archive) -> None:
     small.run()
-    last = read_last_commit(f"{small.lake}/messages")
+    last = read_last_commit(Lake(str(small.lake)))
     assert last is not None
     with pytest.raises(ConcurrentArchiveError, match="archive commit 1"):
-        commit_messages(open_for_append(f"{small.lake}/messages"), [], dataclasses.replace(last, run_id="another"))
+        commit_messages(open_for_append(Lake(str(small.lake))), [], dataclasses.replace(last, run_id="another"))
     assert small.messages() == plain_rows(small.store)
-    assert read_last_commit(f"{small.lake}/messages") == last
+    assert read_last_commit(Lake(str(small.lake))) == last
 
 
 @pytest.mark.parametrize(
@@ -473,7 +473,7 @@ def test_concurrent_runs_over_different_stores_succeed(small: Archive, tmp_path:
     assert sorted(outcome.sequence for outcome in outcomes if isinstance(outcome, Result)) == [1, 2]
     assert small.messages() == plain_rows(str(tmp_path / "{broker}" / "store"))
     assert small.sequences() == [1, 2]
-    last = read_last_commit(f"{small.lake}/messages")
+    last = read_last_commit(Lake(str(small.lake)))
     assert last is not None
     assert {name: progress.end for name, progress in last.stores.items()} == {
         "broker-a": end_of(FIRST),

@@ -83,11 +83,11 @@ def test_lake_and_files_made_from_it_have_restricted_modes(tmp_path: Path, modes
     lake = Lake(str(tmp_path / "lake"))
     with restricted_umask():  # as a job does it
         work = find_work(str(store), None, lake)
-        open_for_append(lake.uri("messages"))
+        open_for_append(lake)
         tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
         manifest = list(tasks.run(0, tasks.parts))
         files = [row.data_file for row in manifest if row.path and row.table == "messages"]
-        commit_run(lake.uri("messages"), files, work.commit, work.started_from)
+        commit_run(lake, files, work.commit, work.started_from)
     check(tmp_path / "lake", modes)
     assert restore.main(["--lake", lake.root, "--out", str(tmp_path / "out"), *SIZES]) == ExitCode.OK
     check(tmp_path / "out", modes)
@@ -109,7 +109,7 @@ def test_maintained_lake_has_restricted_modes(tmp_path: Path, modes: tuple[int, 
 
 def test_lake_made_without_a_job_has_restricted_modes(tmp_path: Path, modes: tuple[int, int]) -> None:
     lake = Lake(str(tmp_path / "lake"))
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     assert (tmp_path / "lake").stat().st_mode & 0o777 == Path(lake.uri("messages")).stat().st_mode & 0o777 == modes[1]
 
 

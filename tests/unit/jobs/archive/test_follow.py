@@ -87,7 +87,7 @@ def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[E
 def test_messages_that_another_run_archived_are_not_archived_again(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit_messages(open_for_append(Lake(config.lake).uri("messages")), [], plan(config).commit)
+    commit_messages(open_for_append(Lake(config.lake)), [], plan(config).commit)
     tried: list[int] = []
 
     def run(_spark: object, _config: Config, work: ArchiveWork, **_: object) -> Result:

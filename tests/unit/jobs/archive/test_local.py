@@ -73,7 +73,7 @@ def test_all_tables_are_updated_and_a_second_run_changes_nothing(
     code, lake = run(root, "--local")
     assert (code, CountedProcess.started) == (0, 1)
     assert (run(root, "--local")[0], CountedProcess.started) == (0, 1)
-    last = read_last_commit(lake.uri("messages"))
+    last = read_last_commit(lake)
     assert last is not None
     assert last.sequence == 1
     assert followed_version(lake) == lake.table("messages").version()

@@ -32,11 +32,11 @@ def lake(store: Path, tmp_path: Path) -> Path:
     """A lake with the store."""
     lake = Lake(str(tmp_path / "lake"))
     work = find_work(str(store), None, lake)
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        lake.uri("messages"),
+        lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
         work.started_from,

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit
-from commitlake.pipelines.archive.body_location import folder_around
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
 from commitlake.connectors.lake.paths import LakeError
@@ -20,6 +19,7 @@ from commitlake.pipelines.archive.body_location import (
     check_bodies,
     check_outside_stores,
     check_same_root,
+    folder_around,
 )
 from tests.support.logs import messages, open_segment, write_store
 

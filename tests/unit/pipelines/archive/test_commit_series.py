@@ -49,7 +49,7 @@ def commit(config: Config, work: ArchiveWork, end: int | None = None) -> Result:
             stores={"a": replace(found.stores["a"], end=end, last_record=None)},
             ranges={"a": CommittedRange(found.ranges["a"].start, end)},
         )
-    commit_messages(open_for_append(Lake(config.lake).uri("messages")), [], found)
+    commit_messages(open_for_append(Lake(config.lake)), [], found)
     return Result(found.sequence, work.snapshot.ranges)
 
 
@@ -105,7 +105,7 @@ def test_messages_that_arrive_meanwhile_are_left_to_the_next_run(
 
 def ends_of_commits(config: Config) -> list[int]:
     """Return the end of the store in each commit, oldest first, which begins at the end of the one before."""
-    ranges = [found.ranges["a"] for found in read_commits(Lake(config.lake).uri("messages"))][::-1]
+    ranges = [found.ranges["a"] for found in read_commits(Lake(config.lake))][::-1]
     assert [part.start for part in ranges] == [0, *(part.end for part in ranges[:-1])]
     return [part.end for part in ranges]
 

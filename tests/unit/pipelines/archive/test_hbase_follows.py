@@ -41,7 +41,7 @@ def followed(monkeypatch: pytest.MonkeyPatch, lake: Lake, answers: list[Any]) ->
 def lake(tmp_path: Path) -> Lake:
     """A lake with an empty table."""
     lake = Lake(str(tmp_path / "lake"))
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     return lake
 
 

@@ -114,7 +114,7 @@ def test_missing_rows_and_checksums_of_a_run_are_reported(growing: GrowingLake) 
     file = write_plain_file(rows, growing.lake.uri("profiles"), "part-r.zstd.parquet")
     counts = RunCounts("2026-11-20T00:00:00+00:00", 0, 0, 0)
     commit = replace(work.commit, run_id="r").with_written(counts, {"profiles": [file]})
-    commit_run(growing.lake.uri("messages"), [], commit, work.started_from)
+    commit_run(growing.lake, [], commit, work.started_from)
     finish_runs(growing.lake, "r", "1")
     assert compare_archive_runs(growing.lake, read_moment(growing.lake)) == []
     profiles = DeltaTable(growing.lake.uri("profiles"))

@@ -24,7 +24,7 @@ CLIENT = Member("c1", "10.0.0.1:5", "JAVA", 513, "V5_5_0")
 def lake(tmp_path: Path) -> Lake:
     """An empty lake."""
     paths = Lake(str(tmp_path / "lake"))
-    open_for_append(paths.uri("messages"))
+    open_for_append(paths)
     return paths
 
 

@@ -75,9 +75,9 @@ def test_only_rows_of_old_dates_expire(growing: GrowingLake) -> None:
 
 def test_the_archive_continues_after_an_expiry_and_followers_notice_it(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
-    last, version = read_last_commit(uri), DeltaTable(uri).version()
+    last, version = read_last_commit(growing.lake), DeltaTable(uri).version()
     expire_files(uri, expired_files(uri, FIRST_DAY + DAY), FIRST_DAY + DAY)
-    assert read_last_commit(uri) == last
+    assert read_last_commit(growing.lake) == last
     (change,) = added_versions(uri, version)
     with pytest.raises(NotAppendOnlyError):
         change.check_append_only()
@@ -205,18 +205,18 @@ def age_log(uri: str, age: datetime.timedelta) -> None:
 def test_cleaning_the_log_keeps_the_archives_progress(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
     DeltaTable(uri).create_checkpoint()
-    last = read_last_commit(uri)
+    last = read_last_commit(growing.lake)
     age_log(uri, 40 * DAY)
     later = now() + 40 * DAY
     assert "was not cleaned, because the archive's progress is only in a commit of" in clean_log(uri, later)
-    assert read_last_commit(uri) == last
+    assert read_last_commit(growing.lake) == last
     growing.write(shop_messages(10, seed=7))
     growing.archive()
     DeltaTable(uri).create_checkpoint()
     assert clean_log(uri, now()) == ""
     names = {path.name for path in (Path(uri) / "_delta_log").glob("*.json")}
     assert f"{0:020}.json" not in names
-    newest = read_last_commit(uri)
+    newest = read_last_commit(growing.lake)
     assert newest is not None
     assert newest.sequence == 3
     assert len(rows_of(uri)) == 190
@@ -248,7 +248,7 @@ def write_pack(growing: GrowingLake, start: int, end: int, age: datetime.timedel
 
 def orphans_of(growing: GrowingLake) -> list[str]:
     """Return the names of the packs that no row names."""
-    last = read_last_commit(growing.lake.uri("messages"))
+    last = read_last_commit(growing.lake)
     assert last is not None
     packs = list(packs_of(growing).list_packs())
     return [

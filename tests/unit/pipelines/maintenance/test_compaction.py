@@ -95,9 +95,9 @@ def test_statistics_let_readers_skip_files(growing: GrowingLake) -> None:
 
 
 def test_the_archive_continues_after_a_merge_and_followers_see_no_change(growing: GrowingLake) -> None:
-    last, version = read_last_commit(growing.lake.uri("messages")), DeltaTable(growing.lake.uri("messages")).version()
+    last, version = read_last_commit(growing.lake), DeltaTable(growing.lake.uri("messages")).version()
     compact_all(growing)
-    assert read_last_commit(growing.lake.uri("messages")) == last
+    assert read_last_commit(growing.lake) == last
     versions = list(added_versions(growing.lake.uri("messages"), version))
     assert len(versions) == 2
     assert all(not found.files and not found.removed for found in versions)
@@ -281,7 +281,7 @@ def test_concurrent_merges_and_archive_runs_lose_no_row(tmp_path: Path, archives
     rows = rows_of(growing.lake.uri("messages"))
     offsets = [row["physical_offset"] for row in rows]
     assert len(offsets) == len(set(offsets)) == growing.count == (archives + 1) * 40
-    last = read_last_commit(growing.lake.uri("messages"))
+    last = read_last_commit(growing.lake)
     assert last is not None
     assert last.sequence == archives + 1
 

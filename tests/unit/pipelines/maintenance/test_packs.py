@@ -58,7 +58,7 @@ def files_of(growing: GrowingLake) -> list[PackFile]:
 def write(growing: GrowingLake, store: PackStore | None = None) -> PackMerges:
     """Do the first step of a merge, which leaves the small packs."""
     store = store or folder_store(growing.lake.bodies)
-    last = read_last_commit(growing.lake.uri("messages"))
+    last = read_last_commit(growing.lake)
     assert last is not None
     found = candidates(files_of(growing), last.stores)
     named = named_packs(growing.lake.uri("messages"), {file.store_date for file in found})
@@ -190,7 +190,7 @@ def test_an_erased_body_is_in_no_file_whenever_its_pack_is_merged(tmp_path: Path
 
 def test_a_merged_pack_stays_as_long_as_rows_name_one_of_its_packs(growing: GrowingLake) -> None:
     merge(growing)
-    last = read_last_commit(growing.lake.uri("messages"))
+    last = read_last_commit(growing.lake)
     assert last is not None
     store, later = folder_store(growing.lake.bodies), datetime.datetime.now(datetime.UTC) + 10 * DAY
     assert find_orphans(store, growing.lake.uri("messages"), files_of(growing), last.stores, later, 7 * DAY) == []
@@ -224,7 +224,7 @@ def test_a_damaged_merged_pack_is_named_and_stays(growing: GrowingLake) -> None:
     with pytest.raises(PackError, match="expected an index at the end of a merged pack"):
         read_body(folder_store(growing.lake.bodies), ref)
     archive_runs(growing, 2)
-    last = read_last_commit(growing.lake.uri("messages"))
+    last = read_last_commit(growing.lake)
     assert last is not None
     found = candidates(files_of(growing), last.stores)
     named = named_packs(growing.lake.uri("messages"), {file.store_date for file in found})
@@ -248,7 +248,7 @@ def test_a_pack_without_a_date_is_referenced_by_rows_of_any_date(tmp_path: Path,
     growing.archive()
     packs = list(folder_store(growing.lake.bodies).list_packs())
     assert (None in {parse_pack_name(pack.name).store_date for pack in packs}) == (days > 16)
-    last = read_last_commit(growing.lake.uri("messages"))
+    last = read_last_commit(growing.lake)
     assert last is not None
     later = datetime.datetime.now(datetime.UTC) + 10 * DAY
     assert (

@@ -35,14 +35,14 @@ def lake(tmp_path: Path) -> Lake:
 def archive(lake: Lake, tmp_path: Path, erased: ErasedPlaces | None = None) -> PreparedKeys:
     """Write and commit an archive run in this process, and return the keys that its tasks have written."""
     work = find_work(str(tmp_path / "store"), "a", lake)
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     tasks = ArchiveTasks(
         work.splits(1 << 17), lake, PackLocation(lake.bodies), work.commit.run_id, "1", erased=erased or ErasedPlaces(),
         keyed=True,
     )  # fmt: skip
     manifest = list(tasks.run(0, tasks.parts))
     messages = [row.data_file for row in manifest if row.table == "messages"]
-    commit_run(lake.uri("messages"), messages, work.commit, work.started_from)
+    commit_run(lake, messages, work.commit, work.started_from)
     keys = [row.data_file for row in manifest if row.table == "message_keys"]
     return PreparedKeys(frozenset(file.path for file in messages), 0, keys)
 

@@ -42,11 +42,11 @@ SIZE = 1 << 16
 def archive(store: Path, lake: Lake) -> int:
     """Write and commit an archive run in this process."""
     work = find_work(str(store), "a", lake)
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     tasks = ArchiveTasks(work.splits(SIZE), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     manifest = list(tasks.run(0, tasks.parts))
     commit_run(
-        lake.uri("messages"),
+        lake,
         [row.data_file for row in manifest if row.table == "messages"],
         work.commit,
         work.started_from,

@@ -31,7 +31,7 @@ WEEK = datetime.timedelta(days=7)
 def lake(tmp_path: Path) -> Lake:
     """A lake without messages."""
     made = Lake(str(tmp_path / "lake"))
-    open_for_append(made.uri("messages"))
+    open_for_append(made)
     return made
 
 

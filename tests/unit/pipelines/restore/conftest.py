@@ -33,10 +33,10 @@ def archive(tmp_path: Path) -> Archive:
     def run(root: Path, times: int = 1, broker: str = BROKER, partition: int = 5000) -> Lake:
         lake = Lake(str(tmp_path / "lake"))
         work = find_work(str(root), broker, lake)
-        open_for_append(lake.uri("messages"))
+        open_for_append(lake)
         tasks = ArchiveTasks(work.splits(partition), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
         files = [row.data_file for _ in range(times) for row in tasks.run(0, tasks.parts) if row.table == "messages"]
-        commit_run(lake.uri("messages"), files, work.commit, work.started_from)
+        commit_run(lake, files, work.commit, work.started_from)
         return lake
 
     return run

@@ -67,10 +67,10 @@ def configure(root: Path, **topics: object) -> None:
 def archive(lake: Lake, root: Path) -> ArchiveWork:
     """Archive new messages, without the configuration."""
     work = find_work(str(root), BROKER, lake)
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     tasks = ArchiveTasks(work.splits(5000), lake, PackLocation(lake.bodies), work.commit.run_id, "1")
     files = [row.data_file for row in tasks.run(0, tasks.parts) if row.table == "messages"]
-    commit_run(lake.uri("messages"), files, work.commit, work.started_from)
+    commit_run(lake, files, work.commit, work.started_from)
     return work
 
 

@@ -188,12 +188,12 @@ def _end_of(path: Path) -> int:
 def _archive_split(folder: Path, split: Split) -> Lake:
     """Archive one range, wherever it lies."""
     lake = Lake(str(folder / "lake-of-one"))
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     tasks = ArchiveTasks([split], lake, PackLocation(lake.bodies), "run", "1")
     files = [row.data_file for row in tasks.run(0, tasks.parts[:1]) if row.table == "messages"]
     ends = {split.broker: StoreProgress(split.end)}
     commit = ArchiveCommit(1, "run", ends, {split.broker: CommittedRange(split.start, split.end)})
-    commit_run(lake.uri("messages"), files, commit, {})
+    commit_run(lake, files, commit, {})
     return lake
 
 

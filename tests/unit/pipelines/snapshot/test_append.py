@@ -43,7 +43,7 @@ START = datetime.datetime(2026, 11, 20, 14, tzinfo=datetime.UTC)
 def lake(tmp_path: Path) -> Lake:
     """An empty lake."""
     paths = Lake(str(tmp_path / "lake"))
-    open_for_append(paths.uri("messages"))
+    open_for_append(paths)
     return paths
 
 

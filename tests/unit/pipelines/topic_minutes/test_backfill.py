@@ -143,7 +143,7 @@ def test_only_one_of_two_concurrent_backfills_is_kept(old: GrowingLake, monkeypa
 
 def test_a_lake_without_an_archive_is_refused(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
-    open_for_append(lake.uri("messages"))
+    open_for_append(lake)
     with pytest.raises(LakeError, match="nothing was archived"):
         backfill_minutes(lake)
 
