@@ -14,7 +14,7 @@ from typing import Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
 from commitlake.connectors.lake.archive_log import (
@@ -31,12 +31,12 @@ from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.messages import MESSAGES, PARTITION_COLUMNS
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.tables.messages import PARTITION_COLUMNS
 
 _MAX_ATTEMPTS = 50  # after errors caused by commits of other writers
 
@@ -53,7 +53,7 @@ def open_for_append(lake: Lake) -> DeltaTable:
 
     A run opens it before it writes its first file, so the files of a killed run are always in a lake.
     """
-    return open_or_create(lake.uri("messages"), MESSAGES, PARTITION_COLUMNS)
+    return open_or_create(lake, "messages", partitions=LAKE_TABLES["messages"].partitions)
 
 
 def commit_run(
@@ -129,15 +129,18 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
         raise ConcurrentArchiveError(f"another run wrote archive commit {commit.sequence} at the same time") from error
 
 
-def append_files(table_uri: str, schema: Columns, files: Sequence[DataFile], sequence: int) -> None:
+def append_files(
+    lake: Lake, name: str, files: Sequence[DataFile], sequence: int, columns: Columns | None = None
+) -> None:
     """Add a run's files to a table that follows `messages`; a repetition with the same number changes nothing.
 
     Args:
-        table_uri: path or URI of the table; created if it does not exist.
+        name: name of the table, which is created if it does not exist.
         files: files without a partition.
         sequence: number of the run.
+        columns: the table's columns, if they are not the declared ones.
     """
-    table = open_or_create(table_uri, schema)
+    table = open_or_create(lake, name, columns)
     properties = CommitProperties(app_transactions=[Transaction(APPLICATION_ID, sequence)])
     for attempt in range(_MAX_ATTEMPTS):
         if sequence <= (table.transaction_version(APPLICATION_ID) or 0):
@@ -147,21 +150,21 @@ def append_files(table_uri: str, schema: Columns, files: Sequence[DataFile], seq
         except CommitFailedError:  # another run finishes this one, or has appended its own files
             if attempt == _MAX_ATTEMPTS - 1:
                 raise
-            table = delta_table(table_uri)
+            table = delta_table(lake.uri(name), lake.s3)
         else:
-            seal(table_uri)
+            seal(lake.uri(name), lake.s3)
             return
 
 
-def append_rows(table_uri: str, schema: Columns, rows: pa.Table) -> None:
+def append_rows(lake: Lake, name: str, rows: pa.Table) -> None:
     """Append a few rows to a table that does not follow `messages`; a repetition appends them again.
 
     Args:
-        table_uri: path or URI of the Delta table; created if it does not exist.
-        rows: the rows, with these columns.
+        name: name of the table, which is created if it does not exist.
+        rows: the rows, with columns of the table.
     """
-    table = open_or_create(table_uri, schema)
-    file = write_plain_file(rows, table_uri, f"part-{secrets.token_hex(16)}.zstd.parquet")
+    table = open_or_create(lake, name)
+    file = write_plain_file(rows, lake.uri(name), f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
     for attempt in range(MAX_TRIES):
         try:
             _add_files(table, [file], (), CommitProperties())
@@ -169,13 +172,13 @@ def append_rows(table_uri: str, schema: Columns, rows: pa.Table) -> None:
         except CommitFailedError:  # another process created the table, or changed its columns, at the same time
             if attempt == MAX_TRIES - 1:
                 raise
-            table = open_or_create(table_uri, schema)
-    seal(table_uri)
+            table = open_or_create(lake, name)
+    seal(lake.uri(name), lake.s3)
 
 
 def advance(
-    table_uri: str,
-    schema: Columns,
+    lake: Lake,
+    name: str,
     files: Iterable[DataFile],
     application: str,
     step: tuple[int | None, int],
@@ -187,7 +190,7 @@ def advance(
     """Add files to a table and raise an application's progress number, if no other process has changed it meanwhile.
 
     Args:
-        table_uri: path or URI of the Delta table; created if it does not exist.
+        name: name of the table, which is created if it does not exist.
         files: files without a partition.
         application: name of the application.
         step: progress number before the change (None for none), and after it.
@@ -199,20 +202,20 @@ def advance(
     Returns:
         True if the files were added; False if another process was first, and nothing has changed.
     """
-    table = open_or_create(table_uri, schema)
+    table = open_or_create(lake, name)
     before, after = step
     if table.transaction_version(application) != before:
         return False
     others = beside or {}
-    if any((table.transaction_version(name) or 0) != expected for name, (expected, _) in others.items()):
+    if any((table.transaction_version(other) or 0) != expected for other, (expected, _) in others.items()):
         return False
-    transactions = [Transaction(application, after), *(Transaction(name, new) for name, (_, new) in others.items())]
+    transactions = [Transaction(application, after), *(Transaction(other, new) for other, (_, new) in others.items())]
     try:
         properties = CommitProperties(app_transactions=transactions)
         _add_files(table, files, (), properties, mode="overwrite" if from_scratch else "append", removed=removed)
     except CommitFailedError:
         return False
-    seal(table_uri)
+    seal(lake.uri(name), lake.s3)
     return True
 
 
@@ -242,10 +245,16 @@ def _add_files(
     table.create_write_transaction(actions, mode, table.schema(), list(partitions), commit_properties=properties)
 
 
-def open_or_create(table_uri: str, schema: Columns, partitions: Sequence[str] = ()) -> DeltaTable:
-    """Open a table, or create it; columns that an earlier version did not have are added."""
-    wanted = Schema.from_json(schema.json())
-    table = _open_or_create(table_uri, wanted, partitions)
+def open_or_create(lake: Lake, name: str, columns: Columns | None = None, partitions: Sequence[str] = ()) -> DeltaTable:
+    """Open a table, or create it; columns that an earlier version did not have are added.
+
+    Args:
+        name: name of the table.
+        columns: its columns, if they are not the declared ones.
+        partitions: columns of its partitions; none if all of its files are without one.
+    """
+    wanted = Schema.from_json((columns or LAKE_TABLES[name].columns).json())
+    table = _open_or_create(lake, name, wanted, partitions)
     known = {field.name for field in table.schema().fields}
     missing = [field for field in wanted.fields if field.name not in known]
     if missing:  # existing rows have nulls there
@@ -253,16 +262,14 @@ def open_or_create(table_uri: str, schema: Columns, partitions: Sequence[str] = 
     return table
 
 
-def _open_or_create(table_uri: str, schema: Schema, partitions: Sequence[str]) -> DeltaTable:
-    try:
-        return delta_table(table_uri)
-    except TableNotFoundError:
-        pass
-    options = storage_options(table_uri)
-    if not is_uri(table_uri):
+def _open_or_create(lake: Lake, name: str, schema: Schema, partitions: Sequence[str]) -> DeltaTable:
+    table, uri = lake.find(name), lake.uri(name)
+    if table is not None:
+        return table
+    if lake.s3 is None:
         # deltalake would create folders that everybody can enter, and would follow a link.
-        make_folders(Path(table_uri), below=Path(table_uri).parent)
+        make_folders(Path(uri), below=Path(uri).parent)
     try:
-        return DeltaTable.create(table_uri, schema, partition_by=list(partitions), storage_options=options)
+        return DeltaTable.create(uri, schema, partition_by=list(partitions), storage_options=lake.storage_options)
     except DeltaError:  # another run has created it meanwhile
-        return delta_table(table_uri)
+        return delta_table(uri, lake.s3)

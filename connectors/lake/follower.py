@@ -18,7 +18,7 @@ from commitlake.connectors.lake.followed_runs import check_not_ahead, last_finis
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
-from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
+from commitlake.schemas.tables.lake_tables import FOLLOWING
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCom
     for commit in commits:
         for table in (*FOLLOWING, "erasures"):
             if files := commit.files.get(table):
-                append_files(lake.uri(table), LAKE_TABLES[table].columns, files, commit.sequence)
-        _append_run(_run_of(commit, commit.run_id != run_id, parser_version), lake.uri("archive_runs"))
+                append_files(lake, table, files, commit.sequence)
+        _append_run(lake, _run_of(commit, commit.run_id != run_id, parser_version))
     return commits
 
 
@@ -92,8 +92,8 @@ def restore_runs(lake: Lake, parser_version: str) -> int:
     if missing:
         rows = [asdict(_run_of(commit, True, parser_version)) for commit in missing]
         append_rows(
-            lake.uri("archive_runs"),
-            ARCHIVE_RUNS,
+            lake,
+            "archive_runs",
             pa.Table.from_pylist(rows, schema=arrow_schema(ARCHIVE_RUNS)),
         )
     return len(missing)
@@ -117,9 +117,10 @@ def _run_of(commit: ArchiveCommit, recovered: bool, parser_version: str) -> Arch
     )
 
 
-def _append_run(run: ArchiveRun, runs_uri: str) -> None:
+def _append_run(lake: Lake, run: ArchiveRun) -> None:
     """Record that a run is finished; without this row, the next run repeats the steps after the commit."""
     row = pa.Table.from_pylist([asdict(run)], schema=arrow_schema(ARCHIVE_RUNS))
     # Two processes may finish the same run at once, so each writes a file of its own.
-    file = write_plain_file(row, runs_uri, f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet")
-    append_files(runs_uri, ARCHIVE_RUNS, [file], run.sequence)
+    name = f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet"
+    file = write_plain_file(row, lake.uri("archive_runs"), name, s3=lake.s3)
+    append_files(lake, "archive_runs", [file], run.sequence)

@@ -166,13 +166,12 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[st
     Returns:
         True if they were added; False if another process was first, and nothing has changed.
     """
-    uri, schema = lake.uri(name), LAKE_TABLES[name].columns
-    open_or_create(uri, schema)
-    rows = rows.cast(arrow_schema(schema))
-    file = write_plain_file(rows, uri, f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
+    open_or_create(lake, name)
+    rows = rows.cast(arrow_schema(LAKE_TABLES[name].columns))
+    file = write_plain_file(rows, lake.uri(name), f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
     (first, version), *others = versions.items()
     beside = {snapshot_application(broker): (other or 0, (other or 0) + 1) for broker, other in others}
-    return advance(uri, schema, [file], snapshot_application(first), (version, (version or 0) + 1), beside=beside)
+    return advance(lake, name, [file], snapshot_application(first), (version, (version or 0) + 1), beside=beside)
 
 
 def snapshot_application(broker: str) -> str:

@@ -23,7 +23,6 @@ from commitlake.pipelines.quality.figures import PageFigures
 from commitlake.pipelines.quality.judge_input import BeginJudging, BrokerFacts, ProfileJudge, RunFacts, split_by_topics
 from commitlake.pipelines.quality.report import Losses, QualityReport, brokers_concerned, sentences, to_table
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.tables.archive_runs import QUALITY_RESULTS
 
 
 class CriticalQualityError(CommitLakeError):
@@ -86,7 +85,7 @@ def judge_run(
         verdict = (losses or Losses()).verdict(report)
         results = to_table(report, run_id=run_id, verdict=verdict)
         if not report.passed:
-            append_rows(lake.uri("quality_results"), QUALITY_RESULTS, results)
+            append_rows(lake, "quality_results", results)
             if page is not None:
                 page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))
             raise _stopped(report, work, page.path if page else None)

@@ -16,7 +16,6 @@ from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.reading.stores import Store
-from commitlake.schemas.tables.edges import CONSUMPTIONS
 
 _APPLICATION = "commitlake.consumptions."
 
@@ -65,7 +64,7 @@ def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpda
                     write_plain_file(pa.Table.from_batches([part.rows]), lake.uri("consumptions"), name, s3=lake.s3)
                 ]
             step = (progress, part.end)
-            if not advance(lake.uri("consumptions"), CONSUMPTIONS, files, f"{_APPLICATION}{store.broker}", step):
+            if not advance(lake, "consumptions", files, f"{_APPLICATION}{store.broker}", step):
                 return ConsumptionsUpdate(rows, problems, is_unfinished=True)
             progress = part.end
             rows += part.rows.num_rows

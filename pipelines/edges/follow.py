@@ -65,7 +65,6 @@ from commitlake.pipelines.edges.retry_states import RetryStates, are_stored, lin
 from commitlake.pipelines.edges.spans import LinkedExtents, Spans
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
-from commitlake.schemas.tables.edges import EDGES
 
 _CHUNK_ROWS = 1 << 19  # rows of messages: some 300 MiB
 _GROUP_ROWS = 1 << 15
@@ -172,8 +171,8 @@ def follow_edges(
         beside[CONSUMPTIONS_ID] = (consumptions + 1, consumed.version + 1)
     gone = [(file.path, file.size) for file in removed]
     if not advance(
-        lake.uri("edges"),
-        EDGES,
+        lake,
+        "edges",
         files,
         APPLICATION_ID,
         step,

@@ -36,7 +36,7 @@ from commitlake.pipelines.masking.erasure_rows import ErasureWriter, conform, er
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, read_later_copies, with_key
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
-from commitlake.schemas.tables.erasures import ERASURES, MESSAGE_EVENTS, ErasureEvent
+from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.times import EPOCH, iso_text
 
 _MAX_TRIES = 20
@@ -204,7 +204,7 @@ def begin(
         ])  # fmt: skip
         file = write_plain_file(table, lake.uri("erasures"), f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
         before = number - 1 or None
-        if advance(lake.uri("erasures"), ERASURES, [file], APPLICATION_ID, (before, number)):
+        if advance(lake, "erasures", [file], APPLICATION_ID, (before, number)):
             at = EPOCH + datetime.timedelta(microseconds=by.at)
             return ErasureState(number, erasure_id, at, reason, rows.num_rows, retention, None, None, {})
     raise ConcurrentErasureError(f"other erasures have begun first {_MAX_TRIES} times. Run it again")
@@ -242,7 +242,7 @@ def add_event(
 ) -> None:
     """Record that an erasure has reached an event; recording it twice does no harm."""
     row = _event(state.number, state.erasure_id, event, detail, writer(parser_version), None)
-    append_rows(lake.uri("erasures"), ERASURES, row)
+    append_rows(lake, "erasures", row)
 
 
 def _event(

@@ -32,7 +32,7 @@ from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
 from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows
 from commitlake.pipelines.masking.erasure_rows import erasure_rows
-from commitlake.schemas.tables.erasures import ERASURES, ErasureEvent
+from commitlake.schemas.tables.erasures import ErasureEvent
 
 _MAX_TRIES = 50
 _PREFIXES: Mapping[str, Sequence[str]] = {"edges": ("from_", "to_", "evidence_")}
@@ -161,7 +161,7 @@ def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None
         for name in _RECORDED_BEFORE:
             column = pa.array([row.get(name) for row in before], made.schema.field(name).type)
             made = made.set_column(made.schema.get_field_index(name), made.schema.field(name), column)
-        append_rows(lake.uri("erasures"), ERASURES, made)
+        append_rows(lake, "erasures", made)
 
 
 def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HERE) -> TableWork | None:

@@ -178,7 +178,7 @@ def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[s
         rows = pa.Table.from_pylist([row], schema=_SCHEMA)
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
         file = write_plain_file(rows, lake.uri("evidence"), name, s3=lake.s3, statistics=_STATISTICS)
-        if advance(lake.uri("evidence"), EVIDENCE, [file], APPLICATION_ID, (number, document.number)):
+        if advance(lake, "evidence", [file], APPLICATION_ID, (number, document.number)):
             return document
     raise EvidenceError(
         f"{lake.uri('evidence')}: other processes added documents first {_MAX_TRIES} times. Run it again"

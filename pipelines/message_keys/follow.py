@@ -31,7 +31,6 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.message_keys.files import COLUMNS, MAX_ROWS, REPEATING, PreparedKeys, write_keys
 from commitlake.pipelines.message_keys.progress import APPLICATION_ID, followed_erasure, followed_version
-from commitlake.schemas.tables.messages import MESSAGE_KEYS
 
 _DRIVER_ROWS = 1 << 17  # fewer rows are read in this process, before others would have started
 
@@ -126,8 +125,8 @@ def follow_keys(lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None
         after = erased.number if new.from_scratch or progress < 0 else done
         erasure = {ERASURE: (done, after)}
         if not advance(
-            lake.uri("message_keys"),
-            MESSAGE_KEYS,
+            lake,
+            "message_keys",
             written,
             APPLICATION_ID,
             step,

@@ -22,7 +22,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
 from commitlake.pipelines.repair.commits import LostRuns
-from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
+from commitlake.schemas.tables.lake_tables import FOLLOWING
 
 OF_RUNS = (*FOLLOWING, "archive_runs")
 """Tables that have the column `run_id`."""
@@ -98,7 +98,6 @@ def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
     gone: dict[str, int] = {}
     for commit in commits_after(lake, 0):
         for table in FOLLOWING:
-            uri = lake.uri(table)
             wanted = commit.files.get(table, ())
             if not wanted or commit.sequence <= last_finished(lake, table):
                 continue
@@ -106,7 +105,7 @@ def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
             found = [file for file, info in zip(wanted, there, strict=True) if info.is_file and info.size == file.size]
             if len(found) < len(wanted):
                 gone[table] = gone.get(table, 0) + len(wanted) - len(found)
-            append_files(uri, LAKE_TABLES[table].columns, found, commit.sequence)
+            append_files(lake, table, found, commit.sequence)
     finish_runs(lake, "", parser_version)
     return gone
 

@@ -53,7 +53,6 @@ from commitlake.pipelines.masking.erasure_rows import ERASURES_SCHEMA, ErasureWr
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.erasures import ErasureEvent
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES
 from commitlake.schemas.tables.messages import MESSAGES
@@ -98,9 +97,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
         rows, newest = pa.concat_tables([rows, restored.rows]), restored.newest
         yield from restored.lines
     last = read_last_commit(lake)
-    _replace(
-        aside, table, schema, rows, found.names, {application: newest, **({ARCHIVE: last.sequence} if last else {})}
-    )
+    _replace(aside, table, rows, found.names, {application: newest, **({ARCHIVE: last.sequence} if last else {})})
 
 
 def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
@@ -124,7 +121,7 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
     numbers = {ARCHIVE: last.sequence} if (last := read_last_commit(lake)) else {}
     if table in SNAPSHOT_TABLES:
         numbers = {snapshot_application(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()}
-    _replace(aside, table, schema, rows, found.names, numbers or {REPAIR_KEY: 1})
+    _replace(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
 
 
 class _Files(NamedTuple):
@@ -159,7 +156,6 @@ def _read_files(lake: Lake, table: str, columns: pa.Schema) -> _Files:
 def _replace(
     aside: AsideFolder,
     table: str,
-    schema: Columns,
     rows: pa.Table,
     names: Sequence[str],
     numbers: Mapping[str, int],
@@ -168,7 +164,7 @@ def _replace(
 
     Args:
         table: name of the table.
-        schema: its columns.
+        rows: its rows.
         names: its data files so far.
         numbers: the progress numbers of applications, at least one.
     """
@@ -180,7 +176,7 @@ def _replace(
     delete_newest(uri, lake.storage_options)
     (first, number), *others = numbers.items()
     beside = {name: (0, other) for name, other in others}
-    if not advance(uri, schema, [file], first, (None, number), beside=beside):
+    if not advance(lake, table, [file], first, (None, number), beside=beside):
         raise LakeError(f"{uri}: another program has written to it meanwhile. Stop it, then repair again")
 
 

@@ -56,7 +56,6 @@ from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.tables.archive_runs import GAPS
-from commitlake.schemas.tables.erasures import ERASURES
 from commitlake.schemas.tables.messages import STORE_DATE
 
 PACK_BYTES = 32 << 20
@@ -214,7 +213,7 @@ def restore_messages(
     gaps = list(_gaps(suspects, read.left, parser_version))
     known = {suspect.name for suspect in recorded}  # by an earlier repair, perhaps one that was killed
     if new := [gap for gap in gaps if gap["segment"] not in known]:
-        append_rows(lake.uri("gaps"), GAPS, pa.Table.from_pylist(new, schema=_GAPS))
+        append_rows(lake, "gaps", pa.Table.from_pylist(new, schema=_GAPS))
     if damages or read.files:
         exchange_files(
             lake.uri("messages"),
@@ -335,7 +334,7 @@ def _record_copies(lake: Lake, manifest: Sequence[ManifestRow], erased: ErasedPl
             with folder_of(lake.uri("erasures")).open_input_file(row.path) as source:
                 rows = erased.without(pq.read_table(source))
             if rows.num_rows:
-                append_rows(lake.uri("erasures"), ERASURES, rows)
+                append_rows(lake, "erasures", rows)
 
 
 def _not_readable(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogRange]:

@@ -95,7 +95,7 @@ def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     recorded = {}
     for table, count in lacking_rows(lake, [table for table in tables if table in {*REPEATED, "store_config"}]).items():
         uri = lake.uri(table)
-        new = count - count_lost_rows(open_or_create(uri, LAKE_TABLES[table].columns))
+        new = count - count_lost_rows(open_or_create(lake, table))
         if new > 0:
             exchange_files(uri, [], [], changes_data=False, note=repair_note(new))
             recorded[table] = new

@@ -149,7 +149,7 @@ def _add_marks(lake: Lake, damaged: str) -> None:
         return
     rows = _marks(table, damaged)
     if rows.num_rows:
-        append_rows(lake.uri("replays"), REPLAYS, rows)
+        append_rows(lake, "replays", rows)
 
 
 def _write_marks(lake: Lake, table: DeltaTable) -> list[DataFile]:

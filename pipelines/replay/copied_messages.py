@@ -152,5 +152,5 @@ def _copy(batches: Iterable[pa.RecordBatch], wanted: Selection, columns: Columns
             waiting, size = [], 0
     if waiting:
         write()
-    append_files(lake.uri("messages"), Columns([*columns, STORE_DATE]), files, 1)
+    append_files(lake, "messages", files, 1, Columns([*columns, STORE_DATE]))
     return damaged

@@ -116,7 +116,7 @@ def add_event(
         "detail": detail,
         "speed": speed,
     }
-    append_rows(lake.uri("replays"), REPLAYS, pa.Table.from_pylist([row], arrow_schema(REPLAYS)))
+    append_rows(lake, "replays", pa.Table.from_pylist([row], arrow_schema(REPLAYS)))
 
 
 def read_states(
@@ -270,8 +270,7 @@ class Ledger:
 
     def _advance(self, files: list[Any], version: int | None) -> None:
         following = (version or 0) + 1
-        uri = self._lake.uri("replay_messages")
-        if not advance(uri, REPLAY_MESSAGES, files, self._application, (version, following)):
+        if not advance(self._lake, "replay_messages", files, self._application, (version, following)):
             raise OtherProcessError(f"another process has taken over the replay {self._id}, so this one has stopped")
         self._version = following
 

@@ -35,7 +35,7 @@ from commitlake.pipelines.replay.changes import Changes, as_produced, finish
 from commitlake.pipelines.replay.errors import OtherProcessError, ReplayError
 from commitlake.pipelines.replay.ledger import Ledger, ReplayState, add_event, check_is_free, read_states
 from commitlake.pipelines.replay.planned_messages import SCHEMA, PlannedMessages
-from commitlake.schemas.tables.replays import ENDED, IDENTITY, REPLAY_ROWS, TRANSFORMED, ReplayEvent
+from commitlake.schemas.tables.replays import ENDED, IDENTITY, TRANSFORMED, ReplayEvent
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +98,7 @@ def _copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
 
 
 def _commit(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
-    advance(lake.uri("replay_rows"), REPLAY_ROWS, list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
+    advance(lake, "replay_rows", list(files), f"commitlake.replay_rows/{replay_id}/{stage}", (None, 1))
 
 
 def _delete(lake: Lake, condition: str) -> None:

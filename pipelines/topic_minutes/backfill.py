@@ -37,7 +37,6 @@ from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING, Minut
 from commitlake.pipelines.topic_minutes.progress import APPLICATION_ID, BACKFILLED
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import MESSAGES
-from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 
 _MAX_FILES = 8  # number of data files of `messages` per task
 _MESSAGES = arrow_schema(MESSAGES)
@@ -126,9 +125,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     # A repair may count rows as they were before an erasure, which it then repeats.
     erasures = _erasure_of(lake), erasure_number(table)
     numbers = {ERASURE: erasures} if from_scratch and erasures[0] != erasures[1] else {}
-    if not advance(
-        lake.uri("topic_minutes"), TOPIC_MINUTES, files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers
-    ):
+    if not advance(lake, "topic_minutes", files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers):
         raise ConcurrentBackfillError(
             f"{lake.uri('topic_minutes')}: another backfill was first; nothing of this one was kept. Run it again"
         )

@@ -45,7 +45,7 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, F
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
-from commitlake.schemas.tables.messages import MESSAGES, SOURCE, STORE_DATE
+from commitlake.schemas.tables.messages import SOURCE, STORE_DATE
 from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from commitlake.schemas.times import EPOCH, FIRST_USUAL_TIME, after, from_ms, last_usual_time
 
@@ -166,9 +166,9 @@ class StoreLogs:
             damaged += bad
             advance(sum(split.size for split in groups[number]))
         made = TOPIC_MINUTES if table is MINUTES else Columns([*columns, STORE_DATE])
-        append_files(lake.uri(table.name), made, files, 1)
+        append_files(lake, table.name, files, 1, made)
         if table is MINUTES:  # a folder without a table of messages would be no lake
-            open_or_create(lake.uri("messages"), MESSAGES)
+            open_or_create(lake, "messages")
         return StoreTables(self._coverage(dict(_read_spans(lake, table))), damaged)
 
     def _coverage(self, read: Mapping[str, TimeSpan]) -> Coverage:

@@ -34,7 +34,6 @@ from commitlake.pipelines.topic_minutes.minutes import SCHEMA as MINUTES_SCHEMA
 from commitlake.pipelines.topic_minutes.minutes import sketch_groups, write_minutes_file
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
-from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from tests.benchmarks.commands import CommandRun, run_commitlake
 from tests.benchmarks.machine import machine
 
@@ -112,12 +111,10 @@ def make_lake(lake: Lake, messages: int) -> None:
     commit = ArchiveCommit(1, RUN_ID, {BROKER: StoreProgress(end)}, {BROKER: CommittedRange(0, end)})
     commit_run(lake, files, commit, {})
     weeks = [_minutes_file(lake, start, min(WEEK, YEAR - start)) for start in range(0, YEAR, WEEK)]
-    append_files(lake.uri("topic_minutes"), TOPIC_MINUTES, weeks, 1)
+    append_files(lake, "topic_minutes", weeks, 1)
     run = {"sequence": 1, "run_id": RUN_ID, "started_at": _END, "finished_at": _END, "stores": 1, "messages": messages}
     rows = pa.Table.from_pylist([run], arrow_schema(ARCHIVE_RUNS))
-    append_files(
-        lake.uri("archive_runs"), ARCHIVE_RUNS, [write_plain_file(rows, lake.uri("archive_runs"), "run.parquet")], 1
-    )
+    append_files(lake, "archive_runs", [write_plain_file(rows, lake.uri("archive_runs"), "run.parquet")], 1)
 
 
 def _topics(numbers: Array) -> pa.DictionaryArray:

@@ -11,7 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.replay.ledger import add_event
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import SCHEMA
-from commitlake.schemas.tables.replays import REPLAY_ROWS, ReplayEvent
+from commitlake.schemas.tables.replays import ReplayEvent
 
 COPIES = 3
 """Number of messages of each replay."""
@@ -23,7 +23,7 @@ def add_copies(lake: Lake, replay_id: str) -> None:
         {"replay_id": replay_id, "is_changed": True, "broker": "broker-a", "physical_offset": number, "body": b"text"}
         for number in range(COPIES)
     ]
-    append_rows(lake.uri("replay_rows"), REPLAY_ROWS, pa.Table.from_pylist(rows, SCHEMA))
+    append_rows(lake, "replay_rows", pa.Table.from_pylist(rows, SCHEMA))
 
 
 def add_copied_replay(lake: Lake, replay_id: str, *events: ReplayEvent) -> None:

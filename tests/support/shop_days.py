@@ -95,7 +95,7 @@ def _add_stretch(growing: GrowingLake, name: str, minute: int, rows: list[dict[s
     schema = {"gaps": GAPS, "quarantine": QUARANTINE}[name]
     row = {"broker": "broker-a", "segment": "s", "start_offset": offset - 10, "end_offset": offset}
     added = pa.Table.from_pylist([row], schema=arrow_schema(schema))
-    append_rows(growing.lake.uri(name), schema, added)
+    append_rows(growing.lake, name, added)
 
 
 def _progress(minute: int, ends: dict[tuple[str, int], list[datetime.datetime]]) -> StoreSnapshot:

@@ -8,7 +8,6 @@ from commitlake.connectors.lake.committer import append_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.archive.store_config import write_config_changes
 from commitlake.pipelines.archive.work import ArchiveWork
-from commitlake.schemas.tables.archive_runs import STORE_CONFIG
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -20,5 +19,5 @@ def record_config(
     file = write_config_changes(lake, work.stores, work.commit.run_id, at, problems)
     if file is None:
         return 0
-    append_files(lake.uri("store_config"), STORE_CONFIG, [file], work.commit.sequence)
+    append_files(lake, "store_config", [file], work.commit.sequence)
     return file.rows

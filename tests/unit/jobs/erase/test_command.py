@@ -336,11 +336,11 @@ def test_keys_in_texts_of_other_tables_are_erased(growing: GrowingLake, capsys: 
     replay = {"replay_id": "r", "event": "planned", "plan": plan}
     damaged = {"broker": "broker-a", "start_offset": 5, "first_bytes": b"\x01" + KEY.encode() + b"\x02", "found": "x"}
     other = {"broker": "broker-a", "start_offset": 9, "first_bytes": KEY.encode() + b"0", "found": "y"}
-    for uri, schema, rows in (
-        (growing.lake.uri("replays"), REPLAYS, [replay]),
-        (growing.lake.uri("quarantine"), QUARANTINE, [damaged, other]),
+    for name, schema, rows in (
+        ("replays", REPLAYS, [replay]),
+        ("quarantine", QUARANTINE, [damaged, other]),
     ):
-        append_rows(uri, schema, pa.Table.from_pylist(rows, schema=arrow_schema(schema)))
+        append_rows(growing.lake, name, pa.Table.from_pylist(rows, schema=arrow_schema(schema)))
     printed = erase_key(capsys, growing)
     assert "quarantine: 1 row" in printed
     assert "replays: 1 row" in printed
@@ -360,7 +360,7 @@ def test_copies_of_a_replay_lose_their_contents(growing: GrowingLake, capsys: py
         for offset in places
     ]  # fmt: skip
     schema = arrow_schema(REPLAY_ROWS)
-    append_rows(growing.lake.uri("replay_rows"), REPLAY_ROWS, pa.Table.from_pylist(rows, schema=schema))
+    append_rows(growing.lake, "replay_rows", pa.Table.from_pylist(rows, schema=schema))
     assert "replay_rows: 1 row" in erase_key(capsys, growing)
     erased, other = sorted(rows_of(growing.lake.uri("replay_rows")), key=lambda row: row["physical_offset"])
     assert (erased["keys"], erased["properties"], erased["body"]) == (None, None, None)

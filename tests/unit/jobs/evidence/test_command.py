@@ -22,7 +22,6 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.pipelines.evidence.chain import APPLICATION_ID, read_documents
 from commitlake.pipelines.evidence.documents import Document, parse_document
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.tables.archive_runs import EVIDENCE
 from tests.support.erased_lakes import KEY, shop_messages, write_lake
 from tests.support.lakes import GrowingLake
 
@@ -170,7 +169,7 @@ def test_a_table_that_was_set_back_is_compared_with_runs_and_erasures(
     shutil.rmtree(growing.lake.uri("evidence"))
     (Path(growing.lake.root) / NOTES / "evidence.json").unlink()
     file = write_plain_file(rows, growing.lake.uri("evidence"), "part-0.parquet", s3=None, statistics=("number",))
-    assert advance(growing.lake.uri("evidence"), EVIDENCE, [file], APPLICATION_ID, (None, kept))
+    assert advance(growing.lake, "evidence", [file], APPLICATION_ID, (None, kept))
     given = ["--lake", growing.lake.root, "--public-key", f"{key}.pub"]
     code, printed = verify(capsys, *given)
     assert (code, f"WRONG (no document): {found}" in printed) == (ExitCode.DAMAGE, True), printed

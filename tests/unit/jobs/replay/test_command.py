@@ -357,7 +357,7 @@ def test_a_changed_ledger_is_refused_with_the_replays_id(
     name = world.replay_id()
     assert world.replay("--topic", TOPIC, "--limit", "1") == 0
     row = {"replay_id": name, "at": datetime.datetime.now(datetime.UTC), "event": "throttled"} | change
-    append_rows(world.lake.uri("replays"), REPLAYS, pa.Table.from_pylist([row], arrow_schema(REPLAYS)))
+    append_rows(world.lake, "replays", pa.Table.from_pylist([row], arrow_schema(REPLAYS)))
     capsys.readouterr()
     assert world.act("resume", name) == 2
     assert expected in capsys.readouterr().err

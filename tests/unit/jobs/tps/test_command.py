@@ -253,7 +253,7 @@ def test_a_gap_is_not_zero(growing: GrowingLake, ask: Ask, tmp_path: Path) -> No
     rows = rows_of(other.lake.uri("messages"))
     offset = min(row["physical_offset"] for row in rows if row["store_timestamp"] >= half_past)
     gap = {"broker": "broker-a", "segment": "s", "start_offset": offset - 10, "end_offset": offset}
-    append_rows(other.lake.uri("gaps"), GAPS, pa.Table.from_pylist([gap], schema=arrow_schema(GAPS)))
+    append_rows(other.lake, "gaps", pa.Table.from_pylist([gap], schema=arrow_schema(GAPS)))
     _, rows, printed = ask("--window", "5m", "--topic", "orders", lake=other.lake.root)
     states = {row["window_start"]: (row["messages"], row["archived"]) for row in rows}
     assert states[at(25)] == (None, "none")

@@ -17,7 +17,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, read_past_runs
 from commitlake.pipelines.quality.report import Losses, QualityReport, to_table
-from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, QUALITY_RESULTS
+from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS
 from tests.support.lakes import GrowingLake, rows_of, shop_messages
 from tests.support.profiles import NOON
 from tests.support.reports import report_of
@@ -39,7 +39,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 def judge(lake: Lake, run_id: str, report: QualityReport) -> None:
     """Write the verdict on a run."""
     verdict = Losses().verdict(report)
-    append_rows(lake.uri("quality_results"), QUALITY_RESULTS, to_table(report, run_id=run_id, verdict=verdict))
+    append_rows(lake, "quality_results", to_table(report, run_id=run_id, verdict=verdict))
 
 
 def test_runs_have_the_values_of_the_table_newest_first(growing: GrowingLake) -> None:
@@ -91,7 +91,7 @@ def test_only_the_newest_files_are_read(growing: GrowingLake) -> None:
     row = ArchiveRun(0, "", NOON, NOON + HOUR, 1, 5, 100, 0, 0, recovered=False, parser_version="1")
     for sequence in range(3, MAX_RUNS + 5):
         columns = vars_of(replace(row, sequence=sequence, run_id=f"run-{sequence}"))
-        append_rows(growing.lake.uri("archive_runs"), ARCHIVE_RUNS, columns)
+        append_rows(growing.lake, "archive_runs", columns)
     table = DeltaTable(growing.lake.uri("archive_runs"))
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
     (first,) = [file["path"] for file in files if file["max.sequence"] == 1]

@@ -31,9 +31,9 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         for reason, count in REASONS.items()
         for number in range(count if run_id == "one" else 1)
     ]  # fmt: skip
-    append_rows(growing.lake.uri("quarantine"), QUARANTINE, table_of(rows, QUARANTINE))
+    append_rows(growing.lake, "quarantine", table_of(rows, QUARANTINE))
     gaps = [{"broker": "a", "segment": "0", "start_offset": 0, "end_offset": 500, "found": "none", "run_id": "one"}]
-    append_rows(growing.lake.uri("gaps"), GAPS, table_of(gaps, GAPS))
+    append_rows(growing.lake, "gaps", table_of(gaps, GAPS))
     return growing
 
 

@@ -58,11 +58,11 @@ def test_a_complete_archive_has_no_missing_parts(growing: GrowingLake) -> None:
 
 def test_ranges_that_are_missing_are_counted_by_store(growing: GrowingLake) -> None:
     bad = [{"broker": "broker-a", "start_offset": 10 * n, "end_offset": 10 * n + 5} for n in range(3)]
-    for uri, schema, rows in (
-        (growing.lake.uri("quarantine"), QUARANTINE, bad),
-        (growing.lake.uri("gaps"), GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
+    for name, schema, rows in (
+        ("quarantine", QUARANTINE, bad),
+        ("gaps", GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
     ):
-        append_rows(uri, schema, pa.Table.from_pylist(rows, arrow_schema(schema)))
+        append_rows(growing.lake, name, pa.Table.from_pylist(rows, arrow_schema(schema)))
     (store,) = read_archive_state(growing.lake).stores
     assert (store.quarantined, store.gaps) == (Ranges(3, 15), Ranges(1, 300))
     assert not store.is_whole
@@ -100,11 +100,11 @@ def test_missing_ranges_are_grouped_by_reason(growing: GrowingLake) -> None:
         {"broker": "broker-a", "reason": reason, "start_offset": start, "end_offset": start + 5}
         for reason, start in (("body_crc", 10), ("body_crc", 40), ("size", 70))
     ]
-    for uri, schema, rows in (
-        (growing.lake.uri("quarantine"), QUARANTINE, bad),
-        (growing.lake.uri("gaps"), GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
+    for name, schema, rows in (
+        ("quarantine", QUARANTINE, bad),
+        ("gaps", GAPS, [{"broker": "broker-a", "start_offset": 100, "end_offset": 400}]),
     ):
-        append_rows(uri, schema, pa.Table.from_pylist(rows, arrow_schema(schema)))
+        append_rows(growing.lake, name, pa.Table.from_pylist(rows, arrow_schema(schema)))
     assert missing_ranges_by_reason(growing.lake) == [
         MissingRanges("broker-a", DELETED, 1, 300, 100),
         MissingRanges("broker-a", "body_crc", 2, 10, 10),
@@ -133,8 +133,8 @@ def test_unmet_expectations_of_the_last_run_are_reported(growing: GrowingLake) -
         for run, day, name, success in judged
     ]
     append_rows(
-        growing.lake.uri("quality_results"),
-        QUALITY_RESULTS,
+        growing.lake,
+        "quality_results",
         pa.Table.from_pylist(rows, arrow_schema(QUALITY_RESULTS)),
     )
     assert [row["expectation"] for row in unmet_expectations(growing.lake)] == ["c", "no_dead_letters"]

@@ -103,7 +103,7 @@ def _write_history(growing: GrowingLake, number: int) -> None:
     for table in REPLAYED:
         row: dict[str, object] = {"replay_id": f"r{number}", **({"event": "finished"} if table == "replays" else {})}
         columns = LAKE_TABLES[table].columns
-        append_rows(lake.uri(table), columns, pa.Table.from_pylist([row], arrow_schema(columns)))
+        append_rows(lake, table, pa.Table.from_pylist([row], arrow_schema(columns)))
 
 
 def stores_of(growing: GrowingLake) -> str:

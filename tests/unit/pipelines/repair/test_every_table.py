@@ -49,7 +49,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
         if not Path(uri).exists():
             row: dict[str, object] = {**dict.fromkeys(schema.names), **KEYS.get(table, {})}
             for _ in range(2):
-                append_rows(uri, schema, pa.Table.from_pylist([row], arrow_schema(schema)))
+                append_rows(growing.lake, table, pa.Table.from_pylist([row], arrow_schema(schema)))
     assert {path.parent.name for path in Path(growing.lake.root).glob("*/_delta_log")} == set(LAKE_TABLES)
     return growing
 

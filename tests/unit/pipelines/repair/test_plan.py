@@ -15,7 +15,6 @@ from commitlake.pipelines.repair.plan import plan_repair
 from commitlake.pipelines.repair.run import repair_lake
 from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from tests.support.lakes import GrowingLake, rows_of, shop_messages
 from tests.support.table_damages import damage
 
@@ -67,8 +66,8 @@ def test_later_runs_continue_after_the_repair(growing: GrowingLake) -> None:
 
 def test_messages_that_are_counted_twice_after_a_killed_repair_are_counted_again(growing: GrowingLake) -> None:
     append_rows(
-        growing.lake.uri("topic_minutes"),
-        TOPIC_MINUTES,
+        growing.lake,
+        "topic_minutes",
         DeltaTable(growing.lake.uri("topic_minutes")).to_pyarrow_table(),
     )
     plan = plan_repair(growing.lake)

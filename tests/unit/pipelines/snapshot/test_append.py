@@ -136,7 +136,7 @@ def test_stores_are_independent_of_each_other(lake: Lake) -> None:
 
 def test_rows_without_a_broker_add_no_store(lake: Lake) -> None:
     append_progress(lake, snapshot(0, {queue("orders", 0): 5}))
-    append_rows(lake.uri("consumer_offsets"), CONSUMER_OFFSETS, pa.table({"group": ["by another program"]}))
+    append_rows(lake, "consumer_offsets", pa.table({"group": ["by another program"]}))
     opened = open_snapshots(lake, OFFSETS)
     assert opened is not None
     assert snapshot_brokers(opened, OFFSETS) == ["a"]
@@ -147,7 +147,7 @@ def test_impossible_offsets_are_not_read_as_offsets_of_a_group(lake: Lake, chang
     append_progress(lake, snapshot(0, {queue("orders", 0): 5}))
     row = next(row for row in rows(lake) if row["topic"]) | {"topic": "other"} | changed  # by another program
     schema = arrow_schema(CONSUMER_OFFSETS)
-    append_rows(lake.uri("consumer_offsets"), CONSUMER_OFFSETS, pa.Table.from_pylist([row], schema))
+    append_rows(lake, "consumer_offsets", pa.Table.from_pylist([row], schema))
     opened = open_snapshots(lake, OFFSETS)
     assert opened is not None
     assert known_offsets(opened, "a", OffsetKind.GROUP, at(9), at(0))["topic"].to_pylist() == ["orders"]

@@ -20,7 +20,6 @@ from commitlake.pipelines.tps import minute_counts, minute_rows
 from commitlake.pipelines.tps.minute_counts import sum_all, sum_windows
 from commitlake.pipelines.tps.question import MINUTE, MINUTES, SUMS, RatesQuestion
 from commitlake.schemas.selection import Selection
-from commitlake.schemas.tables.topic_minutes import TOPIC_MINUTES
 from commitlake.schemas.times import EPOCH
 
 START = EPOCH + 29_000_000 * MINUTE
@@ -65,7 +64,7 @@ def lake(rows: list[list[Row]], tmp_path_factory: pytest.TempPathFactory) -> Lak
         )
         for number, part in enumerate(rows)
     ]
-    append_files(lake.uri("topic_minutes"), TOPIC_MINUTES, files, 1)
+    append_files(lake, "topic_minutes", files, 1)
     return lake
 
 

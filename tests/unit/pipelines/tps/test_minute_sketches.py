@@ -59,7 +59,7 @@ def make_lake(folder: Path, chance: random.Random, largest: int) -> tuple[Lake, 
         )
         for part in range(2)
     ]
-    append_files(lake.uri("topic_minutes"), topic_minutes.TOPIC_MINUTES, files, 1)
+    append_files(lake, "topic_minutes", files, 1)
     return lake, rows
 
 
