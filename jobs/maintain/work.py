@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress, read_last_commit
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -152,7 +151,7 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
             write_checkpoint(uri)
             notes.extend(filter(None, [clean_log(uri, plan.now)]))
             seal_contents(plan.lake, unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
-        after = measure(read_table_files(delta_table(uri)))
+        after = measure(read_table_files(plan.lake.table(table)))
         yield TableCare(
             table, before.count, before.bytes, after.count, after.bytes, expired, compaction, garbage, tuple(notes)
         )
@@ -189,7 +188,7 @@ def _expire(plan: MaintenancePlan, table: str, uri: str) -> Expired:
         return Expired()
     files = expired_files(uri, before)
     if files and not plan.dry_run:
-        announce_expiry(plan.lake.uri("messages"), table, before)
+        announce_expiry(plan.lake, table, before)
         expire_files(uri, files, before)
     return measure(files)
 
@@ -230,12 +229,12 @@ def care_for_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
     packs = list(store.list_packs())
     dates = [date for table in ("messages", BODIES) if (date := plan.before(table)) is not None]
     expired = expired_packs(packs, max(dates), last.stores) if dates else []
-    orphans = find_orphans(store, plan.lake.uri("messages"), packs, last.stores, plan.now, plan.retention)
+    orphans = find_orphans(store, plan.lake, packs, last.stores, plan.now, plan.retention)
     orphans = [pack for pack in orphans if pack not in expired]
     unfinished = 0
     if not plan.dry_run:
         if expired:
-            announce_expiry(plan.lake.uri("messages"), BODIES, max(dates))
+            announce_expiry(plan.lake, BODIES, max(dates))
         delete_packs(store, [*expired, *orphans])
         unfinished = store.delete_unfinished(plan.now - plan.retention)
     gone = {pack.name for pack in (*expired, *orphans)}
@@ -251,7 +250,7 @@ def _merge_packs(
     found = candidates(packs, progress)
     if not found:
         return PackMerges()
-    named = named_packs(plan.lake.uri("messages"), {pack.store_date for pack in found})
+    named = named_packs(plan.lake, {pack.store_date for pack in found})
     bins, planned = plan_pack_merges(store, found, named, progress)
     size = sum(one.size for one in bins)
     if plan.dry_run:

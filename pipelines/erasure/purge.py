@@ -24,7 +24,6 @@ from typing import Any
 import pyarrow.fs as pafs
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_commit
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
@@ -106,7 +105,7 @@ def purge(
         garbage = find_garbage(uri, retention)
         if garbage.count:
             vacuum(uri, retention, is_alone=is_alone)
-        entries, checkpoints = strip_log(lake, uri, now - retention)
+        entries, checkpoints = strip_log(lake, table, now - retention)
         purged = replace(
             purged,
             files=purged.files + garbage.count,
@@ -127,34 +126,33 @@ def _purge_packs(
     purged: Purged,
 ) -> Purged:
     store = open_store(location)
-    orphans = find_orphans(
-        store, lake.uri("messages"), store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max
-    )
+    orphans = find_orphans(store, lake, store.list_packs(), last.stores, now, age, look_back=datetime.timedelta.max)
     delete_packs(store, orphans)
     store.delete_unfinished(now - age)
     found = measure(orphans)
     return replace(purged, packs=found.count, pack_bytes=found.bytes)
 
 
-def strip_log(lake: Lake, table_uri: str, before: datetime.datetime) -> tuple[int, int]:
+def strip_log(lake: Lake, name: str, before: datetime.datetime) -> tuple[int, int]:
     """Write a checkpoint, and remove values of columns from the entries before it.
 
     Args:
-        lake: the lake of the table.
-        table_uri: path or URI of the table.
+        name: name of the table.
         before: unfinished files of the log that are older than this are deleted.
 
     Returns:
         The number of entries that were rewritten, and of other files of the log that were deleted.
     """
-    check_table_links(table_uri)
-    table = delta_table(table_uri, lake.s3)
+    check_table_links(lake.uri(name))
+    table = lake.table(name)
     table.create_checkpoint()
-    folder = LogFolder(table_uri, lake.storage_options, lake.s3)
+    folder = lake.log(name)
     listing = folder.read_listing()
     base = listing.base
     if base < table.version():
-        raise ErasureError(f"{table_uri}: expected a checkpoint of version {table.version()}, found that of {base}")
+        raise ErasureError(
+            f"{lake.uri(name)}: expected a checkpoint of version {table.version()}, found that of {base}"
+        )
     row_sum = sealed_sum(folder, listing, newest_seal(folder, listing)[0])
     write_seal(folder, listing, row_sum, from_scratch=True)  # from now on no seal covers the entries before it
     entries = sum(_strip_entry(folder, version) for version in sorted(listing.entries) if version < base)

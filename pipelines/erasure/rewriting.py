@@ -18,7 +18,6 @@ from deltalake import DeltaTable, Transaction
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.erasures import APPLICATION_ID, FORM, FORM_ID, ErasedPlaces, erased_form, erasure_number
 from commitlake.connectors.lake.lake import Lake
@@ -179,7 +178,7 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
     for _ in range(_MAX_TRIES):
         if is_done(lake, table, places.number):
             return None
-        opened = delta_table(uri, lake.s3)
+        opened = lake.table(table)
         try:
             hits = list(_hits(opened, table, places))
             new = [one.file for one in hits if one.file.path not in written]

@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.pipelines.maintenance.table_files import (
@@ -64,11 +65,11 @@ def expire_files(table_uri: str, files: list[TableFile], before: datetime.date) 
         exchange_files(table_uri, files, [], changes_data=True, note=note)
 
 
-def announce_expiry(messages_uri: str, what: str, before: datetime.date) -> None:
+def announce_expiry(lake: Lake, what: str, before: datetime.date) -> None:
     """Record the first date that will be kept, before older data is dropped.
 
     Args:
-        messages_uri: path or URI of `messages`, which holds the record.
+        lake: the lake, whose table `messages` holds the record.
         what: name of a table, or `bodies`.
         before: the first date that is kept. If a later or equal date is recorded already, nothing changes.
 
@@ -76,7 +77,7 @@ def announce_expiry(messages_uri: str, what: str, before: datetime.date) -> None
         ConcurrentMaintenanceError: if other writers committed first on every attempt.
     """
     for attempt in range(_MAX_TRIES):
-        table = delta_table(messages_uri)
+        table = lake.table("messages")
         if before <= read_expiries(table).get(what, datetime.date.min):
             return
         try:
@@ -88,10 +89,11 @@ def announce_expiry(messages_uri: str, what: str, before: datetime.date) -> None
         except CommitFailedError:  # an archive run or another maintain committed a version first; retry
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
-            seal(messages_uri)
+            seal(lake.uri("messages"), lake.s3)
             return
     raise ConcurrentMaintenanceError(
-        f"{messages_uri}: other writers committed first {_MAX_TRIES} times; nothing of {what} was dropped. Run it again"
+        f"{lake.uri('messages')}: other writers committed first {_MAX_TRIES} times; nothing of {what} was dropped. "
+        "Run it again"
     )
 
 

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_log import StoreProgress
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError, PackStoreError
 from commitlake.connectors.lake.packs.merged import MAX_MEMBERS, PackPlace, covers, read_members, write_merged
 from commitlake.connectors.lake.packs.names import PackFile, new_token, pack_name, parse_pack_name
@@ -251,7 +251,7 @@ def delete_merged(
 
 def find_orphans(
     store: PackStore,
-    messages_uri: str,
+    lake: Lake,
     packs: Iterable[PackFile],
     progress: Mapping[str, StoreProgress],
     now: datetime.datetime,
@@ -261,7 +261,7 @@ def find_orphans(
     """Return packs that no row of the newest version refers to.
 
     Args:
-        messages_uri: path or URI of `messages`.
+        lake: the lake with the rows.
         packs: all packs, listed after `progress` was read.
         progress: archived end of each store.
         now: current time.
@@ -273,7 +273,7 @@ def find_orphans(
         for pack in packs
         if datetime.timedelta() <= now - pack.modified - age <= look_back and is_archived(pack, progress)
     ]
-    named = named_packs(messages_uri, {pack.store_date for pack in asked})
+    named = named_packs(lake, {pack.store_date for pack in asked})
     return [pack for pack in asked if not _is_named(store, pack, named)]
 
 
@@ -295,16 +295,16 @@ def is_archived(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
     return store is not None and parsed.end <= store.end
 
 
-def named_packs(messages_uri: str, dates: set[datetime.date | None]) -> set[str]:
+def named_packs(lake: Lake, dates: set[datetime.date | None]) -> set[str]:
     """Return the packs that rows refer to, for the given dates.
 
     A pack with a date is referred to only by rows of that date. A pack without one holds bodies of several dates, so
     rows of any date may refer to it.
     """
     texts = {None if date is None else date.isoformat() for date in dates}
-    files = folder_of(messages_uri)
+    files = folder_of(lake.uri("messages"))
     found: set[str] = set()
-    for file in read_table_files(delta_table(messages_uri)) if texts else ():
+    for file in read_table_files(lake.table("messages")) if texts else ():
         if None in texts or file.partition.get(STORE_DATE.name) in texts:
             with pq.ParquetFile(files.open_input_file(file.path), page_checksum_verification=True) as source:
                 for batch in source.iter_batches(columns=[_PACK]):

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.entries import commit_info, parse_json
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, write_seal
@@ -133,7 +132,7 @@ def undo_changes(lake: Lake, contents: Contents) -> bool:
     versions = [version for version, _ in contents.foreign]
     if not versions or contents.expected is None:
         return False
-    table = delta_table(uri, lake.s3)
+    table = lake.table(contents.table)
     there = {file.path: file for file in read_table_files(table)}
     folder = folder_of(uri)
     removed, added = [], []

@@ -11,11 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import Transaction
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
@@ -47,27 +45,27 @@ def is_of_runs(run_ids: Collection[str]) -> IsReplaced:
     return lambda rows: pc.is_in(rows.column("run_id"), pa.array(sorted(run_ids), pa.string()))
 
 
-def delete_runs(table_uri: str, run_ids: Collection[str]) -> int:
+def delete_runs(lake: Lake, name: str, run_ids: Collection[str]) -> int:
     """Delete the rows of the given runs from a table, and return their number."""
-    return replace_rows(table_uri, is_of_runs(run_ids))
+    return replace_rows(lake, name, is_of_runs(run_ids))
 
 
 def replace_rows(
-    table_uri: str,
+    lake: Lake,
+    name: str,
     is_replaced: IsReplaced,
     added_rows: pa.Table | None = None,
     transactions: Sequence[Transaction] = (),
 ) -> int:
     """Delete rows of a table without partitions, and add others, in one commit. Returns the number of deleted rows."""
-    try:
-        files = read_table_files(delta_table(table_uri))
-    except TableNotFoundError:
+    table, table_uri = lake.find(name), lake.uri(name)
+    if table is None:
         return 0
     removed: list[TableFile] = []
     added: list[TableFile] = []
     deleted = 0
     folder = folder_of(table_uri)
-    for file in files:
+    for file in read_table_files(table):
         with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, page_checksum_verification=True)
         kept = rows.filter(pc.invert(is_replaced(rows)).fill_null(True))

@@ -226,7 +226,7 @@ def restore_messages(
     for damage in damages:
         aside.move(f"messages/{unquote(damage.file.path)}")
     if stores is not None and recorded:
-        replace_rows(lake.uri("gaps"), is_of_runs([REPAIR]), pa.Table.from_pylist(gaps, schema=_GAPS))
+        replace_rows(lake, "gaps", is_of_runs([REPAIR]), pa.Table.from_pylist(gaps, schema=_GAPS))
     if damages and read.left:
         yield f"messages: {count_text(lost - read.rows, 'row')} of {count_text(len(damages), 'damaged data file')}"
     for part in read.left:

@@ -160,7 +160,7 @@ def _restore(lake: Lake, table: str, run_id: str, rows: pa.Table, *, hides_bytes
             rows = rows.set_column(place, field, pa.nulls(rows.num_rows, field.type))
     number = [Transaction(REFILL_ID, 0)] if table == "profiles" else []
     if rows.num_rows:
-        replace_rows(lake.uri(table), is_of_runs([run_id]), rows, number)
+        replace_rows(lake, table, is_of_runs([run_id]), rows, number)
 
 
 def _written_rows(commit: ArchiveCommit, table: str) -> int:

@@ -27,7 +27,6 @@ from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -126,7 +125,7 @@ def _repair(
     found = damaged_files(table)
     if not found:
         return
-    added = _write_marks(lake, delta_table(uri, lake.s3)) if table == EVENTS else []
+    added = _write_marks(lake, lake.table(table)) if table == EVENTS else []
     rows = sum(damage.file.rows or 0 for damage in found)
     exchange_files(
         uri, [damage.file for damage in found], list(map(_as_table_file, added)), changes_data=True,

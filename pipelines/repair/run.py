@@ -28,7 +28,7 @@ import pyarrow as pa
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
-from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta import seal
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.names import LOG
@@ -109,7 +109,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     lost = lost_runs(lake)
     if lost and (run_ids := lost_run_ids(lake, lost)):
         for table in OF_RUNS:
-            delete_runs(lake.uri(table), run_ids)
+            delete_runs(lake, table, run_ids)
     missing += _restore_messages(aside, plan, runner, parser_version)
     gone = refill_tables(lake, parser_version)
     missing += _restore_archive_runs(lake, plan, parser_version)
@@ -172,7 +172,7 @@ def _restore_messages(aside: AsideFolder, plan: RepairPlan, runner: Runner, pars
     yield from adoption.losses(sum(file.rows or 0 for file in read_table_files(lake.table("messages"))))
     if lost_ids := runs_beyond(lake, adoption):
         for table in OF_RUNS:
-            delete_runs(lake.uri(table), lost_ids)
+            delete_runs(lake, table, lost_ids)
         yield f"{count_text(len(lost_ids), 'run is', 'runs are')} lost: {', '.join(sorted(lost_ids)[:5])}"
 
 
@@ -229,7 +229,7 @@ def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) 
     if CONSUMPTIONS not in {*plan.logs, *plan.files}:
         return
     lake, gone = aside.lake, "records that the stores' consume logs no longer have"
-    known = None if CONSUMPTIONS in plan.logs else _count_rows(lake.uri("consumptions"))
+    known = None if CONSUMPTIONS in plan.logs else _count_rows(lake, CONSUMPTIONS)
     missing = list(_repair_or_begin(aside, CONSUMPTIONS, plan, runner, gone))
     if plan.stores is None:
         yield from missing
@@ -238,16 +238,14 @@ def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) 
     yield from (f"{CONSUMPTIONS}: {problem}" for problem in problems)
     if known is None:
         yield from missing if plan.logs[CONSUMPTIONS].is_lost else ()
-    elif (lost := known - _count_rows(lake.uri("consumptions"))) > 0:
+    elif (lost := known - _count_rows(lake, CONSUMPTIONS)) > 0:
         yield f"{CONSUMPTIONS}: {count_text(lost, 'record')} that the stores' consume logs no longer have"
 
 
-def _count_rows(uri: str) -> int:
+def _count_rows(lake: Lake, name: str) -> int:
     """Return the number of rows of a table, by its log; 0 if there is none."""
-    try:
-        return sum(file.rows or 0 for file in read_table_files(delta_table(uri)))
-    except TableNotFoundError:
-        return 0
+    table = lake.find(name)
+    return 0 if table is None else sum(file.rows or 0 for file in read_table_files(table))
 
 
 def _repair_or_begin(

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_time
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
@@ -91,7 +90,7 @@ def read_minute_rows(
         NotReadableError: if a data file has rows that are deleted by a deletion vector.
     """
     uri = lake.uri("topic_minutes")
-    files = files_of_time(uri, delta_table(uri, lake.s3), MINUTES.time, question.start, question.end)
+    files = files_of_time(uri, lake.table("topic_minutes"), MINUTES.time, question.start, question.end)
     names = dict.fromkeys([MINUTES.time, *_columns(question)])
     names |= dict.fromkeys(column for name in sums for column in _SUMS[name].columns)
     names |= dict.fromkeys(sketches)

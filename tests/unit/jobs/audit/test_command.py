@@ -71,7 +71,7 @@ def test_a_span_starts_after_the_expired_messages() -> None:
 
 
 def test_a_moment_is_one_version_and_its_commit(growing: GrowingLake) -> None:
-    announce_expiry(growing.lake.uri("messages"), "bodies", DAY)
+    announce_expiry(growing.lake, "bodies", DAY)
     moment = read_moment(growing.lake)
     assert moment.version == DeltaTable(growing.lake.uri("messages")).version() == moment.committed + 1
     assert (moment.commit.sequence, moment.profiles, moment.later) == (2, None, ())

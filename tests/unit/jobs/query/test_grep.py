@@ -120,7 +120,7 @@ def test_expired_bodies_are_not_damage(tmp_path: Path, capsys: pytest.CaptureFix
     code, _, printed = grep(capsys, root, "number", "--limit", 0)
     assert (code, "50 bodies are unreadable" in printed) == (ExitCode.DAMAGE, True)
     newest = max(DeltaTable(growing.lake.uri("messages")).to_pyarrow_table().column("store_date").to_pylist())
-    announce_expiry(growing.lake.uri("messages"), "bodies", newest.replace(year=newest.year + 1))
+    announce_expiry(growing.lake, "bodies", newest.replace(year=newest.year + 1))
     code, rows, printed = grep(capsys, root, "number", "--limit", 0)
     assert (code, len(rows)) == (ExitCode.OK, 50)
     assert "50 bodies have expired" in printed

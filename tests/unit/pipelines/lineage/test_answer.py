@@ -389,7 +389,7 @@ def test_questions_without_a_meaning_are_refused(arguments: dict[str, object], t
 def test_a_place_before_the_lakes_first_record_has_expired(tmp_path: Path) -> None:
     lake = order_lake(tmp_path)
     assert story_of(lake, Question(place=(BROKER, 5))).cautions == []
-    announce_expiry(lake.uri("messages"), "messages", datetime.date(2026, 11, 2))
+    announce_expiry(lake, "messages", datetime.date(2026, 11, 2))
     dropped = "the lake has dropped messages from before 2026-11-02"
     old = serialize_message_id(BROKER_HOST, 5)
     for question in (Question(place=(BROKER, 5)), Question(message_id=old)):

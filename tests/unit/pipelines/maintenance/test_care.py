@@ -15,10 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.delta_log.versions import NotAppendOnlyError, added_versions
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.pipelines.archive.profile_files import stage_profile
-from commitlake.pipelines.maintenance import expiry
 from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
 from commitlake.pipelines.maintenance.expiry import (
     announce_expiry,
@@ -95,10 +95,10 @@ def test_an_expiry_without_old_rows_makes_no_version(growing: GrowingLake) -> No
 def test_an_announced_expiry_is_never_withdrawn(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
     assert read_expiries(DeltaTable(uri)) == {}
-    announce_expiry(uri, "bodies", FIRST_DAY + DAY)
-    announce_expiry(uri, "messages", FIRST_DAY)
+    announce_expiry(growing.lake, "bodies", FIRST_DAY + DAY)
+    announce_expiry(growing.lake, "messages", FIRST_DAY)
     version = DeltaTable(uri).version()
-    announce_expiry(uri, "bodies", FIRST_DAY)  # they are kept for longer from now on: what is gone stays gone
+    announce_expiry(growing.lake, "bodies", FIRST_DAY)  # they are kept for longer from now on: what is gone stays gone
     assert DeltaTable(uri).version() == version
     growing.write(shop_messages(10, seed=7))
     assert growing.archive().sequence == 3
@@ -111,7 +111,7 @@ def test_a_run_planned_before_an_announcement_commits_after_it(
     whole = DeltaTable.create_write_transaction
 
     def announce_first(table: DeltaTable, *arguments: Any, **named: Any) -> None:
-        announce_expiry(growing.lake.uri("messages"), "bodies", FIRST_DAY)
+        announce_expiry(growing.lake, "bodies", FIRST_DAY)
         whole(table, *arguments, **named)
 
     growing.write(shop_messages(10, seed=7))
@@ -124,10 +124,10 @@ def test_an_announcement_overtaken_by_another_commit_is_repeated(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri, stale = growing.lake.uri("messages"), DeltaTable(growing.lake.uri("messages"))
-    announce_expiry(uri, "messages", FIRST_DAY)
+    announce_expiry(growing.lake, "messages", FIRST_DAY)
     tables = iter([stale])
-    monkeypatch.setattr(expiry, "delta_table", lambda uri: next(tables, None) or DeltaTable(uri))
-    announce_expiry(uri, "bodies", FIRST_DAY)
+    monkeypatch.setattr(Lake, "table", lambda lake, name: next(tables, None) or DeltaTable(lake.uri(name)))
+    announce_expiry(growing.lake, "bodies", FIRST_DAY)
     assert read_expiries(DeltaTable(uri)) == {"bodies": FIRST_DAY, "messages": FIRST_DAY}
 
 
@@ -253,9 +253,7 @@ def orphans_of(growing: GrowingLake) -> list[str]:
     packs = list(packs_of(growing).list_packs())
     return [
         pack.name
-        for pack in find_orphans(
-            folder_store(growing.lake.bodies), growing.lake.uri("messages"), packs, last.stores, now(), WEEK
-        )
+        for pack in find_orphans(folder_store(growing.lake.bodies), growing.lake, packs, last.stores, now(), WEEK)
     ]
 
 

@@ -61,7 +61,7 @@ def write(growing: GrowingLake, store: PackStore | None = None) -> PackMerges:
     last = read_last_commit(growing.lake)
     assert last is not None
     found = candidates(files_of(growing), last.stores)
-    named = named_packs(growing.lake.uri("messages"), {file.store_date for file in found})
+    named = named_packs(growing.lake, {file.store_date for file in found})
     bins, planned = plan_pack_merges(store, found, named, last.stores)
     assert not planned.left
     return merge_packs(store, bins)
@@ -193,12 +193,12 @@ def test_a_merged_pack_stays_as_long_as_rows_name_one_of_its_packs(growing: Grow
     last = read_last_commit(growing.lake)
     assert last is not None
     store, later = folder_store(growing.lake.bodies), datetime.datetime.now(datetime.UTC) + 10 * DAY
-    assert find_orphans(store, growing.lake.uri("messages"), files_of(growing), last.stores, later, 7 * DAY) == []
+    assert find_orphans(store, growing.lake, files_of(growing), last.stores, later, 7 * DAY) == []
     (merged,) = files_of(growing)
     empty = GrowingLake(growing.folder / "other")
     empty.write(shop_messages(5, seed=77))
     empty.archive()
-    orphans = find_orphans(store, empty.lake.uri("messages"), files_of(growing), last.stores, later, 7 * DAY)
+    orphans = find_orphans(store, empty.lake, files_of(growing), last.stores, later, 7 * DAY)
     assert [file.name for file in orphans] == [merged.name]
 
 
@@ -227,7 +227,7 @@ def test_a_damaged_merged_pack_is_named_and_stays(growing: GrowingLake) -> None:
     last = read_last_commit(growing.lake)
     assert last is not None
     found = candidates(files_of(growing), last.stores)
-    named = named_packs(growing.lake.uri("messages"), {file.store_date for file in found})
+    named = named_packs(growing.lake, {file.store_date for file in found})
     bins, planned = plan_pack_merges(folder_store(growing.lake.bodies), found, named, last.stores)
     assert len(planned.left) == 1
     assert merged.name not in {file.name for one in bins for file in one.files}
@@ -251,9 +251,4 @@ def test_a_pack_without_a_date_is_referenced_by_rows_of_any_date(tmp_path: Path,
     last = read_last_commit(growing.lake)
     assert last is not None
     later = datetime.datetime.now(datetime.UTC) + 10 * DAY
-    assert (
-        find_orphans(
-            folder_store(growing.lake.bodies), growing.lake.uri("messages"), packs, last.stores, later, 7 * DAY
-        )
-        == []
-    )
+    assert find_orphans(folder_store(growing.lake.bodies), growing.lake, packs, last.stores, later, 7 * DAY) == []
