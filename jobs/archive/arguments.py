@@ -14,8 +14,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.evidence import EvidenceArgument
 from commitlake.jobs.cli.html import HTML_HELP, HtmlArgument
 from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import Options, Section, flag, only_with, option, repeated, without_variable
+from commitlake.jobs.cli.options import Once, Options, Section, flag, only_with, option, repeated, without_variable
 from commitlake.jobs.cli.places import LakeArguments
 from commitlake.jobs.cli.runner import ThreadArguments
 from commitlake.jobs.cli.store_arguments import file_size

@@ -31,8 +31,7 @@ from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.evidence import EvidenceArgument, evidence_key, write_evidence
 from commitlake.jobs.cli.html import HtmlArgument
 from commitlake.jobs.cli.layouts import LayoutArgument, layout_of, layout_option
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import flag, only_with, option, overrides
+from commitlake.jobs.cli.options import Once, flag, only_with, option, overrides
 from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress

@@ -51,6 +51,7 @@ from commitlake.jobs.cli.options import (
     ENVIRONMENT_PREFIX,
     OneOf,
     Options,
+    Repeatable,
     add_options,
     conflict,
     flag,
@@ -61,7 +62,6 @@ from commitlake.jobs.cli.options import (
 )
 from commitlake.jobs.cli.output_forms import displaying
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
-from commitlake.jobs.cli.repeatable import Repeatable
 from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
 from commitlake.jobs.cli.text_table import fold
 from commitlake.jobs.cli.times import join_times, local_texts, parse_time

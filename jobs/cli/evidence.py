@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.metadata
 import os
 from collections.abc import Iterable
@@ -28,7 +27,7 @@ class EvidenceArgument(Options):
     )
 
 
-def evidence_key(arguments: EvidenceArgument | argparse.Namespace) -> Ed25519PrivateKey | None:
+def evidence_key(arguments: EvidenceArgument) -> Ed25519PrivateKey | None:
     """Return the signing key; None if no evidence is wanted.
 
     Raises:

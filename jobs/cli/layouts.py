@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -36,7 +35,7 @@ class LayoutArgument(Options):
     layout: str | None = layout_option()
 
 
-def layout_of(arguments: Options | argparse.Namespace) -> FormatChoice:
+def layout_of(arguments: Options) -> FormatChoice:
     """Return the chosen format; a job without the option detects the format from the folder."""
     text = getattr(arguments, "layout", None)
     return ANY_FORMAT if text is None else FormatChoice.parse(text)

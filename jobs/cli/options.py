@@ -26,8 +26,46 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, TypeVar, Unpac
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 _DECLARATION = "declaration"
+_REPEATABLE_NOTE = "; may be repeated"
+_DEFAULT_NOTE = " (default"
 _Value = TypeVar("_Value")
 _Options = TypeVar("_Options", bound="Options")
+
+
+class Once(argparse.Action):
+    """Store one value, and refuse a second one, which would otherwise replace the first silently.
+
+    For options without a default that choose rows.
+    """
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,  # noqa: ARG002 (argparse's signature)
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,  # noqa: ARG002
+    ) -> None:
+        """Store the value.
+
+        Raises:
+            argparse.ArgumentError: if the option has a value already.
+        """
+        if getattr(namespace, self.dest, None) is not None:
+            raise argparse.ArgumentError(self, "expected one value, but it is given more than once")
+        setattr(namespace, self.dest, values)
+
+
+class Repeatable(argparse._AppendAction):  # noqa: SLF001 (configargparse reads lists from files for this class only)
+    """Append each value to a list; the action "append" of all jobs' parsers.
+
+    The help gets the words "may be repeated", before the default if it states one.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        if self.help and self.help != argparse.SUPPRESS:
+            text, default, rest = self.help.partition(_DEFAULT_NOTE)
+            self.help = text + _REPEATABLE_NOTE + default + rest
 
 
 class Options:

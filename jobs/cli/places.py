@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -44,7 +43,7 @@ class NamesBodies(Protocol):
         """The place; None for that in the lake."""
 
 
-def lake_of(arguments: NamesLake | argparse.Namespace) -> Lake:
+def lake_of(arguments: NamesLake) -> Lake:
     """Return the lake that the arguments name.
 
     The options of the object store are set in this process's environment, from which all code that opens a table, a
@@ -61,7 +60,7 @@ def lake_of(arguments: NamesLake | argparse.Namespace) -> Lake:
     return lake
 
 
-def bodies_of(arguments: NamesBodies | argparse.Namespace, lake: Lake) -> str:
+def bodies_of(arguments: NamesBodies, lake: Lake) -> str:
     """Return the root of the packs.
 
     Raises:

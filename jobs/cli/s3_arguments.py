@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,7 +32,7 @@ class NamesObjectStore(Protocol):
         """Region of the bucket."""
 
 
-def set_s3_environment(arguments: NamesObjectStore | argparse.Namespace) -> None:
+def set_s3_environment(arguments: NamesObjectStore) -> None:
     """Set the options in this process's environment, from which all code that opens an object store reads them."""
     for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
         if value:

@@ -25,8 +25,7 @@ from commitlake.jobs.cli.broker_conf import (
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.cli.names import some_names, warn
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import OneOf, flag, only_with, option, repeated
+from commitlake.jobs.cli.options import Once, OneOf, flag, only_with, option, repeated
 from commitlake.jobs.cli.store_arguments import (
     at_least,
     given_store,

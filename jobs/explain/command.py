@@ -17,8 +17,7 @@ from commitlake.connectors.printable import printable_line
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import flag, needs, option, repeated
+from commitlake.jobs.cli.options import Once, flag, needs, option, repeated
 from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.rows_output import write_objects
 from commitlake.jobs.cli.selection import WHICH, Queues, TimeRange, Topics

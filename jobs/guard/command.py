@@ -21,8 +21,7 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.html import HtmlArgument
 from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
 from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import option
+from commitlake.jobs.cli.options import Once, option
 from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.s3_arguments import S3Arguments

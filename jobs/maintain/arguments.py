@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import LayoutArgument, layout_option
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import flag, only_with, option, repeated
+from commitlake.jobs.cli.options import Once, flag, only_with, option, repeated
 from commitlake.jobs.cli.places import LakeArguments
 from commitlake.jobs.cli.runner import SparkArguments
 

@@ -26,8 +26,7 @@ from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.names import some_names, warn
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import option
+from commitlake.jobs.cli.options import Once, option
 from commitlake.jobs.cli.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.runner import SparkArguments, make_runner

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import flag, option
+from commitlake.jobs.cli.options import Once, flag, option
 from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.schemas.layouts.numbers import parse_decimal
 

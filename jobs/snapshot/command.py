@@ -22,8 +22,7 @@ from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.cli.names import did_you_mean, some_names, warn
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import OneOf, needs, option
+from commitlake.jobs.cli.options import Once, OneOf, needs, option
 from commitlake.jobs.cli.places import LakeArguments, lake_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode

@@ -20,8 +20,7 @@ from commitlake.jobs.cli.broker_conf import BrokerConfArgument, read_store_conf
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.html import HtmlArgument
 from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.options import option, variable_of
+from commitlake.jobs.cli.options import Once, option, variable_of
 from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.runner import ProcessArguments, make_runner

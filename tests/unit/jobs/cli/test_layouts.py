@@ -10,13 +10,13 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.jobs.cli.layouts import LayoutArgument, layout_of
-from commitlake.jobs.cli.options import add_options
+from commitlake.jobs.cli.options import add_options, values_of
 
 
 def parse(*arguments: str) -> FormatChoice:
     parser = argparse.ArgumentParser()
     add_options(parser, LayoutArgument)
-    return layout_of(parser.parse_args(arguments))
+    return layout_of(LayoutArgument(**values_of(LayoutArgument, parser.parse_args(arguments))))
 
 
 def test_a_layout_has_the_readers_name_or_that_of_a_broker() -> None:

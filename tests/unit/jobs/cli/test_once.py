@@ -10,8 +10,7 @@ import pytest
 
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.cli.main import JOBS
-from commitlake.jobs.cli.once import Once
-from commitlake.jobs.cli.repeatable import Repeatable
+from commitlake.jobs.cli.options import Once, Repeatable
 from commitlake.jobs.restore.command import main as restore
 
 Main = Callable[[Sequence[str]], int]
