@@ -9,7 +9,7 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.lineage.picture.topics import topics_report
+from commitlake.jobs.lineage.topics import topics_report
 from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, open_notebook
 from commitlake.pipelines.lineage.topic_graph import last_day, topic_graph
 

@@ -187,8 +187,7 @@ def _follow(command: LineageOptions, lake: Lake) -> ExitCode:
 
 
 def _show_topics(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
-    from commitlake.jobs.lineage.picture.topics import TITLE, topics_report
-    from commitlake.jobs.lineage.topics import COLUMNS, graph_json, graph_mermaid, link_rows
+    from commitlake.jobs.lineage.topics import COLUMNS, TITLE, graph_json, graph_mermaid, link_rows, topics_report
     from commitlake.jobs.report.output import failure_page, page_file
     from commitlake.pipelines.lineage.topic_graph import topic_graph
 

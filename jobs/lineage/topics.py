@@ -1,23 +1,43 @@
-"""The graph of topics that feed each other, as a table, JSON or a Mermaid flowchart."""
+"""The graph of topics that feed each other, as a report, a table, JSON or a Mermaid flowchart.
+
+In the report's picture, topics are listed from top to bottom, as far as possible in the direction in which keys pass,
+so that most arcs go down, on the left of the names. The width of an arc is its share of the passes. Arcs that go up
+are dashed.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from commitlake.connectors.printable import printable_json
+from commitlake.connectors.printable import printable_json, printable_line
 from commitlake.jobs.cli.rows_output import Row
 from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, label
+from commitlake.jobs.report.markup import joined, tag
+from commitlake.jobs.report.output import time_text
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.report import Column
+from commitlake.schemas.report import Cell, Column, Html, Kind, Name, Paragraph, Report, Section, Table, Verdict
 from commitlake.schemas.times import MILLISECOND, iso_text
 
 VERSION = 1
+TITLE = "Which topics feed which"
+MAX_TOPICS = 40
+"""Largest number of topics in the picture; of more, those of the links with the most passes."""
+_ROW = 56
+_LEFT = 112
+_TIP = 6
+_WIDEST = 7.0
+_MAX_NAME = 34
 COLUMNS = (
     Column("from"), Column("to"), Column("passes", is_number=True), Column("keys", 1, is_number=True),
     Column("median", 2, is_number=True), Column("p95", 3, is_number=True),
+)  # fmt: skip
+_PAGE_COLUMNS = (
+    Column("from"), Column("to"), Column("passes", is_number=True), Column("keys, about", key="keys", is_number=True),
+    Column("median", is_number=True), Column("95 % within", key="p95", is_number=True),
 )  # fmt: skip
 
 
@@ -25,11 +45,131 @@ def link_rows(graph: TopicGraph) -> list[Row]:
     """Return the links as rows for people."""
     return [
         {
-            "from": link.source, "to": link.target, "passes": f"{link.passes:,}", "keys": f"{link.keys:,}",
-            "median": length_text(link.median), "p95": length_text(link.p95),
+            "from": Cell(Name(link.source)), "to": Cell(Name(link.target)),
+            "passes": Cell(f"{link.passes:,}", link.passes), "keys": Cell(f"{link.keys:,}", link.keys),
+            "median": Cell(length_text(link.median), link.median.total_seconds()),
+            "p95": Cell(length_text(link.p95), link.p95.total_seconds()),
         }
         for link in graph.links
     ]  # fmt: skip
+
+
+def topics_report(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Report:
+    """Return the report of a graph of topics.
+
+    Args:
+        facts: Origin of the graph, as pairs of a label and a value.
+    """
+    known = [*facts, ("From", time_text(graph.start)), ("To", time_text(graph.end))]
+    sections = []
+    rest = f"{graph.not_shown:,} more links are not shown." if graph.not_shown else ""
+    if graph.links:
+        sections.append(Section("picture", "The picture", [_picture(graph)]))
+        links = Table.of("Keys that pass from one topic to another", _PAGE_COLUMNS, link_rows(graph), rest)
+        sections.append(Section("links", "Each link", [links]))
+    if graph.topics:
+        nodes = [
+            {"topic": node.topic, "records with a key": node.records, "keys, about": node.keys} for node in graph.topics
+        ]
+        sections.append(Section("topics", "Topics", [Table.of_values("Topics with keys", nodes)]))
+    sections.append(Section("meaning", "What this means", [Paragraph(_MEANING)]))
+    return Report(TITLE, _verdict(graph), known, sections, "lineage")
+
+
+_MEANING = (
+    "A key passes from one topic to another if a record is followed, within 7 days, by one with the same key in "
+    "another topic. Copies that a broker makes (delayed, retried, half messages, dead letters) do not count. A passing "
+    "key does not prove that a consumer of the first topic sends to the second one."
+)
+
+
+def _verdict(graph: TopicGraph) -> Verdict:
+    if not graph.links:
+        return Verdict(Kind.INFO, "No key passes from one topic to another in this time.")
+    most = graph.links[0]
+    text = (
+        f"{count_text(len(graph.links) + graph.not_shown, 'link')} between {count_text(len(graph.topics), 'topic')}. "
+        f"Most keys pass from {most.source[:100]} to {most.target[:100]}: {count_text(most.passes, 'time')}, with a "
+        f"median of {length_text(most.median)}."
+    )
+    return Verdict(Kind.INFO, text)
+
+
+def _picture(graph: TopicGraph) -> Html:
+    links = _drawn(graph.links)
+    order = topic_order(links)
+    rows = {topic: number for number, topic in enumerate(order)}
+    records = {node.topic: node.records for node in graph.topics}
+    height = len(order) * _ROW + 8
+    most = max(link.passes for link in links)
+    arcs = [_arc(link, rows, most) for link in links]
+    names = [_name(topic, row, records) for topic, row in rows.items()]
+    drawn = tag(
+        "svg", *arcs, *names, width="100%", height=height, role="img",
+        aria_label="Topics, and arcs for keys that pass between them; the table below has the same data",
+    )  # fmt: skip
+    left_out = len(graph.links) - len(links)
+    note = f"{left_out:,} links with fewer passes are not drawn. " if left_out else ""
+    caption = f"{note}Arcs on the left go down; dashed ones go up. A wider arc has more passes."
+    return tag("figure", tag("figcaption", caption), drawn, class_="figure")
+
+
+def _drawn(links: Sequence[TopicLink]) -> list[TopicLink]:
+    topics: set[str] = set()
+    found = []
+    for link in links:
+        if len(topics | {link.source, link.target}) <= MAX_TOPICS:
+            topics |= {link.source, link.target}
+            found.append(link)
+    return found
+
+
+def topic_order(links: Sequence[TopicLink]) -> list[str]:
+    """Return topics in an order in which most passes go down: topics that feed more than they receive come first."""
+    left = {topic for link in links for topic in (link.source, link.target)}
+    order: list[str] = []
+    while left:
+        surplus = dict.fromkeys(sorted(left), 0)
+        fed = dict.fromkeys(left, 0)
+        for link in links:
+            if link.source in left and link.target in left:
+                surplus[link.source] += link.passes
+                surplus[link.target] -= link.passes
+                fed[link.target] += link.passes
+        first = min(surplus, key=lambda topic: (fed[topic] > 0, -surplus[topic], topic))
+        order.append(first)
+        left.remove(first)
+    return order
+
+
+def _arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
+    start, end = rows[link.source], rows[link.target]
+    is_back = end < start
+    y1 = start * _ROW + 26 + (4 if not is_back else -4)
+    y2 = end * _ROW + 26 + (-4 if not is_back else 4)
+    reach = min(_LEFT - 16, 22 + 20 * abs(end - start))
+    x = _LEFT - reach
+    width = max(1.2, _WIDEST * link.passes / most)
+    passes, median = count_text(link.passes, "pass", "passes"), length_text(link.median)
+    text = f"{link.source} to {link.target}: {passes}, median {median}"
+    path = f"M{_LEFT} {y1}C{x} {y1} {x} {y2} {_LEFT - _TIP} {y2}"
+    tip = f"M{_LEFT} {y2}l{-_TIP - 3} -5v10z"
+    return tag(
+        "g", tag("title", printable_line(text)),
+        tag("path", d=path, class_="feed back" if is_back else "feed", stroke_width=f"{width:.1f}"),
+        tag("path", d=tip, class_="feed-tip"),
+    )  # fmt: skip
+
+
+def _name(topic: str, row: int, records: Mapping[str, int]) -> Html:
+    shown = printable_line(topic[: _MAX_NAME + 1])
+    shown = shown if len(shown) <= _MAX_NAME else f"{shown[: _MAX_NAME - 1]}…"
+    y = row * _ROW + 26
+    text = count_text(records[topic], "record") if topic in records else ""
+    return joined([
+        tag("text", shown, x=_LEFT + 8, y=y, class_="feed-name"),
+        tag("text", text, x=_LEFT + 8, y=y + 19, class_="axis"),
+    ])  # fmt: skip
 
 
 def graph_json(graph: TopicGraph) -> str:

@@ -7,9 +7,7 @@
     graph      the steps as rows, with lanes and edges; long gaps are folded
     overview   the same steps on a time axis, to scale
     details    the data of each step: columns, properties, body
-    page       the page with all of these
     mermaid    the story as a Mermaid flowchart
-    topics     a separate page: which topics feed which
 
 Time runs down in the graph, so that each step has room for words also on a phone and on paper. The displayed bodies
 and properties are already masked by `pipelines.lineage.masked`.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.jobs.lineage.picture.topics import MAX_TOPICS, topic_order, topics_report
+from commitlake.jobs.lineage.topics import MAX_TOPICS, topic_order, topics_report
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink, TopicNode
 from tests.support.html_pages import parse_page
