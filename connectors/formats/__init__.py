@@ -1,13 +1,12 @@
-"""Readers of the stores of message brokers, without Spark.
+"""The formats of the stores of message brokers, as objects that `connectors.reading` gets handed in.
 
-format     `Format`: one object for each log format, with its differences   registry   lists them
-facts      the data of a store's indexes, derived from its log
+rocketmq       RocketMQ's CommitLog, and BoltMQ's
+jmq            JMQ's journal
+registry       lists them
 index_entries  the entries of a store's own queues and IndexFiles as columns
-rocketmq   RocketMQ's CommitLog, and BoltMQ's
-jmq        JMQ's journal
 
-What all formats share (segments, windows, splits, plans, compiled loops) is in `connectors.reading`.
+The interface that a format implements is in `connectors.log_format`. What all formats share (segments, windows, splits,
+plans, compiled loops) is in `connectors.reading`.
 
-To add a format: a package beside these that exports one `Format`, and a line in `registry`.
-Formats share small_files, queue_writing and queue_walking with verify, rebuild and dump.
+To add a format: a package beside these that exports one `FORMAT`, and a line in `registry`.
 """

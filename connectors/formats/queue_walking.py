@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
+from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import IndexedFile, StoreFiles, read_all
+from commitlake.connectors.reading.files.index_files import read_all
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder
 from commitlake.schemas.segment_files import names_by_start

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
-from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.log_format.format import Format, Formats
 
 _FORMATS: dict[str, Format] = {}
-_ANY = "any"
 
 
 def register(log_format: Format) -> None:
@@ -21,13 +19,22 @@ def register(log_format: Format) -> None:
 register(ROCKETMQ)
 register(JMQ)
 
-DEFAULT_FORMAT: Format = ROCKETMQ
-"""Default format."""
 
-
-def all_formats() -> tuple[Format, ...]:
+def all_formats() -> Formats:
     """Return the registered formats, in the order of their registration."""
-    return tuple(_FORMATS.values())
+    known = tuple(_FORMATS.values())
+    return Formats(known, known)
+
+
+def only(log_format: Format) -> Formats:
+    """Return the choice of one format among the registered ones."""
+    return all_formats().only(log_format)
+
+
+ANY_FORMAT = all_formats()
+"""Stores of any format."""
+COMMITLOGS = only(ROCKETMQ)
+"""Stores of RocketMQ, which a read takes where no format is named."""
 
 
 def format_named(name: str) -> Format:
@@ -44,55 +51,15 @@ def format_of_folder(folder: str) -> Format | None:
     return next((log_format for log_format in all_formats() if log_format.folder == folder), None)
 
 
-def format_called(text: str) -> Format | None:
-    """Return the format for a folder name, a format name or an alias; None for unknown text."""
-    for log_format in all_formats():
-        if text in (log_format.folder, log_format.name, *log_format.aliases):
-            return log_format
-    return None
-
-
 def format_of_id(msg_id: str) -> Format | None:
     """Return the format whose rows have a `msg_id` of this form, or None."""
     return next((log_format for log_format in all_formats() if re.search(log_format.id_pattern, msg_id)), None)
 
 
-@dataclass(frozen=True, slots=True)
-class FormatChoice:
-    """Choice of stores at a path: those of one format, or of any.
+def formats_called(text: str) -> Formats:
+    """Return the choice in the text of an option: one format, or any.
 
-    Attributes:
-        chosen: the format; None for any.
+    Raises:
+        ValueError: if the text is neither.
     """
-
-    chosen: Format | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> FormatChoice:
-        """Parse the choice in an option's text.
-
-        Raises:
-            ValueError: if the text is no valid choice.
-        """
-        if text == _ANY:
-            return cls()
-        chosen = format_called(text)
-        if chosen is None:
-            raise ValueError(text)
-        return cls(chosen)
-
-    @classmethod
-    def words(cls) -> tuple[str, ...]:
-        """Return the preferred texts for options."""
-        return (*(log_format.folder for log_format in all_formats()), _ANY)
-
-    @property
-    def formats(self) -> tuple[Format, ...]:
-        """Formats of this choice."""
-        return all_formats() if self.chosen is None else (self.chosen,)
-
-    def __str__(self) -> str:
-        return _ANY if self.chosen is None else self.chosen.folder
-
-
-ANY_FORMAT = FormatChoice()
+    return all_formats().named(text)

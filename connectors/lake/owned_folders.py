@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.paths import LakeError, local_folder
+from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import S3Uri, is_s3, parse_s3_uri

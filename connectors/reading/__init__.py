@@ -1,4 +1,4 @@
-"""Readers of a log in any format as rows; the `Format` supplies the differences.
+"""Readers of a log in any format as rows; the `Format` supplies the differences, and is handed in.
 
 Selection of records
     options    the user's options                    stores     stores that match a path
@@ -7,8 +7,8 @@ Selection of records
 
 Reading
     files/     bytes of segments, queues and indexes, on disks and elsewhere
-    kernel/    compiled loops: records and columns   format_kernel  a format's compiled loops
-    walking    windows through the kernel            listed_records the same for records that an index names
+    kernel/    compiled loops: records and columns   walking    windows through the kernel
+    facts/     columns for a broker's indexes        listed_records  records that an index names
     decoding/  the kernel's buffers as Arrow arrays  batches    a split as Arrow batches; damage: what bad ranges become
     continuity checks that a store is still the same one
     plain_records  the same in plain Python, to cross-check

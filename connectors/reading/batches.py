@@ -15,18 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.log_format.files import SegmentFile
+from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.damage import Refused, bad_rows, describe
 from commitlake.connectors.reading.decoding.columns import DecodedBatch, Texts
 from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.decoding.row_batch import Notes, RowBatch, first_not_utf8, note
 from commitlake.connectors.reading.errors import SplitError, no_progress
-from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop as kernel
 from commitlake.connectors.reading.listed_records import walk_listed, wanted_parts
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.reading.splits import ListedSplit, Split
-from commitlake.connectors.reading.walking import BadRange, End, walk
+from commitlake.connectors.reading.walking import End, walk
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 KEY_COLUMNS = frozenset({"unique_key", "keys"})

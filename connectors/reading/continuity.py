@@ -16,10 +16,11 @@ from contextlib import suppress
 
 import numpy as np
 
+from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.reading.errors import SegmentCutError, StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.stores import Segment, Store
+from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.errors import ExitCode
 
 _DIGEST_SIZE = 16

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from commitlake.connectors.log_format.files import SegmentFile
+from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.errors import DamagedLogError
-from commitlake.connectors.reading.files.segment_files import SegmentFile
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.reading.single_records import examine_at
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.walking import BadRange
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 logger = logging.getLogger(__name__)

@@ -19,16 +19,18 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
-from commitlake.connectors.reading.queue_format import AFTER_ALL, QueueFormat
+from commitlake.connectors.log_format.files import SegmentFile
+from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable
+from commitlake.connectors.log_format.queues import AFTER_ALL, QueueFormat
+from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.single_records import examine_at
 from commitlake.connectors.reading.snapshots import divide
@@ -47,45 +49,6 @@ MAX_RANGES = 16
 """Number of unknown ranges in one segment; each needs its own task."""
 
 
-class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)
-    """Error with the reason why an index cannot answer for a range, for the plan."""
-
-
-@dataclass
-class IndexAnswer:
-    """Answer of an index about one range.
-
-    Attributes:
-        offsets: physical offsets of the wanted records, ascending.
-        sizes: sizes of these records, bytes.
-        unknown: ranges that the index does not cover, in order; each begins where a record should.
-        queues: topics and queue ids that `queue_numbers` count.
-        queue_numbers: index in `queues` of each record's queue, if the index has it.
-        queue_offsets: queue offset of each record, if the index has it.
-    """
-
-    offsets: Array
-    sizes: Array
-    unknown: list[tuple[int, int]]
-    queues: tuple[tuple[str, int], ...] = ()
-    queue_numbers: Array = field(default_factory=lambda: np.empty(0, np.int32))
-    queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
-
-    def of_topics(self, topics: Collection[str]) -> IndexAnswer:
-        """Return the answer for the given topics; unknown ranges stay unknown."""
-        return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
-
-    def part(self, rows: Array | slice) -> IndexAnswer:
-        """Return the answer restricted to the given records; ranges that the index does not cover are kept."""
-        return replace(
-            self,
-            offsets=self.offsets[rows],
-            sizes=self.sizes[rows],
-            queue_numbers=self.queue_numbers[rows],
-            queue_offsets=self.queue_offsets[rows],
-        )
-
-
 class Index(Protocol):
     """Index of one store, prepared for one read."""
 
@@ -98,16 +61,6 @@ class Index(Protocol):
             IndexUnusable: if the index is not reliable there.
         """
         ...
-
-
-class KeyIndex(Index, Protocol):
-    """Index that was searched for keys of topics.
-
-    Attributes:
-        notes: files that were not trusted, and why.
-    """
-
-    notes: list[str]
 
 
 def check_cheaper_than_scan(offsets: Array, sizes: Array, unknown: Sequence[tuple[int, int]], whole: Split) -> None:

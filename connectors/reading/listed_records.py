@@ -15,14 +15,16 @@ from itertools import pairwise
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.format import Format
+from commitlake.connectors.log_format.files import SegmentFile
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.errors import IndexMismatchError
-from commitlake.connectors.reading.files.segment_files import SegmentFile, Window
+from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.kernel.memory import PADDING
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.splits import ListedSplit, groups
-from commitlake.connectors.reading.walking import BadRange, WalkStep
+from commitlake.connectors.reading.walking import WalkStep
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SpanKind
 
 _WINDOW_SPAN = 64 << 20

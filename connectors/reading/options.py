@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
-from commitlake.connectors.formats.registry import DEFAULT_FORMAT, FormatChoice
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.partition_sizes import part_bytes
 from commitlake.connectors.source_options import (
@@ -63,14 +63,6 @@ class Start(StrEnum):
     LATEST = "latest"
 
 
-def format_choice(text: str) -> FormatChoice:
-    """Parse the name of a log format, or of any."""
-    try:
-        return FormatChoice.parse(text.lower())
-    except ValueError:
-        raise ValueError(f"expected {', '.join(FormatChoice.words())}, found {text!r}") from None
-
-
 def _start(text: str) -> int | Start | dict[str, int]:
     """Parse the start of a read: an offset, a word, or offsets by broker."""
     if text.lower() in list(Start):
@@ -94,9 +86,15 @@ def _is_offset(value: object) -> bool:
 
 @dataclass(frozen=True)
 class ReadOptions(DeclaredOptions):
-    """Options of one read of logs, as a batch or as a stream."""
+    """Options of one read of logs, as a batch or as a stream.
+
+    Attributes:
+        formats: formats of the stores that are meant, unless the stores are known; `parse` replaces the given ones by
+            that of the option `layout`.
+    """
 
     error: ClassVar[type[Exception]] = OptionError
+    formats: Formats = field(default=Formats(), kw_only=True)
 
     path: str = option(
         "path",
@@ -113,10 +111,10 @@ class ReadOptions(DeclaredOptions):
         "the store's name; of several stores, JSON of the folder of each log and its name",
         shown="from the path",
     )
-    layout: FormatChoice = option(
+    layout: str | None = option(
         "layout",
-        format_choice,
-        FormatChoice(DEFAULT_FORMAT),
+        str,
+        None,
         "commitlog, journal or any: which stores of the path are meant",
         shown="the format's",
     )
@@ -236,6 +234,17 @@ class ReadOptions(DeclaredOptions):
         "rows; or ranges: the range of each broker in a micro-batch, for a caller that reads it itself",
         use=Use.STREAM,
     )
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], **defaults: object) -> Self:
+        """Parse options from Spark; see `DeclaredOptions`."""
+        options = super().parse(given, **defaults)
+        if options.layout is None:
+            return options
+        try:
+            return replace(options, formats=options.formats.named(options.layout))
+        except ValueError as error:
+            raise OptionError(f"option layout: {error}") from None
 
     @property
     def starting_offset(self) -> int | None:

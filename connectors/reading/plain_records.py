@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.formats.format import Format
+from commitlake.connectors.log_format.files import Segment, SegmentFile
+from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.errors import no_progress
-from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, SegmentFile
-from commitlake.connectors.reading.stores import Segment, Store, own_size
+from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
+from commitlake.connectors.reading.stores import Store, own_size
 from commitlake.schemas.layouts.rocketmq.scan import Fault, SegmentSpan, SizeLimits, SpanKind
 from commitlake.schemas.layouts.segments import segment_name
 

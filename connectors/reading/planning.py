@@ -31,9 +31,10 @@ from typing import Any
 
 import numpy as np
 
+from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable
 from commitlake.connectors.reading.errors import UnreadMessagesError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.index_lookups import Index, IndexAnswer, IndexUnusable, QueueIndex, splits_of
+from commitlake.connectors.reading.index_lookups import Index, QueueIndex, splits_of
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.request import Filters, narrow
 from commitlake.connectors.reading.single_records import message_at
@@ -78,12 +79,12 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
     folder = Path(store.root).parent
     usable: list[Index] = []
     reasons: list[str] = []
-    if by_key and (reason := store.format.why_no_key_index(store)):
+    if by_key and (reason := store.format.why_no_key_index(store.segments)):
         reasons.append(f"{_KEY_INDEX}: {reason}")
     elif by_key:
         try:
             log = _Log(store, store_range, options.max_record_bytes)
-            index = store.format.open_key_index(folder, filters, log.message_at)
+            index = store.format.open_key_index(folder, filters.topics or (), filters.keys or (), log.message_at)
         except IndexUnusable as unusable:
             reasons.append(f"{_KEY_INDEX}: {unusable}")
         else:
@@ -261,7 +262,7 @@ def plan_read(options: ReadOptions, filters: Filters) -> ReadPlan:
     Raises:
         StoreError: if the path has no store, or a store of the snapshot is missing.
     """
-    stores = find_stores(options.path, options.broker, options.layout.formats)
+    stores = find_stores(options.path, options.broker, formats=options.formats)
     if options.snapshot is None:
         wanted = [store for store in stores if filters.brokers is None or store.broker in filters.brokers]
         until = filters.end_offset

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from commitlake.connectors.formats.format import Format
-from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.log_format.files import Segment, SegmentFile
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.stores import Segment
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, ScanFinding, SpanKind
 

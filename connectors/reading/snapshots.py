@@ -32,15 +32,16 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.format import Format, RecordRules
-from commitlake.connectors.formats.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
-from commitlake.connectors.formats.unread import UNREAD
+from commitlake.connectors.log_format.files import Segment, SegmentFile
+from commitlake.connectors.log_format.format import Format, RecordRules
 from commitlake.connectors.reading.errors import OptionError, StoreError
-from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, SegmentFile
+from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
 from commitlake.connectors.reading.kernel import hop
+from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
 from commitlake.connectors.reading.single_records import LogRecords, examine_at
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.stores import Segment, Store, list_again, segment_size, segment_sizes
+from commitlake.connectors.reading.stores import Store, list_again, segment_size, segment_sizes
+from commitlake.connectors.reading.unread import UNREAD
 from commitlake.connectors.reading.walking import End, find_cuts, find_last_cut, walk
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
 from commitlake.schemas.layouts.segments import segment_name
@@ -248,7 +249,7 @@ def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
 
 def _newest_time(store: Store, end: int) -> int | None:
     """Return the latest store time of the records near the end of a log, because a clock may have been set back."""
-    from commitlake.connectors.formats.facts.reading import read_facts  # noqa: PLC0415 (of few reads)
+    from commitlake.connectors.reading.facts.reading import read_facts  # noqa: PLC0415 (of few reads)
 
     times = []
     for whole in segment_ranges(store, StoreRange(max(0, end - 2 * END_STEP_BYTES), end)):

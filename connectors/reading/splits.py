@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.format import Format
+from commitlake.connectors.log_format.format import Format
 from commitlake.schemas.layouts.rocketmq.scan import SizeLimits
 
 

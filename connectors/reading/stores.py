@@ -23,9 +23,8 @@ from typing import TypeVar
 
 import pyarrow.fs as pafs
 
-from commitlake.connectors.formats.format import Format, check_supported, folder_names, unsupported_logs
-from commitlake.connectors.formats.registry import DEFAULT_FORMAT, all_formats
-from commitlake.connectors.formats.unread import UNREAD
+from commitlake.connectors.log_format.files import Segment
+from commitlake.connectors.log_format.format import Format, Formats
 from commitlake.connectors.reading.errors import EmptyStoreError, OptionError, StoreError, UnsupportedStoreError
 from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, REMOTE_THREADS, read_each
 from commitlake.connectors.reading.files.shipped import (
@@ -34,6 +33,7 @@ from commitlake.connectors.reading.files.shipped import (
     resolve_filesystem,
     shipped_sizes,
 )
+from commitlake.connectors.reading.unread import UNREAD, check_supported, folder_names, unsupported_logs
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas import shipped
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
@@ -47,21 +47,6 @@ _MAX_PARTS = 1000  # largest number of segments in a distance from which their s
 _PLACEHOLDER = "{broker}"
 _PERMISSION_HINT = "run as the broker's user, or give read permission"
 _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """File of a log.
-
-    Attributes:
-        path: path or URI that opens it.
-        base_offset: physical offset of its first byte, from its name.
-        file_size: size of the file when it was listed, bytes.
-    """
-
-    path: str
-    base_offset: int
-    file_size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +64,11 @@ class Store:
     root: str
     segments: tuple[Segment, ...]
     format: Format
+
+    @property
+    def folder(self) -> str:
+        """The store's folder, as a path or URI."""
+        return self.root.rsplit("/", 1)[0]
 
     @property
     def is_remote(self) -> bool:
@@ -139,7 +129,7 @@ def own_size(segment: Segment, following: int | None, common: int) -> int:
     return min(-(-segment.file_size // common) * common, distance)
 
 
-def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] = (DEFAULT_FORMAT,)) -> list[Store]:
+def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> list[Store]:
     """Return the stores that a path, a glob or a comma-separated list of them names, ordered by name.
 
     If there is a folder of exactly that name, it is used, even if the name has wildcard characters. A store without a
@@ -148,7 +138,7 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
     Args:
         path: a path, a glob, or several separated by commas.
         broker: the store's name, if the path has one store; or the names of several, from `names_text`.
-        formats: formats that the caller can read; stores of other formats are not searched.
+        formats: formats of the stores; stores of other formats are not searched.
 
     Raises:
         StoreError: if there is nothing, or no store, or it cannot be read.
@@ -175,7 +165,7 @@ def find_stores(path: str, broker: str | None = None, formats: Sequence[Format] 
                 )
             found[store.broker] = store
     if not found:
-        expected = folder_names(formats)
+        expected = folder_names(formats.wanted)
         raise next(
             iter(refused), StoreError(f"no store matches {path!r}: expected folders with a {expected} folder in them")
         )
@@ -202,16 +192,14 @@ def _parse_names(broker: str | None) -> dict[str, str]:
     return {str(root): str(name) for root, name in names.items()} if isinstance(names, dict) else {}
 
 
-def _find_by_pattern(
-    pattern: str, broker: str | None, formats: Sequence[Format]
-) -> Iterator[Store | UnsupportedStoreError]:
+def _find_by_pattern(pattern: str, broker: str | None, formats: Formats) -> Iterator[Store | UnsupportedStoreError]:
     """Yield the stores of a path or a glob. One new broker does not prevent the read of a cluster."""
     filesystem, inner_path = resolve_filesystem(pattern)
 
     def list_store(place: tuple[str, str | None]) -> Store | StoreError:
         root, name = place
         try:
-            return _list_store(pattern, root, broker or name or _default_name(filesystem, root), formats)
+            return _list_store(pattern, root, broker or name or _default_name(filesystem, root), formats.wanted)
         except (EmptyStoreError, UnsupportedStoreError) as error:
             return error
 
@@ -252,7 +240,7 @@ def _is_folder(path: str) -> bool:
 
 
 def _expand(
-    filesystem: pafs.FileSystem, pattern: str, inner_path: str, formats: Sequence[Format]
+    filesystem: pafs.FileSystem, pattern: str, inner_path: str, formats: Formats
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the folders of logs (inner path) that match a pattern, each with its broker's name, if that is in it."""
     if not is_glob(inner_path):
@@ -265,19 +253,19 @@ def _expand(
     fixed = next(number for number, part in enumerate(parts) if _WILDCARDS.search(part))
     matchers = [_matcher([*parts, folder]) for folder in wanted]
     depth = None if "**" in parts else len(parts) - fixed
-    for folders in _walk(filesystem, "/".join(parts[:fixed]) or "/", wanted, depth):
+    for folders in _walk(filesystem, "/".join(parts[:fixed]) or "/", wanted, depth, formats.known):
         found = [match for folder in folders for matcher in matchers if (match := matcher.fullmatch(folder))]
         if found:
-            _check_one(found[0].string.rsplit("/", 1)[0], [match.string for match in found])
+            _check_one(found[0].string.rsplit("/", 1)[0], [match.string for match in found], formats)
             folder = found[0].string
             yield folder, found[0].groupdict().get("broker")
 
 
-def _check_one(folder: str, found: Sequence[str]) -> None:
+def _check_one(folder: str, found: Sequence[str], formats: Formats) -> None:
     """Raise an error if a folder has logs of two formats, because the user must choose one."""
     if len(found) > 1:
         names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in found)
-        choices = ", ".join(f"--layout {log_format.folder}" for log_format in all_formats())
+        choices = ", ".join(f"--layout {log_format.folder}" for log_format in formats.known)
         raise StoreError(
             f"{folder} holds {names}: expected one of them. Choose one ({choices}; the source's option "
             "layout), or name the folder itself"
@@ -297,7 +285,9 @@ def _matcher(parts: list[str]) -> re.Pattern[str]:
     return re.compile("".join(pieces).removesuffix("/"))
 
 
-def _walk(filesystem: pafs.FileSystem, top: str, names: Sequence[str], depth: int | None) -> Iterator[list[str]]:
+def _walk(
+    filesystem: pafs.FileSystem, top: str, names: Sequence[str], depth: int | None, known: Sequence[Format]
+) -> Iterator[list[str]]:
     """Yield the folders of logs in each folder below one; folders that cannot contain one are not entered.
 
     Args:
@@ -305,16 +295,19 @@ def _walk(filesystem: pafs.FileSystem, top: str, names: Sequence[str], depth: in
         top: the folder to begin with.
         names: names of the folders of logs.
         depth: number of levels below the first folder; None for all.
+        known: all formats.
     """
     level, done = [top], 0
     while level:
-        found = read_each(partial(_look_into, filesystem, names), level, _threads(filesystem))
+        found = read_each(partial(_look_into, filesystem, names, known), level, _threads(filesystem))
         yield from (logs for logs, _ in found)
         level = [] if done == depth else [path for _, inner in found for path in inner]
         done += 1
 
 
-def _look_into(filesystem: pafs.FileSystem, names: Sequence[str], folder: str) -> tuple[list[str], list[str]]:
+def _look_into(
+    filesystem: pafs.FileSystem, names: Sequence[str], known: Sequence[Format], folder: str
+) -> tuple[list[str], list[str]]:
     """Return the folders of logs in a folder, and those that may contain others."""
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(folder))
@@ -327,13 +320,13 @@ def _look_into(filesystem: pafs.FileSystem, names: Sequence[str], folder: str) -
     )
     logs = [path for path, name in inner if name in names]
     if not logs:  # a store without the folder of its log is refused when it is listed
-        beside = [log_format for log_format in all_formats() if log_format.folder in names]
+        beside = [log_format for log_format in known if log_format.folder in names]
         of_others = [each for each in beside if unsupported_logs((name for _, name in inner), [each])]
         logs = [f"{folder.rstrip('/')}/{log_format.folder}" for log_format in of_others]
     if not logs and any(name == shipped.FOLDER for _, name in inner):
         manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
         logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in names else []
-    never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.store_folders for log_format in all_formats()))
+    never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.store_folders for log_format in known))
     return logs, [path for path, name in inner if name not in never_hold_a_store]
 
 
@@ -349,9 +342,9 @@ def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.Fi
         yield entry
 
 
-def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Sequence[Format]) -> str:
+def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Formats) -> str:
     path = path.rstrip("/")
-    wanted, known = ([log_format.folder for log_format in some] for some in (formats, all_formats()))
+    wanted, known = ([log_format.folder for log_format in some] for some in (formats.wanted, formats.known))
     try:
         info, *inside = filesystem.get_file_info([path, *(f"{path}/{folder}" for folder in known)])
     except PermissionError:
@@ -359,11 +352,11 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
     there = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
     found = [folder for folder in there if folder.rsplit("/", 1)[1] in wanted]
     if found:
-        _check_one(given, found)
+        _check_one(given, found, formats)
         return found[0]
     if not there and (shipped_log := _shipped_log(filesystem, path, wanted)) is not None:
         return shipped_log
-    names = folder_names(formats)
+    names = folder_names(formats.wanted)
     if info.type == pafs.FileType.NotFound:
         raise StoreError(f"{given} does not exist: expected a broker's store folder, the one that holds {names}")
     if info.type == pafs.FileType.File:
@@ -377,7 +370,9 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: Seq
                 f"(in Spark: format({layout!r}), or the option layout)"
             )
     if info.type == pafs.FileType.Directory:
-        _check_supported(filesystem, given.split("://", maxsplit=1)[0] + "://" if is_uri(given) else "", path, formats)
+        _check_supported(
+            filesystem, given.split("://", maxsplit=1)[0] + "://" if is_uri(given) else "", path, formats.wanted
+        )
     raise StoreError(f"{given} is not a store: there is no {names} folder in it")
 
 

@@ -24,8 +24,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.format import Format
-from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.log_format.files import SegmentFile
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.single_records import message_at
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.walking import End, WalkStep, walk

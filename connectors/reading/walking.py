@@ -18,45 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.format import Format
+from commitlake.connectors.log_format.files import SegmentFile
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.log_format.kernel import BadRange, HopArguments
 from commitlake.connectors.reading.errors import SegmentCutError, no_progress
-from commitlake.connectors.reading.files.segment_files import LocalFile, SegmentFile, Window
+from commitlake.connectors.reading.files.segment_files import LocalFile, Window
 from commitlake.connectors.reading.files.windows import OpenWindow, Windows
 from commitlake.connectors.reading.kernel import hop as kernel
 from commitlake.connectors.reading.kernel.borders import NONE_AT_ALL
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
-
-class HopArguments(NamedTuple):
-    """Position at which the kernel reads: arguments of `kernel.hop` after the first, in its order."""
-
-    window: Window
-    length: int
-    origin: int
-    limit: int
-    segment_end: int
-    file_end: int
-    max_record_bytes: int
-    verify: bool
-
-
 _FAULT_ROOM = 1024
 _PLACES = 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class BadRange:
-    """Range without an intact record, in physical offsets."""
-
-    start: int
-    end: int
-    fault: Fault
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.registry import FormatChoice
+from commitlake.connectors.formats.registry import only
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
 from commitlake.connectors.reading.request import Filters, narrow
@@ -57,10 +58,10 @@ PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 class LogDataSource(DataSource):
     """Data source for the logs of stores in one format, unless the option `layout` names another; see the module."""
 
-    layout: ClassVar[FormatChoice]
+    formats: ClassVar[Formats]
 
     def _parse(self) -> ReadOptions:
-        return ReadOptions.parse(self.options, layout=self.layout)
+        return ReadOptions.parse(self.options, formats=self.formats)
 
     @carry_errors()
     def schema(self) -> StructType:
@@ -88,7 +89,7 @@ class LogDataSource(DataSource):
 class CommitLogDataSource(LogDataSource):
     """Data source for CommitLogs of RocketMQ, BoltMQ and broker_lite; see the module and its options."""
 
-    layout = FormatChoice(ROCKETMQ)
+    formats = only(ROCKETMQ)
 
     @classmethod
     def name(cls) -> str:

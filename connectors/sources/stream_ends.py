@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from commitlake.connectors.formats.format import Format
-from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.log_format.files import Segment, SegmentFile
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import check_complete
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, end_of_segment, take_snapshot
-from commitlake.connectors.reading.stores import Segment, Store
+from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record, segment_at, size_of
 from commitlake.schemas.layouts.rocketmq.scan import any_data
 

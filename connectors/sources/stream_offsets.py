@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.errors import CheckpointError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
-from commitlake.connectors.reading.stores import Segment, Store, segment_sizes
+from commitlake.connectors.reading.stores import Store, segment_sizes
 from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 

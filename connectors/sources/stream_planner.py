@@ -141,7 +141,7 @@ class StreamPlanner:
         return self._options.mode is Mode.PERMISSIVE
 
     def _find_stores(self) -> list[Store]:
-        return find_stores(self._options.path, self._options.broker, self._options.layout.formats)
+        return find_stores(self._options.path, self._options.broker, formats=self._options.formats)
 
     def _list(self, start: Mapping[str, StorePosition]) -> None:
         """List the current stores."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.log_format.files import SegmentFile
+from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store

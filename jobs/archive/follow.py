@@ -170,7 +170,7 @@ class Follower:
     def _archive(self, offered: Snapshot) -> None:
         """Archive the offered messages that the lake lacks; those that other runs archive meanwhile are skipped."""
         config = self._config
-        lake, layouts = Lake(config.lake), config.layout.formats
+        lake, layouts = Lake(config.lake), config.layout
         work = find_work(config.store, config.broker, lake, until=offered, formats=layouts)
         if not work.is_nothing:
             self._on_result(archive_concurrently(self._runner, config, work, wait=self._stop.wait))
@@ -207,7 +207,7 @@ def find_left(config: Config) -> ArchiveWork | None:
         CommitLogError: as for `find_work`.
     """
     try:
-        lake, layouts = Lake(config.lake), config.layout.formats
+        lake, layouts = Lake(config.lake), config.layout
         left = find_work(config.store, config.broker, lake, until=Snapshot({}), formats=layouts)
     except EmptyStoreError:
         return None
@@ -217,7 +217,7 @@ def find_left(config: Config) -> ArchiveWork | None:
 def _have_deliveries(config: Config) -> bool:
     """Return whether a store may have a log of deliveries, without planning a run."""
     try:
-        stores = find_stores(config.store, config.broker, config.layout.formats)
+        stores = find_stores(config.store, config.broker, formats=config.layout)
     except EmptyStoreError:
         return False
     return any(store.format.has_consume_log or store.format.has_retry_store for store in stores)
@@ -242,7 +242,7 @@ def _lake_offsets(config: Config) -> dict[str, int]:
     if last is None:
         return {}
     try:
-        brokers = {store.broker for store in find_stores(config.store, config.broker, config.layout.formats)}
+        brokers = {store.broker for store in find_stores(config.store, config.broker, formats=config.layout)}
     except EmptyStoreError:
         return {}
     return {broker: progress.end for broker, progress in last.stores.items() if broker in brokers}

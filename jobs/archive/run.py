@@ -126,7 +126,7 @@ def _name_of(command: ArchiveOptions, lake: Lake) -> BrokerName:
     last = read_last_commit(lake)
     known = () if last is None else tuple(last.stores)
     try:
-        return broker_name(command.store or "", command.broker, command.broker_conf, known, layout_of(command).formats)
+        return broker_name(command.store or "", command.broker, command.broker_conf, known, layout_of(command))
     except EmptyStoreError:  # reported later, or waited for with --follow
         return BrokerName(command.broker)
 

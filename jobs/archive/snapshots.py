@@ -56,7 +56,7 @@ def _ask_brokers(source: BrokerSource) -> list[StoreSnapshot]:
 def _list_stores(config: Config) -> list[Store]:
     """Return a run's stores; an empty list if a broker has not stored a message yet."""
     try:
-        return find_stores(config.store, config.broker, config.layout.formats)
+        return find_stores(config.store, config.broker, formats=config.layout)
     except EmptyStoreError:
         return []
 

@@ -254,7 +254,7 @@ def _stores_of(command: Audit, moment: Moment) -> ComparedStores | None:
     if not command.store:
         return None
     layout = layout_of(command)
-    name = broker_name(command.store, command.broker, None, moment.commit.stores, layout.formats).name
+    name = broker_name(command.store, command.broker, None, moment.commit.stores, layout).name
     return ComparedStores(command.store, name, layout)
 
 

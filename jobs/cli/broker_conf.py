@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER, ENCODING, MAX_BYTES
+from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER, ENCODING, MAX_BYTES
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.options import Options, option
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError

@@ -13,13 +13,13 @@ if it cannot be read, if it is a link in the store, or if its name is not a vali
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from commitlake.connectors.formats.format import Format
-from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
+from commitlake.connectors.log_format.format import Formats
+from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.reading.stores import Store, find_stores, is_glob, names_text
 from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError
@@ -39,9 +39,7 @@ class BrokerName:
     note: str = ""
 
 
-def broker_name(
-    path: str, given: str | None, conf: str | None, known: Collection[str], formats: Sequence[Format]
-) -> BrokerName:
+def broker_name(path: str, given: str | None, conf: str | None, known: Collection[str], formats: Formats) -> BrokerName:
     """Return the name that the store at a path has, or will have, in a lake.
 
     Args:
@@ -60,10 +58,10 @@ def broker_name(
             _check_name(given, "--broker")
         return BrokerName(given)
     if "," not in path and not is_glob(path):
-        (store,) = find_stores(path, None, formats)
+        (store,) = find_stores(path, None, formats=formats)
         return _name_of(store, conf, known)
     parts = [part.strip() for part in path.split(",") if part.strip()]
-    stores = [store for part in parts for store in find_stores(part, None, formats)]
+    stores = [store for part in parts for store in find_stores(part, None, formats=formats)]
     of_each = conf if conf and BROKER_PLACEHOLDER in conf else None
     found = {store.root: _name_of(store, of_each, known) for store in stores}
     names = {root: one.name for root, one in found.items() if one.name is not None}
@@ -71,7 +69,7 @@ def broker_name(
     return BrokerName(names_text(names) if names else None, notes)
 
 
-def named_stores(path: str, given: str | None, conf: str | None, formats: Sequence[Format]) -> list[Store]:
+def named_stores(path: str, given: str | None, conf: str | None, formats: Formats) -> list[Store]:
     """Return the stores that a path names, for a command without a lake, with the names of steps 2 to 4.
 
     If two of them would have the same name, as two copies of a store, all have the names of their folders. They have
@@ -87,7 +85,7 @@ def named_stores(path: str, given: str | None, conf: str | None, formats: Sequen
         JobError: if the file of `--broker-conf` cannot be read, or its name is not a valid broker name.
         CommitLogError: see `find_stores`.
     """
-    stores = find_stores(path, given, formats)
+    stores = find_stores(path, given, formats=formats)
     if given is not None or "{" in path or (conf and BROKER_PLACEHOLDER in conf):
         return stores
     of_single = conf if len(stores) == 1 else None

@@ -42,8 +42,8 @@ import configargparse
 from rich_argparse import RawDescriptionRichHelpFormatter
 
 from commitlake.connectors.catalog.names import is_catalog_place
-from commitlake.connectors.formats.settings_files import naming_settings
-from commitlake.connectors.formats.unread import noticed_unread
+from commitlake.connectors.reading.settings_files import naming_settings
+from commitlake.connectors.reading.unread import noticed_unread
 from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
 from commitlake.connectors.storage.uris import absolute_place, is_uri
 from commitlake.connectors.worker_errors import raised_in_worker

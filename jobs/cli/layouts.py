@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats, format_called
+from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.log_format.format import Formats
 from commitlake.jobs.cli.options import Options, Rule, Section, option
 
 FOLDERS = "commitlog/ or journal/"
@@ -18,7 +19,7 @@ _HELP = (
 
 def _folder_of(name: str) -> str:
     """Return the folder of the format with this name, or the name itself if there is no such format."""
-    log_format = format_called(name)
+    log_format = all_formats().called(name)
     return name if log_format is None else log_format.folder
 
 
@@ -35,7 +36,7 @@ class LayoutArgument(Options):
     layout: str | None = layout_option()
 
 
-def layout_of(arguments: Options) -> FormatChoice:
+def layout_of(arguments: Options) -> Formats:
     """Return the chosen format; a job without the option detects the format from the folder."""
     text = getattr(arguments, "layout", None)
-    return ANY_FORMAT if text is None else FormatChoice.parse(text)
+    return all_formats() if text is None else all_formats().named(text)

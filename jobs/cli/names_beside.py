@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from commitlake.connectors.formats.settings_files import settings_beside
 from commitlake.connectors.lake.packs.names import fault_of_name
+from commitlake.connectors.reading.settings_files import settings_beside
 from commitlake.schemas.layouts.rocketmq.broker_conf import BrokerConfError
 from commitlake.schemas.layouts.rocketmq.store_conf import parse_broker_name
 

@@ -15,10 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.facts.entries import queue_entries
-from commitlake.connectors.formats.facts.reading import read_facts
-from commitlake.connectors.formats.format import Format
-from commitlake.connectors.formats.registry import all_formats, format_named
+from commitlake.connectors.formats.registry import all_formats, format_named, only
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
 from commitlake.connectors.lake.lake import Lake
@@ -26,7 +23,10 @@ from commitlake.connectors.lake.packs.frames import PackRefs
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.reader import read_bodies
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.facts.entries import queue_entries
+from commitlake.connectors.reading.facts.reading import read_facts
 from commitlake.connectors.reading.files.windows import Mapping
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
@@ -76,9 +76,9 @@ def _warm_format(task: tuple[str, Path]) -> int:
     for path, data in log_format.sample_other_files().items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
-    (store,) = find_stores(str(root), formats=(log_format,))
+    (store,) = find_stores(str(root), formats=only(log_format))
     _archive(store, str(root))
-    list(log_format.read_consume_log(store, None))
+    list(log_format.read_consume_log(store.folder, store.broker, None))
     _map(segment)
     _find_border(log_format)
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
@@ -99,7 +99,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
 def _verify(log_format: Format, log: Path, rebuilt: Path) -> None:
     """Verify a log with the indexes that were rebuilt from it."""
     shutil.copytree(log, rebuilt / log_format.folder, dirs_exist_ok=True)
-    verify_stores(find_stores(str(rebuilt), formats=(log_format,)), VerifyOptions())
+    verify_stores(find_stores(str(rebuilt), formats=only(log_format)), VerifyOptions())
 
 
 def _restore(store: Store, root: Path) -> None:

@@ -27,7 +27,7 @@ class OffsetHistory:
     def read(self) -> None:
         """Read the current offsets."""
         found = read_snapshots(self._config)
-        stores = find_stores(self._config.store, self._config.broker, self._config.layout.formats) if found else ()
+        stores = find_stores(self._config.store, self._config.broker, formats=self._config.layout) if found else ()
         ranges = take_snapshot(stores).ranges
         self._read += [replace(progress, log_end=ranges[progress.broker].end) for progress in found]
 

@@ -157,9 +157,9 @@ def stores(place: str) -> Iterator[DoctorFinding]:
     from commitlake.connectors.storage.arrow_errors import s3_error_of
     from commitlake.jobs.cli.broker_name import broker_name
 
-    formats = tuple(all_formats())
+    formats = all_formats()
     try:
-        found = find_stores(place, broker_name(place, None, None, (), formats).name, formats)
+        found = find_stores(place, broker_name(place, None, None, (), formats).name, formats=formats)
     except (CommitLakeError, OSError) as error:
         shown = s3_error_of(error)
         advice = "name the folder that holds commitlog/ or journal/" if shown is None else shown.advice

@@ -106,7 +106,7 @@ class Dump(Command, LayoutArgument, BrokerConfArgument, after={LayoutArgument: "
 
 def _warn_of_unread(store: Store) -> None:
     """Warn of messages that are not in the folder that is read; for a copy in an object store, `ship` does."""
-    from commitlake.connectors.formats.unread import UNREAD
+    from commitlake.connectors.reading.unread import UNREAD
     from commitlake.pipelines.ship.store import ShipStoreError, SourceStore
 
     if store.is_remote:
@@ -119,7 +119,7 @@ def _warn_of_unread(store: Store) -> None:
 def _find_store(command: Dump) -> Store:
     from commitlake.connectors.reading.stores import find_stores
 
-    stores = find_stores(given_store(command.store), command.broker, layout_of(command).formats)
+    stores = find_stores(given_store(command.store), command.broker, formats=layout_of(command))
     if len(stores) > 1:
         raise JobError(
             f"{command.store} matches {count_text(len(stores), 'store')}: expected one", "dump them one by one"
@@ -141,7 +141,7 @@ def _run_indexes(command: Dump) -> ExitCode:
     if command.index and not store.format.has_index_files:
         raise JobError(f"{command.store} has no IndexFiles: expected a RocketMQ store, found a {store.format.folder}")
     if command.index:
-        if (reason := store.format.why_no_key_index(store)) is not None:
+        if (reason := store.format.why_no_key_index(store.segments)) is not None:
             print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)
         if store.is_remote:
             print("note: a copy has all IndexFiles but the broker's newest one", file=sys.stderr)

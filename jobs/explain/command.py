@@ -83,11 +83,12 @@ class Explain(
         """Plan the read, and print the plan."""
         given_store(self.store)
         _check(self)
+        from commitlake.connectors.formats.registry import COMMITLOGS
         from commitlake.connectors.reading.options import ReadOptions
         from commitlake.connectors.reading.planning import plan_read
         from commitlake.connectors.reading.request import narrow
 
-        options = ReadOptions.parse(_options(self))
+        options = ReadOptions.parse(_options(self), formats=COMMITLOGS)
         plan = plan_read(options, narrow(options))
         _warn_of_unknown_names(self)
         rows = [store.to_row() for store in plan.stores]
@@ -108,7 +109,7 @@ def _warn_of_unknown_names(command: Explain) -> None:
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.jobs.cli.store_queues import unknown_names
 
-    stores = find_stores(given_store(command.store), command.broker, layout_of(command).formats)
+    stores = find_stores(given_store(command.store), command.broker, formats=layout_of(command))
     for sentence in unknown_names(stores, command.topic, command.queue):
         warn("commitlake explain", f"there is {sentence}")
 

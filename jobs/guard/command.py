@@ -122,9 +122,9 @@ def _watch(
     from commitlake.pipelines.retention.watch import watch_stores
 
     progress = _read_progress(lake)
-    layouts = layout_of(command).formats
+    layouts = layout_of(command)
     name = broker_name(command.store, command.broker, command.broker_conf, progress or {}, layouts)
-    stores = find_stores(command.store, name.name, layouts)
+    stores = find_stores(command.store, name.name, formats=layouts)
     for store in stores:
         filesystem, root = resolve_filesystem(store.root)
         if read_shipped_manifest(filesystem, root.rsplit("/", 1)[0]) is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
+from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.cli.broker_conf import read_broker_conf
 from commitlake.jobs.cli.command import JobError
@@ -74,7 +74,7 @@ def _is_boltmq(store: Store, text: str) -> bool:
     """Return True for a store of BoltMQ; the settings decide for a store without records."""
     if not store.format.has_dialects:
         return False
-    dialects = store.format.dialects_of(store)
+    dialects = store.format.dialects_of(store.segments)
     return dialects == {BOLTMQ} if dialects else is_boltmq_conf(text)
 
 

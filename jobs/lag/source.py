@@ -6,9 +6,9 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import replace
 
-from commitlake.connectors.formats.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.jobs.cli.broker_conf import read_store_conf
 from commitlake.jobs.cli.broker_name import named_stores
 from commitlake.jobs.cli.command import JobError
@@ -53,7 +53,7 @@ def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) ->
         given = replace(given, delay_levels_ms=delays, bodies=bodies_of(arguments, lake), watch=arguments.watch)
         with naming_damaged_files(lake, _READ):
             return lag_of_lake(lake, asked.at, choice, brokers, given)
-    stores = named_stores(arguments.source[1], None, arguments.broker_conf, layout_of(arguments).formats)
+    stores = named_stores(arguments.source[1], None, arguments.broker_conf, layout_of(arguments))
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:
         raise JobError(f"--broker: {arguments.source[1]} has no store of that name")

@@ -105,9 +105,9 @@ def _stores(command: MaintainOptions, lake: Lake) -> Stores | None:
     except LakeError:  # the log is damaged
         commit = None
     known = {} if commit is None else commit.stores
-    layouts = layout_of(command).formats
+    layouts = layout_of(command)
     name = broker_name(command.store, command.broker, None, known, layouts).name
-    stores = find_stores(command.store, name, layouts)
+    stores = find_stores(command.store, name, formats=layouts)
     for store in stores if known else ():
         if store.broker not in known:
             warn("commitlake maintain", f"the lake has no store {store.broker!a}.{did_you_mean(store.broker, known)}")

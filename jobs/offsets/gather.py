@@ -68,7 +68,7 @@ def gather(command: OffsetsOptions, client: OffsetClient | None) -> Gathered:
         RocketMQError: A broker does not answer.
     """
     if command.lake is None:
-        stores = named_stores(command.source[1], None, None, layout_of(command).formats)
+        stores = named_stores(command.source[1], None, None, layout_of(command))
         sources = store_sources(store for store in stores if not command.broker or store.broker in command.broker)
         if not sources:
             raise JobError(f"--broker: {command.store} has no store of that name", there_are(s.broker for s in stores))

@@ -76,7 +76,7 @@ class Rebuild(RebuildOptions):
         )
 
         _check_combinations(self)
-        stores = find_stores(place, None, layout_of(self).formats)
+        stores = find_stores(place, None, formats=layout_of(self))
         if len(stores) != 1:
             raise JobError(f"{place}: expected one store, found {len(stores)}")
         _check(self, stores[0])
@@ -131,7 +131,7 @@ def _check_salvage(store: Store) -> None:
             f"--salvage writes RocketMQ's log: a {title} broker skips damaged parts of its {folder}",
             "leave --salvage out: queue files are made for all intact records",
         )
-    if not (dialect := store.format.dialect_of(store)).is_rocketmq:
+    if not (dialect := store.format.dialect_of(store.segments)).is_rocketmq:
         raise JobError(
             f"--salvage writes RocketMQ's log, but {store.root} belongs to {dialect.name}",
             "leave --salvage out: queues are made for all intact records",

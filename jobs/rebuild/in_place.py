@@ -8,8 +8,8 @@ from pathlib import Path
 
 from commitlake.broker_lite.errors import StoreLockedError
 from commitlake.broker_lite.stores.engine.ownership import StoreLock
-from commitlake.connectors.formats.newer_data import find_other_logs
 from commitlake.connectors.reading.errors import UnsupportedStoreError
+from commitlake.connectors.reading.newer_data import find_other_logs
 from commitlake.connectors.reading.snapshots import log_range, read_log
 from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.cli.terminal import print_line

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.jobs.cli.command import JobError
@@ -72,7 +73,7 @@ def run_salvage(
     """Write a clean log, and rebuild the files that belong to it."""
     with _progress(command, f"salvaging {command.store}", store) as (runner, advance):
         salvaged = salvage_store(store, out, runner=runner, advance=advance)
-    (clean,) = find_stores(str(out), store.broker)
+    (clean,) = find_stores(str(out), store.broker, formats=COMMITLOGS)
     return salvaged, run_rebuild(command, clean, out, with_settings_of(store, wanted))
 
 
@@ -82,7 +83,7 @@ def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettin
 
     with open_small_files(store.root) as root:
         files = open_store_files(store_of(store.root))
-        dialect = store.format.dialect_of(store)
+        dialect = store.format.dialect_of(store.segments)
         found = find_settings(root, wanted, store.format, dialect, store.segments, files)
     return RequestedSettings(
         wanted.topics,

@@ -118,7 +118,7 @@ def _copy_store(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSourc
     from commitlake.pipelines.snapshot.files import read_store_progress
     from commitlake.pipelines.snapshot.progress import OffsetKind
 
-    stores = named_stores(path, None, None, layout_of(arguments).formats)
+    stores = named_stores(path, None, None, layout_of(arguments))
     names = [store.broker for store in stores]
     stores = [store for store in stores if not arguments.broker or store.broker in arguments.broker]
     for broker in arguments.broker:

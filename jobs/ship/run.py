@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from commitlake.connectors.formats.unread import UNREAD
 from commitlake.connectors.lake.owned_folders import check_no_owner
+from commitlake.connectors.reading.unread import UNREAD
 from commitlake.connectors.shipping.errors import ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.shipping.target import ShipTarget

@@ -129,12 +129,12 @@ def _read(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterato
     last = read_last_commit(lake)
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake snapshot", command.broker, known)
-    formats = layout_of(command).formats
+    formats = layout_of(command)
     name = broker_name(place, command.broker, command.broker_conf, known, formats)
     if name.note and name.note not in shown and not command.quiet:
         print_line(name.note)
         shown.add(name.note)
-    for store in find_stores(place, name.name, formats):
+    for store in find_stores(place, name.name, formats=formats):
         progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
         if progress is None:
             raise JobError(

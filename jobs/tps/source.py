@@ -142,7 +142,7 @@ def _read_store(
     from commitlake.pipelines.tps.store_tables import StoreLogs
     from commitlake.schemas.selection import Selection
 
-    stores = named_stores(command.source[1], None, None, layout_of(command).formats)
+    stores = named_stores(command.source[1], None, None, layout_of(command))
     stores = [store for store in stores if not command.broker or store.broker in command.broker]
     if not stores:
         raise JobError(f"--broker: {command.store} has no store of that name")

@@ -145,10 +145,10 @@ def _verify_stores(command: Verify) -> list[StoreReport]:
     from commitlake.pipelines.verify.admission import VerifyOptions
 
     place = given_store(command.store)
-    formats = layout_of(command).formats
+    formats = layout_of(command)
     if command.lake:
         broker = _name_in_lake(command, place)
-        stores = find_stores(place, broker, formats)
+        stores = find_stores(place, broker, formats=formats)
     else:
         broker = command.broker
         stores = named_stores(place, broker, command.broker_conf, formats)
@@ -174,7 +174,7 @@ def _name_in_lake(command: Verify, place: str) -> str | None:
     last = read_last_commit(lake_of(command))
     known = () if last is None else tuple(last.stores)
     warn_of_unknown_broker("commitlake verify", command.broker, known)
-    layouts = layout_of(command).formats
+    layouts = layout_of(command)
     return broker_name(place, command.broker, command.broker_conf, known, layouts).name
 
 

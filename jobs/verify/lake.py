@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.audit.moment import read_moment
@@ -29,7 +29,7 @@ def add_lake_findings(
     path: str,
     broker: str | None,
     reports: Sequence[StoreReport],
-    layout: FormatChoice,
+    layout: Formats,
 ) -> None:
     """Add to each store's report the windows in which the lake differs from the archived part of the store.
 
@@ -68,7 +68,7 @@ def _differing(
     path: str,
     broker: str | None,
     ranges: Mapping[str, StoreRange],
-    layout: FormatChoice,
+    layout: Formats,
     limit: int,
 ) -> Differences:
     """Return the windows that differ, unless a broker deleted its oldest segments meanwhile."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from commitlake.connectors.formats.retries import RETRY_ROWS
 from commitlake.connectors.lake.delta_log.versions import snapshot_files
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.log_format.deliveries import RETRY_ROWS
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.consumptions.follow import ConsumptionsUpdate as FollowedConsumptions
@@ -94,7 +94,11 @@ def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
     Raises:
         UnsafeFileError: if a file of a retry store is a link or not regular.
     """
-    found = {store.broker: store.format.read_retry_store(store) for store in stores if store.format.has_retry_store}
+    found = {
+        store.broker: store.format.read_retry_store(store.folder, store.broker)
+        for store in stores
+        if store.format.has_retry_store
+    }
     problems = [problem for one in found.values() for problem in one.problems]
     read = {broker: one.rows for broker, one in found.items() if one.is_read}
     rows = pa.concat_tables([RETRY_ROWS.empty_table(), *read.values()])

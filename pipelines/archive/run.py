@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
+from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.followed import HBaseUpdate as FollowedInHBase
 from commitlake.connectors.lake.archive_log import ArchiveCommit, RunCounts
@@ -40,6 +40,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.rows.data_files import DataFile
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
@@ -122,7 +123,7 @@ class Config:
     store: str
     lake: str
     broker: str | None = None
-    layout: FormatChoice = ANY_FORMAT
+    layout: Formats = ANY_FORMAT
     bodies: str | None = None
     bodies_moved: bool = False
     max_partition_bytes: int = 32 * MIB
@@ -225,7 +226,7 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
 
         work: ArchiveWork = find_broker_work(config.source, lake, until, on_new)
     else:
-        formats = config.layout.formats
+        formats = config.layout
         work = find_work(config.store, config.broker, lake, until=until, formats=formats, on_new=on_new)
     check_masks(work.last.masks, config.masks, is_new=not work.last.sequence)
     return work

@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.rocketmq.topic_configs import GROUPS, GROUPS_TABLE, TABLE, TOPICS, load_table
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
@@ -28,8 +27,9 @@ from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, Key, read_store_config
+from commitlake.connectors.log_format.files import StoreFiles
+from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import StoreFiles
 from commitlake.connectors.reading.files.shipped import small_files_folder
 from commitlake.connectors.reading.files.shipped_files import NoCopyError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_of
@@ -221,7 +221,7 @@ def _find_settings(store: Store, found: dict[str, Any]) -> None:
         files = open_store_files(store_of(store.root))
     except NoCopyError:
         return
-    queues, dialect = store.format.queues, store.format.dialect_of(store)
+    queues, dialect = store.format.queues, store.format.dialect_of(store.segments)
     if size := _file_size(files, queues):
         found["queue_file_size_bytes"] = size
         levels = _numbers(files, f"{queues.folder}/{dialect.schedule_topic}")

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress, read_last_commit
 from commitlake.connectors.lake.follower import unfinished_commits
@@ -17,6 +16,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.packs.names import new_token, pack_name
 from commitlake.connectors.lake.store_progress import LastRecord
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.continuity import check_continuity, record_digest
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
@@ -148,7 +148,7 @@ def find_work(
     broker: str | None,
     lake: Lake,
     until: Snapshot | None = None,
-    formats: Sequence[Format] | None = None,
+    formats: Formats | None = None,
     on_new: Callable[[], object] | None = None,
 ) -> ArchiveWork:
     """Compare the lake's progress with the stores.
@@ -168,7 +168,7 @@ def find_work(
     """
     if until is None:
         lake.check_writable()
-    stores = find_stores(path, broker, all_formats() if formats is None else formats)
+    stores = find_stores(path, broker, formats=all_formats() if formats is None else formats)
     for store in stores:
         _check_name(store)
     check_outside_stores(stores, lake.root, "--lake")

@@ -6,8 +6,9 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
+from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.pipelines.audit.errors import NothingInCommonError
 from commitlake.pipelines.audit.moment import Moment, wait_for_hbase
@@ -34,7 +35,7 @@ class ComparedStores:
 
     path: str
     broker: str | None = None
-    layout: FormatChoice = ANY_FORMAT
+    layout: Formats = ANY_FORMAT
 
     def ranges(self, moment: Moment) -> tuple[Mapping[str, StoreRange], Sequence[str]]:
         """Return the ranges that can be compared, and notes on stores without any.

@@ -19,13 +19,14 @@ from typing import Self
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
+from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.delta_log.versions import AddedFile, snapshot_files
 from commitlake.connectors.lake.erasures import FORM, NOTHING_ERASED, ErasedPlaces
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.rows.table_rows import TableRows
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
 from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner, Task, in_groups
@@ -151,7 +152,7 @@ class Sides:
             yield PackedBodies(messages, found, body_tasks.error_sentences(errors))
 
     def store(
-        self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice = ANY_FORMAT
+        self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: Formats = ANY_FORMAT
     ) -> Profile:
         """Profile the stores, in ranges of the brokers' logs."""
         splits = store_tasks.splits_of(path, broker, ranges, layout, _SPLIT_BYTES)

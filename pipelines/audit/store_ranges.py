@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
+from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 
 
 def ranges_in_store(
-    path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: FormatChoice = ANY_FORMAT
+    path: str, broker: str | None, progress: Mapping[str, StoreProgress], layout: Formats = ANY_FORMAT
 ) -> tuple[dict[str, StoreRange], Sequence[str]]:
     """Return the range of each broker's log that is archived and still in its store.
 
@@ -30,7 +31,7 @@ def ranges_in_store(
         CommitLogError: if a store cannot be read.
     """
     ranges, notes, there = {}, [], set()
-    for store in find_stores(path, broker, layout.formats):
+    for store in find_stores(path, broker, formats=layout):
         there.add(store.broker)
         known = progress.get(store.broker)
         start = store.segments[0].base_offset

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.registry import FormatChoice
 from commitlake.connectors.lake.erasures import ErasedPlaces
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_read
@@ -28,7 +28,7 @@ _MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills lit
 
 
 def splits_of(
-    path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: FormatChoice, split_bytes: int
+    path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: Formats, split_bytes: int
 ) -> Sequence[Split]:
     """Plan the reading of ranges of the brokers' logs.
 
@@ -40,7 +40,7 @@ def splits_of(
         split_bytes: maximum size of a split.
     """
     given = {"path": path, "snapshot": Snapshot(ranges).to_json(), "maxPartitionBytes": str(split_bytes)}
-    options = ReadOptions.parse(given | ({} if broker is None else {"broker": broker}), layout=layout)
+    options = ReadOptions.parse(given | ({} if broker is None else {"broker": broker}), formats=layout)
     return plan_read(options, narrow(options)).splits
 
 

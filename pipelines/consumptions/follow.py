@@ -53,7 +53,7 @@ def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpda
         if not store.format.has_consume_log:
             continue
         progress = read_progress(lake, store.broker)
-        for part in store.format.read_consume_log(store, progress):
+        for part in store.format.read_consume_log(store.folder, store.broker, progress):
             problems += part.problems
             if part.end == progress:
                 continue

@@ -31,9 +31,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
+from commitlake.connectors.log_format.deliveries import CONSUMPTION_ROWS
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.members import TIME
 from commitlake.pipelines.edges.steps import repeated

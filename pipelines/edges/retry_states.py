@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.retries import RETRY_ROWS
+from commitlake.connectors.log_format.deliveries import RETRY_ROWS
 from commitlake.connectors.plain_arrays import mask_of
 from commitlake.pipelines.edges.client_actions import unique_keys_of
 from commitlake.pipelines.edges.finding import is_in_places

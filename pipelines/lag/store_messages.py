@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.log_format.indexes import IndexAnswer
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.errors import IndexMismatchError
-from commitlake.connectors.reading.index_lookups import IndexAnswer
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import in_log_order, plan_entries
 from commitlake.connectors.reading.request import Request, narrow

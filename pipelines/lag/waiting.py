@@ -341,7 +341,7 @@ def entries_of_store(store: Store) -> tuple[list[Entry], list[str]]:
     """
     if not store.format.has_retry_store:
         return [], []
-    found = store.format.read_retry_store(store)
+    found = store.format.read_retry_store(store.folder, store.broker)
     names = ["consumer_group", "topic", "queue_id", "is_dead", "due_timestamp"]
     return [Entry(*row.values()) for row in found.rows.select(names).to_pylist()], list(found.problems)
 

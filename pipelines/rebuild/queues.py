@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.connectors.formats.queue_writing import NewQueue, QueueWriter
+from commitlake.connectors.log_format.queues import NewQueue, QueueWriter
 from commitlake.connectors.runtime.runner import Shared
 from commitlake.connectors.whole_files import move_synced, write_synced
 from commitlake.pipelines.rebuild.parts import PartReader, Queue

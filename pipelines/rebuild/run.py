@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 
-from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
-from commitlake.connectors.formats.small_files import CHECKPOINT
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.log_format.small_files import CHECKPOINT
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
@@ -108,7 +108,9 @@ def rebuild_store(
     """
     with open_small_files(store.root) as root:
         files = open_store_files(store_of(store.root))
-        settings = find_settings(root, wanted, store.format, store.format.dialect_of(store), store.segments, files)
+        settings = find_settings(
+            root, wanted, store.format, store.format.dialect_of(store.segments), store.segments, files
+        )
         is_live = not owns_lock and is_locked(root)
         plan = begin_or_resume(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
         return _rebuild(store, plan, runner, advance)

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.rocketmq.small_files import read_checkpoint
-from commitlake.connectors.reading.files.index_files import LocalStoreFiles, StoreFiles, read_all
+from commitlake.connectors.log_format.files import Segment, StoreFiles
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.log_format.queues import QueueLayout
+from commitlake.connectors.reading.files.index_files import LocalStoreFiles, read_all
 from commitlake.connectors.reading.single_records import LogRecords
-from commitlake.connectors.reading.stores import Segment
 from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.verify.observed_delays import observe_delays, with_observed
 from commitlake.pipelines.verify.store_view import list_queues, queue_file_size

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, TOPICS, is_listed, load_table
-from commitlake.connectors.formats.small_files import CHECKPOINT, RebuiltLog
+from commitlake.connectors.log_format.small_files import CHECKPOINT, RebuiltLog
 from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.rebuild.parts import Queue, Totals

@@ -18,10 +18,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.registry import all_formats, format_named, format_of_id
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, microseconds_literal, text_literal, timestamp_literal
+from commitlake.connectors.log_format.format import Format
 from commitlake.pipelines.restore.arrow import numbers
 from commitlake.pipelines.restore.row_facts import COLUMNS, RestoreError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE

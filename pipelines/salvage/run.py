@@ -20,14 +20,15 @@ from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
-from commitlake.connectors.reading.files.index_files import StoreFiles, read_all
+from commitlake.connectors.log_format.files import Segment, StoreFiles
+from commitlake.connectors.reading.files.index_files import read_all
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, segment_ranges
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.stores import Segment, Store, list_again, segment_size, segment_sizes
+from commitlake.connectors.reading.stores import Store, list_again, segment_size, segment_sizes
 from commitlake.connectors.reading.walking import End, walk
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner

@@ -25,8 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST
+from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.errors import SegmentCutError
-from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.walking import End, WalkStep, walk

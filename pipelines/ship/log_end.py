@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from commitlake.connectors.formats.format import Format
+from commitlake.connectors.log_format.format import Format
 from commitlake.pipelines.ship.store import SourceFile
 from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SizeLimits, SpanKind
 

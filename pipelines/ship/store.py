@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from commitlake.connectors.checksums import crc_of_range
-from commitlake.connectors.formats.format import Format, check_supported, folder_names
-from commitlake.connectors.formats.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
 from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
+from commitlake.connectors.reading.unread import check_supported, folder_names
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, open_file, read_file
@@ -151,9 +152,9 @@ class SourceStore:
         self.skipped: list[str] = []
         found = [log_format for log_format in all_formats() if (self.root / log_format.folder).is_dir()]
         if not found:
-            check_supported(root, folders_in(self.root), all_formats())
+            check_supported(root, folders_in(self.root), all_formats().known)
         if len(found) != 1:
-            expected = folder_names(all_formats())
+            expected = folder_names(all_formats().known)
             held = " and ".join(repr(each.folder) for each in found) or "neither"
             raise ShipStoreError(f"{root}: expected a store's folder, the one that holds {expected}, found {held}")
         self.format: Format = found[0]
@@ -178,7 +179,7 @@ class SourceStore:
         return files
 
     def newer_data(self, broker: str) -> list[str]:
-        """Return sentences on messages of the store that are not in its log's folder; see `formats.newer_data`.
+        """Return sentences on messages of the store that are not in its log's folder; see `reading.newer_data`.
 
         Args:
             broker: the store's name.

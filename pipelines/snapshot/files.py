@@ -16,11 +16,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from commitlake.connectors.formats.config_files import BACKUP
-from commitlake.connectors.formats.format import ASK_HINT
-from commitlake.connectors.formats.small_files import SmallFiles
+from commitlake.connectors.log_format.small_files import SmallFiles
 from commitlake.connectors.reading.files.shipped import small_files_folder
 from commitlake.connectors.reading.files.store_files import store_of
 from commitlake.connectors.reading.stores import Store
+from commitlake.connectors.reading.unread import ASK_HINT
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
     OffsetKind,
@@ -143,7 +143,7 @@ def _progress(
             offsets[OffsetOwner(OffsetKind.GROUP, one.group, one.topic, one.queue_id)] = one.offset
     if store.format.has_delay_levels and _DELAYS in written and _DELAYS not in unreadable.files:
         taken[OffsetKind.DELAY] = written[_DELAYS]
-        topic = store.format.dialect_of(store).schedule_topic
+        topic = store.format.dialect_of(store.segments).schedule_topic
         for level, offset in files.delay_offsets.items():
             offsets[OffsetOwner(OffsetKind.DELAY, "", topic, level - 1)] = offset
     if files.timers is not None and _TIMERS in written:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pyarrow.fs as pafs
 
-from commitlake.connectors.formats.format import Format
-from commitlake.connectors.formats.newer_data import find_other_logs
 from commitlake.connectors.formats.rocketmq.light_stores import may_have_light_queues
 from commitlake.connectors.formats.rocketmq.topic_kinds import listed_kinds
-from commitlake.connectors.formats.small_files import SmallFiles
-from commitlake.connectors.reading.files.index_files import StoreFiles
+from commitlake.connectors.log_format.files import StoreFiles
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.log_format.small_files import SmallFiles
 from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
 from commitlake.connectors.reading.files.shipped_files import ShippedStoreFiles
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
+from commitlake.connectors.reading.newer_data import find_other_logs
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, log_range, read_log
 from commitlake.connectors.reading.stores import Store, list_again, segment_size
@@ -137,7 +137,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
             limit=options.limit,
             topics=store.format.known_topics(folder),
             format=store.format,
-            dialect=store.format.dialect_of(store),
+            dialect=store.format.dialect_of(store.segments),
             may_have_light_queues=may_have_light_queues(folder),
         )
         view, queues, batches = _with_queues(view, listed_kinds(folder), findings)

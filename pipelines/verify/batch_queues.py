@@ -12,8 +12,8 @@ from itertools import pairwise
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.entries import QueueEntries
 from commitlake.connectors.formats.rocketmq.batch_queues import message_counts
+from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.queue_check import BadRanges, Restarts, Run, recorded_ranges, runs_of
 from commitlake.pipelines.verify.queue_ends import QueueBounds, QueueFolders

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from commitlake.connectors.formats.rocketmq.small_files import DELAY_OFFSETS
-from commitlake.connectors.formats.small_files import CHECKPOINT, CheckedLog, SmallFiles
+from commitlake.connectors.log_format.small_files import CHECKPOINT, CheckedLog, SmallFiles
 from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS, read_each
 from commitlake.connectors.reading.files.store_files import threads_for
 from commitlake.connectors.reading.single_records import LogRecords

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.log_format.files import IndexedFile
+from commitlake.connectors.log_format.indexes import Facts
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import IndexedFile
 from commitlake.connectors.reading.files.segment_files import LocalFile
 from commitlake.connectors.reading.files.windows import Mapping
 from commitlake.pipelines.verify import chains

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.entries import QueueEntries, queue_entries
-from commitlake.connectors.formats.facts.names import can_be_folder
-from commitlake.connectors.formats.facts.reading import read_facts
-from commitlake.connectors.formats.facts.records import Facts
-from commitlake.connectors.formats.facts.topic_kinds import evidence_of
+from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.kernel import BadRange
+from commitlake.connectors.log_format.queues import QueueEntries
+from commitlake.connectors.reading.facts.entries import queue_entries
+from commitlake.connectors.reading.facts.names import can_be_folder
+from commitlake.connectors.reading.facts.reading import read_facts
+from commitlake.connectors.reading.facts.topic_kinds import evidence_of
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.single_records import examine_at
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.walking import BadRange
 from commitlake.pipelines.verify.batch_queues import BatchChecker
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.index_check import IndexChecker

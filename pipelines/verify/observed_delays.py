@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.log_format.files import StoreFiles
+from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.reading.files.concurrent_reads import read_each
-from commitlake.connectors.reading.files.index_files import StoreFiles
 from commitlake.connectors.reading.files.store_files import threads_for
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.pipelines.verify.queue_files import QueueFiles

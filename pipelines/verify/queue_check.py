@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.entries import QueueEntries
+from commitlake.connectors.log_format.kernel import BadRange
+from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.connectors.reading.single_records import LogRecords
-from commitlake.connectors.reading.walking import BadRange
 from commitlake.pipelines.verify.findings import Finding, Findings
 from commitlake.pipelines.verify.observed_delays import are_delays
 from commitlake.pipelines.verify.queue_files import QueueFiles

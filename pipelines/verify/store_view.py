@@ -31,15 +31,14 @@ from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
-from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.rocketmq.topic_configs import is_listed
+from commitlake.connectors.log_format.files import Segment, StoreFiles
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.log_format.queues import QueueLayout, TopicKinds
 from commitlake.connectors.reading.files.concurrent_reads import read_each
-from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES, StoreFiles
+from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES
 from commitlake.connectors.reading.files.store_files import threads_for
 from commitlake.connectors.reading.snapshots import TailKind
-from commitlake.connectors.reading.stores import Segment
 from commitlake.pipelines.verify.index_files import IndexPart
 from commitlake.pipelines.verify.queue_files import QueueFiles
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect

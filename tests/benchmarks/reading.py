@@ -105,7 +105,7 @@ PASSES: Mapping[str, Callable[[Reading], int]] = {
 
 def find_splits(store: Path | str) -> list[Split]:
     """Return the splits of a whole store; a remote store is named by its URI."""
-    (found,) = find_stores(str(store), BROKER, all_formats())
+    (found,) = find_stores(str(store), BROKER, formats=all_formats())
     return plan_splits(found, take_snapshot([found]).ranges[BROKER], _SPLIT_BYTES)
 
 

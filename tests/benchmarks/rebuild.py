@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
@@ -86,7 +87,7 @@ def signs_of(out: Path) -> list[Sign]:
 def rebuild_once(store: Path, out: Path) -> tuple[float, Rebuilt]:
     """Return the seconds of one rebuild."""
     shutil.rmtree(out, ignore_errors=True)
-    (found,) = find_stores(str(store), "a")
+    (found,) = find_stores(str(store), "a", formats=COMMITLOGS)
     begun = time.perf_counter()
     rebuilt = rebuild_store(found, out, RequestedSettings(), runner=ThreadRunner())
     return time.perf_counter() - begun, rebuilt

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
@@ -113,7 +114,7 @@ def _fault(chance: random.Random, there: bytes) -> bytes:
 
 def records_of(store: Path) -> Found:
     """Return the records of a store's log."""
-    (found,) = find_stores(str(store), "a")
+    (found,) = find_stores(str(store), "a", formats=COMMITLOGS)
     request = Request(arrow_schema(_SCHEMA), Mode.PERMISSIVE)
     rows = [
         batch

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq.options import ClientOptions
 from commitlake.connectors.rocketmq.puller import Puller
@@ -43,9 +44,9 @@ def serve(damaged: Path, intact: Array, work: Path) -> Served:
         intact: physical offsets of the records that no fault touched.
         work: folder for the salvaged store, and for what the brokers write.
     """
-    (store,) = find_stores(str(damaged), "a")
+    (store,) = find_stores(str(damaged), "a", formats=COMMITLOGS)
     clean = salvage_store(store, work / "clean").out
-    (store,) = find_stores(str(clean), "a")
+    (store,) = find_stores(str(clean), "a", formats=COMMITLOGS)
     rebuild_store(store, clean, RequestedSettings(close_heads=True))
     topics = sorted(path.name for path in (clean / "consumequeue").iterdir())
     segment = max(path.stat().st_size for path in (damaged / "commitlog").iterdir())

@@ -49,7 +49,7 @@ class SparkRuns:
         self._written = work / "written"
         self._rows = work / "rows"
         self._messages = messages
-        self._bytes = take_snapshot(find_stores(str(store), BROKER, all_formats())).size
+        self._bytes = take_snapshot(find_stores(str(store), BROKER, formats=all_formats())).size
         self.lake_bytes: Mapping[str, int] = {}
         self.worker_mib = 0.0
         self.worker_peak_mib = 0.0

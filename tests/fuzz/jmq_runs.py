@@ -86,7 +86,7 @@ class PlantedJmq(PlantedStores):
             assert intact <= int(found) <= self._count, f"{found} rows of {intact} intact and {self._count} records"
             for question in _QUERIES:
                 ask(lake, *question)
-        (store,) = find_stores(str(root), "a", all_formats())
+        (store,) = find_stores(str(root), "a", formats=all_formats())
         with step("verify"):
             assert verify(root).records == int(found)
         with step("rebuild"):

@@ -105,6 +105,6 @@ def ask(lake: Lake, *arguments: str) -> list[str]:
 
 def verify(root: Path) -> StoreReport:
     """Verify a store."""
-    (store,) = find_stores(str(root), "a", all_formats())
+    (store,) = find_stores(str(root), "a", formats=all_formats())
     (report,) = verify_stores([store], VerifyOptions())
     return report

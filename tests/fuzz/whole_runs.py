@@ -17,6 +17,7 @@ from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.handlers.dispatcher import Dispatcher
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild.run import rebuild_store
@@ -198,7 +199,7 @@ def run_jobs(folder: Path, count: int) -> None:
         assert found == [str(count)], f"{found} of {count} messages"
         for question in _QUERIES:
             ask(lake, *question)
-    (store,) = find_stores(str(root), "a")
+    (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
     with step("verify"):
         assert verify(root).records == count
     with step("rebuild"):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading import index_lookups
 from commitlake.connectors.reading.index_lookups import QueueIndex
@@ -36,7 +37,7 @@ def test_queues_claim_every_record(
     recorded_store: RecordedStore, messages: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_lookups, "MAX_SHARE", 1)  # everything is wanted here, so no reader would use an index
-    (store,) = find_stores(str(recorded_store.store))
+    (store,) = find_stores(str(recorded_store.store), formats=COMMITLOGS)
     index = QueueIndex(Path(recorded_store.store), Filters(), 1 << 26, ROCKETMQ.kernel.queues)
     open_ranges = [
         each

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.reading.request import Request
@@ -55,7 +56,7 @@ def without_keys(row: Row, *names: str) -> Row:
 
 def compiled_rows(store: Path, mode: Mode = Mode.FAILFAST, body: BodyForm | None = None) -> list[Row]:
     """Return the rows of the compiled reader, with times as ms and maps as dictionaries."""
-    (found,) = find_stores(str(store), "b")
+    (found,) = find_stores(str(store), "b", formats=COMMITLOGS)
     names = [*COLUMNS, *(["body"] if body else []), *(["_corrupt_record"] if mode is Mode.PERMISSIVE else [])]
     schema = arrow_schema(SOURCE.only(names))
     request = Request(schema, mode, body=body or BodyForm.STORED)

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
@@ -50,7 +51,7 @@ def test_stored_messages_read_back_equal_through_the_source(
             found = broker.get_at(broker.put(message).physical_offset)
             assert found is not None
             stored.append(found)
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     rows = read_all(plan_splits(store, take_snapshot([store]).ranges["b"], partition), Mode.FAILFAST)
     assert [row["physical_offset"] for row in rows] == [found.physical_offset for found in stored]
     for row, found in zip(rows, stored, strict=True):

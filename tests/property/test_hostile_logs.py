@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.plain_records import walk_store
@@ -82,7 +83,7 @@ def test_compiled_reader_agrees_with_the_plain_one_on_hostile_bodies(
     root = write_store(tmp_path_factory.mktemp("store"), [(0, data), (SIZE, newest)])
     check_store(root, window, partition)
     if not faults:
-        (store,) = find_stores(str(root), "b")
+        (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
         rows = read_all(plan_splits(store, take_snapshot([store]).ranges["b"], partition), Mode.FAILFAST)
         assert [row["physical_offset"] for row in rows][: len(log.starts)] == log.starts
 
@@ -101,7 +102,7 @@ def test_a_hostile_newest_segment_is_read_to_the_same_end(
 
 def check_store(root: Path, window: int, partition: int) -> None:
     """Compare the two readers on one store."""
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     store_range = take_snapshot([store]).ranges["b"]
     plain = list(walk_store(store, SIZE))
     read = [found for found in plain if found.message is not None]

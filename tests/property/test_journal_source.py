@@ -83,7 +83,7 @@ def test_compiled_reader_agrees_with_the_plain_one_on_hostile_bodies(
     root = write_journal(tmp_path_factory.mktemp("store"), files)
     check_store(root, window, partition)
     if not faults:
-        (store,) = find_stores(str(root), "b", all_formats())
+        (store,) = find_stores(str(root), "b", formats=all_formats())
         rows = read_all(plan_splits(store, take_snapshot([store]).ranges["b"], partition), Mode.DROPMALFORMED)
         assert [row["physical_offset"] for row in rows][: len(starts)] == starts
 
@@ -130,7 +130,7 @@ def test_stored_messages_read_back_equal_through_the_source(
             found = broker.get(message.topic, result.queue_id, result.queue_offset, 1).messages[0]
             assert original_body(found) == message.body
             stored.append((ROW_OF(found, "broker-a"), found.body, message))
-    (store,) = find_stores(str(root), "broker-a", all_formats())
+    (store,) = find_stores(str(root), "broker-a", formats=all_formats())
     rows = read_all(plan_splits(store, take_snapshot([store]).ranges["broker-a"], partition), Mode.FAILFAST)
     assert len(rows) == len(stored)
     for row, (plain, body, message) in zip(rows, stored, strict=True):
@@ -156,7 +156,7 @@ def _is_accepted(message: NewJournalMessage) -> bool:
 
 def check_store(root: Path, window: int, partition: int) -> None:
     """Compare the two readers on one store."""
-    (store,) = find_stores(str(root), "b", all_formats())
+    (store,) = find_stores(str(root), "b", formats=all_formats())
     store_range = take_snapshot([store]).ranges["b"]
     plain = list(walk_store(store, SIZE))
     read = [found for found in plain if found.message is not None]

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from hypothesis import example, given
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import conditions
 from commitlake.connectors.reading.batches import read_split
@@ -68,7 +69,7 @@ def test_datafusion_finds_the_messages_that_are_meant(archived: Archived, wanted
 @given(wanted=selections(READER_CONDITIONS))
 @example(wanted=Selection(topics=["\udcff", "plain"], keys=["\ud800", "it's"]))
 def test_the_reader_of_logs_finds_the_messages_that_are_meant(archived: Archived, wanted: Selection) -> None:
-    options, filters = ReadOptions(path=str(archived.store)), Filters.of(wanted)
+    options, filters = ReadOptions(path=str(archived.store), formats=COMMITLOGS), Filters.of(wanted)
     request = Request.of(options, filters, arrow_schema(SOURCE.only(["physical_offset", "keys", "unique_key"])))
     found = [
         offset

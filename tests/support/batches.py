@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Request
@@ -28,7 +29,7 @@ def source_schema(*columns: str) -> pa.Schema:
 
 def splits_of(root: Path, data: bytes) -> list[Split]:
     """Return the splits of a store with one open segment."""
-    (store,) = find_stores(str(write_store(root, [(0, data)])), "b")
+    (store,) = find_stores(str(write_store(root, [(0, data)])), "b", formats=COMMITLOGS)
     return plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 20)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.stores import find_stores, segment_size
@@ -24,7 +25,7 @@ def plain_rows(path: Path | str) -> list[Row]:
     """Return all records of the stores as the plain reader returns them, by broker and offset."""
     rows = [
         row_of(found.message, store.broker)
-        for store in find_stores(str(path))
+        for store in find_stores(str(path), formats=COMMITLOGS)
         for found in walk_store(store, segment_size(store))
         if found.message is not None
     ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading import index_lookups, splits
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.listed_records import walk_listed
@@ -86,7 +87,9 @@ def without_seeks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plan_of(root: Path | str, **options: object) -> ReadPlan:
     """Return the plan of a read with these options."""
-    parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    parsed = ReadOptions.parse(
+        {"path": str(root), **{name: str(value) for name, value in options.items()}}, formats=COMMITLOGS
+    )
     return plan_read(parsed, narrow(parsed))
 
 
@@ -125,11 +128,15 @@ def read_splits(planned: Iterable[Split], window_bytes: int = 1 << 20) -> Iterat
 
 def read_by_plan(root: Path | str, **options: object) -> list[Message]:
     """Return the result of a planned read with these options."""
-    parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    parsed = ReadOptions.parse(
+        {"path": str(root), **{name: str(value) for name, value in options.items()}}, formats=COMMITLOGS
+    )
     return wanted(read_splits(plan_of(root, **options).splits), narrow(parsed))
 
 
 def read_by_scan(root: Path | str, **options: object) -> list[Message]:
     """Return the expected result: all records, filtered."""
-    parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    parsed = ReadOptions.parse(
+        {"path": str(root), **{name: str(value) for name, value in options.items()}}, formats=COMMITLOGS
+    )
     return wanted(read_splits(plan_of(root).splits), narrow(parsed))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.reader import read_body
@@ -56,7 +57,7 @@ def bodies(lake: Path) -> dict[int, bytes]:
 def check_bodies(store: Path, segment_bytes: int, lake: Path) -> None:
     """Check that every message's body in its pack equals that in the log of the store `a`."""
     archived = bodies(lake)
-    (found,) = find_stores(str(store), "a")
+    (found,) = find_stores(str(store), "a", formats=COMMITLOGS)
     records = [record.message for record in walk_store(found, segment_bytes) if record.message is not None]
     assert len(archived) == DeltaTable(Lake(str(lake)).uri("messages")).to_pyarrow_table().num_rows
     assert archived == {message.physical_offset: message.body for message in records}

@@ -175,7 +175,7 @@ def replacing(*paths: str) -> Plant:
     """Return the control file of an interrupted rebuild; `{canary}` stands for the tree's path."""
 
     def plant(store: Path, canary: Path) -> None:
-        (found,) = find_stores(str(store), "a", all_formats())
+        (found,) = find_stores(str(store), "a", formats=all_formats())
         log = take_snapshot([found]).ranges["a"]
         work = store / ".rebuilt-in-place"
         work.mkdir()

@@ -40,7 +40,7 @@ def archive(growing: GrowingLake) -> None:
 
 def stores_of(growing: GrowingLake) -> Stores:
     """Return the lake's store, for a repair."""
-    return Stores(find_stores(str(growing.store), None, all_formats()), pack_location(growing.lake.bodies))
+    return Stores(find_stores(str(growing.store), None, formats=all_formats()), pack_location(growing.lake.bodies))
 
 
 def contents(lake: Lake, *tables: str, without: Collection[str] = ()) -> dict[str, list[str]]:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
 from commitlake.connectors.reading.stores import find_stores
@@ -28,7 +29,7 @@ def segments(root: Path) -> dict[str, bytes]:
 
 def walked(root: Path, segment_bytes: int) -> list[FoundRecord]:
     """Return everything in a log, as read by the plain reader."""
-    (store,) = find_stores(str(root), BROKER)
+    (store,) = find_stores(str(root), BROKER, formats=COMMITLOGS)
     return list(walk_store(store, segment_bytes))
 
 

@@ -14,6 +14,6 @@ from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
 
 def report_of(root: Path | str, runner: Runner = HERE, /, **options: int) -> StoreReport:
     """Return the report on the only store in a folder or at a URI; it is named `a`."""
-    (store,) = find_stores(str(root), "a", all_formats())
+    (store,) = find_stores(str(root), "a", formats=all_formats())
     (report,) = verify_stores([store], VerifyOptions(**options), runner=runner)  # type: ignore[arg-type]
     return report

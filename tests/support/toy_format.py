@@ -19,19 +19,22 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.entries import QueueEntries
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-from commitlake.connectors.formats.facts.records import Facts
-from commitlake.connectors.formats.format import Format, RecordRules
-from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles
-from commitlake.connectors.formats.small_files import Claim, Problems, RebuiltLog, SmallFiles, read_checkpoint_file
+from commitlake.connectors.log_format.files import StoreFiles
+from commitlake.connectors.log_format.format import Format, RecordRules
+from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.kernel import BadRange, FormatKernel, HopArguments
+from commitlake.connectors.log_format.queues import (
+    AFTER_ALL,
+    NewQueue,
+    NewQueueFiles,
+    QueueEntries,
+    QueueFormat,
+    QueueLayout,
+)
+from commitlake.connectors.log_format.small_files import Claim, Problems, RebuiltLog, SmallFiles, read_checkpoint_file
 from commitlake.connectors.reading.decoding.decoder import Decoder
-from commitlake.connectors.reading.files.index_files import StoreFiles
-from commitlake.connectors.reading.format_kernel import FormatKernel
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.kernel.borders import NONE_HERE
-from commitlake.connectors.reading.queue_format import AFTER_ALL, QueueFormat
-from commitlake.connectors.reading.walking import BadRange, HopArguments
 from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.rocketmq.scan import Fault, Rules, ScanFinding, SegmentScanner, SizeLimits, SpanKind
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from commitlake.connectors.formats.format import Format
-from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice, all_formats
+from commitlake.connectors.formats.registry import all_formats, formats_called
+from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.errors import OptionError
-from commitlake.connectors.reading.options import MISSING_PATH, PARTITION_BYTES, Mode, format_choice
+from commitlake.connectors.reading.options import MISSING_PATH, PARTITION_BYTES, Mode
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.source_options import (
     NEEDED,
@@ -77,7 +77,7 @@ class EntryOptions(DeclaredOptions):
     )
 
     @property
-    def formats(self) -> tuple[Format, ...]:
+    def formats(self) -> Formats:
         """Formats of the stores to read."""
         return all_formats()
 
@@ -91,8 +91,8 @@ class EntryOptions(DeclaredOptions):
 class QueueOptions(EntryOptions):
     """Options of `consumequeue`."""
 
-    layout: FormatChoice = option(
-        "layout", format_choice, ANY_FORMAT, "commitlog, journal or any: which stores of the path are meant"
+    layout: Formats = option(
+        "layout", formats_called, all_formats(), "commitlog, journal or any: which stores of the path are meant"
     )
     topics: frozenset[str] | None = option(
         "topics", name_set, None, "comma-separated; folders of other topics are not opened", shown="all"
@@ -102,9 +102,9 @@ class QueueOptions(EntryOptions):
     )
 
     @property
-    def formats(self) -> tuple[Format, ...]:
+    def formats(self) -> Formats:
         """Formats of the stores to read."""
-        return self.layout.formats
+        return self.layout
 
     @property
     def filters(self) -> Filters:
@@ -148,9 +148,10 @@ class IndexFileOptions(EntryOptions):
     )
 
     @property
-    def formats(self) -> tuple[Format, ...]:
+    def formats(self) -> Formats:
         """Formats that have IndexFiles."""
-        return tuple(log_format for log_format in all_formats() if log_format.has_index_files)
+        known = all_formats().known
+        return Formats(known, tuple(log_format for log_format in known if log_format.has_index_files))
 
     @property
     def key_hashes(self) -> frozenset[int] | None:

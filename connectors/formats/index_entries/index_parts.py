@@ -15,8 +15,9 @@ from commitlake.connectors.formats.index_entries.entry_columns import is_timesta
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.formats.index_entries.partitions import PlannedStore, divide_range, plan_stores
+from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import MissingObjectError, StoreFiles, read_all
+from commitlake.connectors.reading.files.index_files import MissingObjectError, read_all
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.stores import Store
 from commitlake.schemas.layouts.errors import LayoutError
@@ -101,7 +102,7 @@ def _parts_of_store(store: Store, planned: PlannedStore, options: IndexFileOptio
         if planned.is_copy and any(map(files.has_folder, store.format.queue_folders)):
             return  # the store has one IndexFile at most, and the newest one is not copied
         raise StoreError(f"{planned.root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker")
-    if options.key_hashes is not None and (reason := store.format.why_no_key_index(store)) is not None:
+    if options.key_hashes is not None and (reason := store.format.why_no_key_index(store.segments)) is not None:
         folder = planned.place_of(_FOLDER)
         raise StoreError(f"{folder}: keys cannot be looked up in this index: {reason}. Read it without the option keys")
     for name in files.files_in(_FOLDER, str.isdecimal):

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import EntryOptions
+from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import StoreFiles
 from commitlake.connectors.reading.files.store_files import open_store_files, store_of
 from commitlake.connectors.reading.partition_sizes import Part, cost_of, group_parts, part_bytes
 from commitlake.connectors.reading.request import Filters
@@ -83,7 +83,7 @@ def plan_stores(
     """
     parts: list[_P] = []
     read_id = secrets.token_hex(8)
-    for store in find_stores(options.path, options.broker, options.formats):
+    for store in find_stores(options.path, options.broker, formats=options.formats):
         if filters.brokers is None or store.broker in filters.brokers:
             try:
                 parts += parts_of(store, PlannedStore(store.broker, store_of(store.root), read_id))

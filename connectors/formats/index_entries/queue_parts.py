@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-from commitlake.connectors.formats.format import refuse_rocksdb_queues
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, Reason
 from commitlake.connectors.formats.index_entries.entry_options import QueueOptions
 from commitlake.connectors.formats.index_entries.partitions import (
@@ -23,10 +21,13 @@ from commitlake.connectors.formats.index_entries.partitions import (
     divide_range,
     plan_stores,
 )
+from commitlake.connectors.log_format.files import StoreFiles
+from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES, MissingObjectError, StoreFiles
+from commitlake.connectors.reading.files.index_files import MAX_FILE_BYTES, MissingObjectError
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.stores import Store
+from commitlake.connectors.reading.unread import refuse_rocksdb_queues
 from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_folder, parse_segment_name
 
 

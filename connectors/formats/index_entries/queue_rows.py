@@ -19,8 +19,9 @@ from commitlake.connectors.formats.index_entries.entry_columns import (
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
 from commitlake.connectors.formats.index_entries.queue_parts import QueuePart
+from commitlake.connectors.log_format.files import IndexedFile
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import IndexedFile, MissingObjectError
+from commitlake.connectors.reading.files.index_files import MissingObjectError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Filters
 from commitlake.schemas.layouts.numbers import INT32_MAX

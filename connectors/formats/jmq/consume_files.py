@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.connectors.formats.jmq.kernel.consumptions import find_consumptions
+from commitlake.connectors.log_format.deliveries import CONSUMPTION_ROWS, ConsumeLogPart
+from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.decoding.arrow import spans
 from commitlake.connectors.reading.decoding.row_batch import MAX_TIMESTAMP_MS
-from commitlake.connectors.reading.files.segment_files import LocalFile, SegmentFile, open_remote
+from commitlake.connectors.reading.files.segment_files import LocalFile, open_remote
 from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem, shipped_sizes
 from commitlake.connectors.reading.kernel.memory import PADDING
 from commitlake.connectors.storage.uris import is_uri

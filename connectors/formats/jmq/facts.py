@@ -11,14 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
 from commitlake.connectors.formats.jmq.reading import KERNEL
+from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.kernel import BadRange, HopArguments
+from commitlake.connectors.reading.facts.reading import SEED, topic_names
 from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.files.windows import numbers_at
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.kernel.buffers import is_crowded, make_interner
 from commitlake.connectors.reading.kernel.columns import intern_spans
-from commitlake.connectors.reading.walking import BadRange, HopArguments
 from commitlake.schemas.layouts.jmq.journal import HEAD
 
 _STEP_ROWS = 2048

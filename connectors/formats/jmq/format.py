@@ -8,18 +8,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.formats.format import Format, RecordRules
+from commitlake.connectors.log_format.format import Format, RecordRules
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.consumptions import ConsumeLogPart
-    from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-    from commitlake.connectors.formats.facts.reading import FactsReader
-    from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
-    from commitlake.connectors.formats.retries import StoredRetries
-    from commitlake.connectors.formats.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
-    from commitlake.connectors.reading.files.index_files import StoreFiles
-    from commitlake.connectors.reading.format_kernel import FormatKernel
-    from commitlake.connectors.reading.stores import Store
+    from commitlake.connectors.log_format.deliveries import ConsumeLogPart, StoredRetries
+    from commitlake.connectors.log_format.files import StoreFiles
+    from commitlake.connectors.log_format.indexes import FactsReader
+    from commitlake.connectors.log_format.kernel import FormatKernel
+    from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles, QueueLayout, QueueWriter
+    from commitlake.connectors.log_format.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
 
 
 class JmqFormat(Format):
@@ -99,17 +96,17 @@ class JmqFormat(Format):
 
         return JournalQueueWriter(files, queue.log_start)
 
-    def read_consume_log(self, store: Store, start: int | None) -> Iterator[ConsumeLogPart]:
+    def read_consume_log(self, root: str, broker: str, start: int | None) -> Iterator[ConsumeLogPart]:
         """Yield a store's consume records; see `Format`."""
         from commitlake.connectors.formats.jmq.consume_files import read_consume_files
 
-        return read_consume_files(store.root.rsplit("/", 1)[0], store.broker, start)
+        return read_consume_files(root, broker, start)
 
-    def read_retry_store(self, store: Store) -> StoredRetries:
+    def read_retry_store(self, root: str, broker: str) -> StoredRetries:
         """Return a store's failed messages; see `Format`."""
         from commitlake.connectors.formats.jmq.retry_files import read_retry_store
 
-        return read_retry_store(store.root.rsplit("/", 1)[0], store.broker)
+        return read_retry_store(root, broker)
 
     def checkpoint_claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
         """Return the claims of a checkpoint's bytes; see `Format`."""

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.entries import QueueEntries
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
 from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
+from commitlake.connectors.log_format.queues import QueueEntries, QueueLayout
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.connectors.reading.kernel.crc import crc32
 from commitlake.schemas.layouts.jmq.queue import CRC_POSITION, DEFAULT_FILE_SIZE, ENTRY

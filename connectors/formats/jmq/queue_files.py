@@ -15,7 +15,7 @@ from commitlake.connectors.formats.queue_walking import (
     refused_links,
     walk_queue_folders,
 )
-from commitlake.connectors.reading.files.index_files import StoreFiles
+from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, JmqQueueEntry, parse_entry
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.jmq.queue_facts import ENTRY_DTYPE, is_lost, make_entries
-from commitlake.connectors.formats.queue_writing import NewQueueFiles
+from commitlake.connectors.log_format.queues import NewQueueFiles
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.segments import max_entry_number
 
@@ -24,7 +24,7 @@ _AT_ONCE = 1 << 16
 
 
 class JournalQueueWriter:
-    """Writer of one queue; see `connectors.formats.queue_writing.QueueWriter`.
+    """Writer of one queue; see `connectors.log_format.queues.QueueWriter`.
 
     Attributes:
         skipped: records that got no entry.

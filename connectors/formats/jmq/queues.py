@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from commitlake.connectors.reading.queue_format import AFTER_ALL, QueueFormat
+from commitlake.connectors.log_format.queues import AFTER_ALL, QueueFormat
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.jmq.journal import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry

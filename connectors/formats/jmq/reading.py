@@ -1,4 +1,4 @@
-"""Compiled loops for JMQ's journal; see `connectors.reading.format_kernel`."""
+"""Compiled loops for JMQ's journal; see `connectors.log_format.kernel`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from commitlake.connectors.formats.jmq.kernel.records import (
     JOURNAL_PART_COUNT,
 )
 from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
+from commitlake.connectors.log_format.kernel import FormatKernel
 from commitlake.connectors.reading.files.segment_files import Window
-from commitlake.connectors.reading.files.windows import numbers_at
-from commitlake.connectors.reading.format_kernel import FormatKernel, head_field
+from commitlake.connectors.reading.files.windows import head_field, numbers_at
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.kernel.borders import find_border
 from commitlake.schemas.layouts.jmq.journal import HEAD

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from commitlake.connectors.formats.config_files import note_backup, read_config
-from commitlake.connectors.formats.small_files import (
+from commitlake.connectors.log_format.small_files import (
     CheckedLog,
     Claim,
     Problems,

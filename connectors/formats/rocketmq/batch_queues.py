@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.entries import QueueEntries
-from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
+from commitlake.connectors.log_format.queues import QueueEntries, QueueLayout
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import DEFAULT_FILE_ENTRIES, ENTRY, NO_COMPACTED_OFFSET
 
 ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)

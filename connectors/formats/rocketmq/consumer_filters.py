@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.formats.config_files import note_backup, read_config
-from commitlake.connectors.formats.small_files import GroupFilter, Problems
+from commitlake.connectors.log_format.small_files import GroupFilter, Problems
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from commitlake.schemas.store_files import UnsafeFileError

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from commitlake.connectors.reading.files.segment_files import OpenSegment, SegmentFile
+from commitlake.connectors.log_format.files import Segment, SegmentFile
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, segment_sizes
@@ -19,34 +21,34 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 _WINDOW_BYTES = 4 << 20
 
 
-def dialects_of(store: Store) -> frozenset[Dialect]:
+def dialects_of(segments: Sequence[Segment], log_format: Format) -> frozenset[Dialect]:
     """Return the dialects of a CommitLog's segments: a single one in every store that a broker has written.
 
     Reads a few bytes of each segment. If all segments are damaged at their beginning, it reads up to the first intact
     records. The result is empty if there are none.
     """
-    return frozenset(_dialects_of_beginnings(store)) or _dialect_of_first_records(store)
+    return frozenset(_dialects_of_beginnings(segments)) or _dialect_of_first_records(segments, log_format)
 
 
-def dialect_of(store: Store) -> Dialect:
+def dialect_of(segments: Sequence[Segment], log_format: Format) -> Dialect:
     """Return the dialect of a store: RocketMQ's if any segment has it, or if none shows its dialect.
 
     Stops at the first segment of RocketMQ, because each segment of a store in an object store takes some requests.
     """
     found = set()
-    for dialect in _dialects_of_beginnings(store):
+    for dialect in _dialects_of_beginnings(segments):
         if dialect is ROCKETMQ:
             return dialect
         found.add(dialect)
-    found = found or set(_dialect_of_first_records(store))
+    found = found or set(_dialect_of_first_records(segments, log_format))
     return ROCKETMQ if ROCKETMQ in found or not found else min(found, key=lambda dialect: dialect.name)
 
 
-def _dialect_of_first_records(store: Store) -> frozenset[Dialect]:
+def _dialect_of_first_records(segments: Sequence[Segment], log_format: Format) -> frozenset[Dialect]:
     """Return the most frequent dialect of the first intact records, or nothing if the store has no intact record."""
-    for segment, size in zip(store.segments, segment_sizes(store), strict=True):
+    for segment, size in zip(segments, segment_sizes(Store("", "", tuple(segments), log_format)), strict=True):
         base, file_end = segment.base_offset, segment.base_offset + segment.file_size
-        split = Split(store.broker, segment.path, base, base, file_end, base + size, file_end, store.format)
+        split = Split("", segment.path, base, base, file_end, base + size, file_end, log_format)
         try:
             with OpenSegment(segment.path) as file:
                 for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, End()):
@@ -59,9 +61,9 @@ def _dialect_of_first_records(store: Store) -> frozenset[Dialect]:
     return frozenset()
 
 
-def _dialects_of_beginnings(store: Store) -> Iterator[Dialect]:
+def _dialects_of_beginnings(segments: Sequence[Segment]) -> Iterator[Dialect]:
     """Yield the dialect of each segment whose beginning shows it."""
-    for segment in store.segments:
+    for segment in segments:
         try:
             with OpenSegment(segment.path) as file:
                 dialect = _dialect_of(file, segment.file_size)
@@ -79,9 +81,9 @@ def _dialect_of(file: SegmentFile, file_size: int) -> Dialect | None:
     return dialect_of_segment(read)
 
 
-def why_no_key_index(store: Store) -> str | None:
+def why_no_key_index(segments: Sequence[Segment], log_format: Format) -> str | None:
     """Return why the IndexFiles of a store cannot be searched for keys, for a plan; None if they can."""
-    dialects = dialects_of(store)
+    dialects = dialects_of(segments, log_format)
     if not dialects:
         return "it has no intact records, so its dialect is not known"
     without = sorted(dialect.name for dialect in dialects if not dialect.has_key_index)

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.records import SEED, Facts, topic_names
 from commitlake.connectors.formats.rocketmq.irregular_records import IrregularRecord, irregular_record
 from commitlake.connectors.formats.rocketmq.kernel import facts as k
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
+from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.kernel import BadRange, HopArguments
+from commitlake.connectors.reading.facts.reading import SEED, topic_names
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.kernel.buffers import make_interner
 from commitlake.connectors.reading.kernel.memory import PADDING
 from commitlake.connectors.reading.kernel.strings import TEXT_END
-from commitlake.connectors.reading.walking import BadRange, HopArguments
 from commitlake.schemas.layouts.boltmq.dialect import DIALECT_BY_MAGIC, DIALECTS
 from commitlake.schemas.layouts.rocketmq.indexfile import TAGS_KEY_PREFIX
 from commitlake.schemas.layouts.rocketmq.properties import MAX_SIZE

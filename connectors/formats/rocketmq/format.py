@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from commitlake.connectors.formats.format import Format, RecordRules, refuse_rocksdb_queues
+from commitlake.connectors.log_format.format import Format, RecordRules
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, Dialect
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-    from commitlake.connectors.formats.facts.reading import FactsReader
-    from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
-    from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
-    from commitlake.connectors.formats.small_files import Claim, Problems, RebuiltLog, SmallFiles
-    from commitlake.connectors.reading.files.index_files import StoreFiles
-    from commitlake.connectors.reading.format_kernel import FormatKernel
-    from commitlake.connectors.reading.index_lookups import KeyIndex
-    from commitlake.connectors.reading.request import Filters
-    from commitlake.connectors.reading.stores import Store
+    from commitlake.connectors.log_format.files import Segment, StoreFiles
+    from commitlake.connectors.log_format.indexes import FactsReader, KeyIndex
+    from commitlake.connectors.log_format.kernel import FormatKernel
+    from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles, QueueLayout, QueueWriter, TopicKinds
+    from commitlake.connectors.log_format.small_files import Claim, Problems, RebuiltLog, SmallFiles
 
 _ROCKSDB_FILE, _ROCKSDB_OFFSETS = "CURRENT", "config/consumerOffsets"
 _ENTRY_SIZES = (20, 46)
@@ -74,17 +69,17 @@ class RocketmqFormat(Format):
 
         return sample_segment(size)
 
-    def dialects_of(self, store: Store) -> frozenset[Dialect]:
+    def dialects_of(self, segments: Sequence[Segment]) -> frozenset[Dialect]:
         """Return the dialects of a store's segments; see `Format`."""
         from commitlake.connectors.formats.rocketmq.dialects import dialects_of
 
-        return dialects_of(store)
+        return dialects_of(segments, self)
 
-    def dialect_of(self, store: Store) -> Dialect:
+    def dialect_of(self, segments: Sequence[Segment]) -> Dialect:
         """Return the dialect of a store; see `Format`."""
         from commitlake.connectors.formats.rocketmq.dialects import dialect_of
 
-        return dialect_of(store)
+        return dialect_of(segments, self)
 
     @cached_property
     def queues(self) -> QueueLayout:
@@ -106,17 +101,19 @@ class RocketmqFormat(Format):
 
         return CommitLogReader(start, delay_levels_ms, chunk_rows)
 
-    def why_no_key_index(self, store: Store) -> str | None:
+    def why_no_key_index(self, segments: Sequence[Segment]) -> str | None:
         """Return why the indexes cannot be searched for keys; see `Format`."""
         from commitlake.connectors.formats.rocketmq.dialects import why_no_key_index
 
-        return why_no_key_index(store)
+        return why_no_key_index(segments, self)
 
-    def open_key_index(self, folder: Path, filters: Filters, message_at: Callable[[int], Any]) -> KeyIndex:
+    def open_key_index(
+        self, folder: Path, topics: Collection[str], keys: Collection[str], message_at: Callable[[int], Any]
+    ) -> KeyIndex:
         """Open a store's indexes for a search for keys; see `Format`."""
         from commitlake.connectors.formats.rocketmq.key_index import IndexFiles
 
-        return IndexFiles(folder, filters, message_at)
+        return IndexFiles(folder, topics, keys, message_at)
 
     def walk_queues(
         self,
@@ -127,6 +124,7 @@ class RocketmqFormat(Format):
     ) -> Iterator[dict[str, object]]:
         """Yield the entries of a store's queues; see `Format`."""
         from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
+        from commitlake.connectors.reading.unread import refuse_rocksdb_queues
 
         if files.files_in(self.queue_folders[0], _ROCKSDB_FILE.__eq__):
             refuse_rocksdb_queues(files.place_of(""))

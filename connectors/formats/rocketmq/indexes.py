@@ -16,8 +16,9 @@ from commitlake.connectors.formats.queue_walking import (
     refused_links,
     walk_queue_folders,
 )
+from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
 from commitlake.connectors.reading.errors import StoreError
-from commitlake.connectors.reading.files.index_files import IndexedFile, StoreFiles, read_all
+from commitlake.connectors.reading.files.index_files import read_all
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import consumequeue, indexfile
 

@@ -18,15 +18,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from commitlake.connectors.reading.index_lookups import IndexAnswer, IndexUnusable
-from commitlake.connectors.reading.request import Filters
-from commitlake.connectors.reading.splits import Split
+from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable, LogRange
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq import properties as props
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -70,7 +68,7 @@ class _Part:
 
 
 class IndexFiles:
-    """IndexFiles of one store; see `index_lookups.KeyIndex`.
+    """IndexFiles of one store; see `KeyIndex`.
 
     Attributes:
         name: the name of the index in a plan.
@@ -79,18 +77,21 @@ class IndexFiles:
 
     name = "IndexFile"
 
-    def __init__(self, store_folder: Path, filters: Filters, message_at: MessageAt) -> None:
+    def __init__(
+        self, store_folder: Path, topics: Collection[str], keys: Collection[str], message_at: MessageAt
+    ) -> None:
         """Search the files for the keys.
 
         Args:
             store_folder: the folder that holds `index`.
+            topics: the topics that are searched.
+            keys: the keys that are searched for.
             message_at: reads the record that an entry refers to from the log.
 
         Raises:
             IndexUnusable: if there is no index, it cannot be read, or it does not contain a message id.
         """
-        keys = sorted(filters.keys or ())
-        topics = sorted(topic for topic in filters.topics or () if isinstance(topic, str))
+        keys, topics = sorted(keys), sorted(topics)
         if any(_REPLACEMENT in text for text in (*keys, *topics)):
             raise IndexUnusable("a key with U+FFFD may stand for bytes that it hashed differently")
         self._message_at = message_at
@@ -112,7 +113,7 @@ class IndexFiles:
         self._hits = sorted(frozenset().union(*(part.hits for part in self._parts)))
         if len(self._hits) > _MAX_HITS:
             raise IndexUnusable(f"it refers to more than {_MAX_HITS} records")
-        self._check_ids([key for key in keys if _MESSAGE_ID.fullmatch(key)], filters)
+        self._check_ids([key for key in keys if _MESSAGE_ID.fullmatch(key)], topics)
 
     def _part_of(self, path: Path, hashes: Iterable[int]) -> _Part | None:
         descriptor = open_file(path)
@@ -124,16 +125,16 @@ class IndexFiles:
         finally:
             os.close(descriptor)
 
-    def _check_ids(self, ids: list[str], filters: Filters) -> None:
+    def _check_ids(self, ids: list[str], topics: Collection[str]) -> None:
         if not ids:
             return
         found = (message for hit in self._hits if (message := self._message_at(hit)) is not None)
-        own = {message.unique_key for message in found if message.topic in (filters.topics or ())}
+        own = {message.unique_key for message in found if message.topic in topics}
         unknown = [message_id for message_id in ids if message_id not in own]
         if unknown:
             raise IndexUnusable(f"it does not contain {unknown[0]}, but contains messages of a batch under another id")
 
-    def answer(self, whole: Split) -> IndexAnswer:
+    def answer(self, whole: LogRange) -> IndexAnswer:
         """Return the records of entries in a segment's range, and the ranges that no file answers for."""
         unknown = list(self._unknown(whole.start, whole.end))
         listed = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from commitlake.connectors.reading.queue_format import AFTER_ALL, BEFORE_ALL, QueueFormat
+from commitlake.connectors.log_format.queues import AFTER_ALL, BEFORE_ALL, QueueFormat
 from commitlake.schemas.layouts.rocketmq.commitlog import MIN_RECORD_SIZE
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, parse_entry
 

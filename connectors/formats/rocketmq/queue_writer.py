@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles
 from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
 from commitlake.connectors.formats.rocketmq import queue_rules as rules
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE as ENTRY
+from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles
 from commitlake.schemas.layouts.rocketmq.consumequeue import PRE_BLANK
 from commitlake.schemas.layouts.segments import max_entry_number
 
@@ -16,7 +16,7 @@ _MAX_NUMBER = max_entry_number(ENTRY.itemsize)
 
 
 class RocketmqQueueWriter:
-    """Writer of the files of one queue; see `connectors.formats.queue_writing.QueueWriter`.
+    """Writer of the files of one queue; see `connectors.log_format.queues.QueueWriter`.
 
     Attributes:
         lost: 0, because there are no entries for messages that the log lacks.

@@ -1,4 +1,4 @@
-"""Compiled loops for RocketMQ's CommitLog; see `connectors.reading.format_kernel`."""
+"""Compiled loops for RocketMQ's CommitLog; see `connectors.log_format.kernel`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, COMMITLOG_PART_COUNT, STORE_HOST
 from commitlake.connectors.formats.rocketmq.queue_formats import CONSUME_QUEUES
+from commitlake.connectors.log_format.kernel import FormatKernel
 from commitlake.connectors.reading.files.segment_files import Window
-from commitlake.connectors.reading.files.windows import numbers_at
-from commitlake.connectors.reading.format_kernel import FormatKernel, head_field
+from commitlake.connectors.reading.files.windows import head_field, numbers_at
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.kernel.borders import find_border
 from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED

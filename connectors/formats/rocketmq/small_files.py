@@ -10,7 +10,7 @@ from typing import Any
 
 from commitlake.connectors.formats.config_files import BACKUP, note_backup, read_config
 from commitlake.connectors.formats.rocketmq.consumer_filters import read_consumer_filters
-from commitlake.connectors.formats.small_files import (
+from commitlake.connectors.log_format.small_files import (
     CHECKPOINT,
     Claim,
     Problems,

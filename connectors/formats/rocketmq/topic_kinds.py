@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from commitlake.connectors.formats.facts.topic_kinds import TopicKinds, can_hold_batches
 from commitlake.connectors.formats.rocketmq import batch_queues, consume_queues
 from commitlake.connectors.formats.rocketmq.topic_configs import TABLE, read_topics
+from commitlake.connectors.log_format.queues import TopicKinds, can_hold_batches
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
 from commitlake.schemas.store_files import folders_in
 

@@ -14,28 +14,13 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pyarrow.fs as pafs
 
+from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.reading.files.shipped import PartedFile, resolve_filesystem
 from commitlake.schemas.store_files import UnsafeFileError, open_file
 
 Window = np.ndarray[Any, np.dtype[np.uint8]]
-
-
-class SegmentFile(Protocol):
-    """Open segment."""
-
-    def read_into(self, window: Window, position: int) -> int:
-        """Fill `window` from a position of the file; return the bytes read, fewer only at the end of the file."""
-        ...
-
-    def size(self) -> int:
-        """Return the size of the file, bytes."""
-        ...
-
-    def close(self) -> None:
-        """Close the file."""
-        ...
 
 
 @runtime_checkable

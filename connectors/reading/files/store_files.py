@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.files.concurrent_reads import REMOTE_THREADS
-from commitlake.connectors.reading.files.index_files import LocalStoreFiles, StoreFiles
+from commitlake.connectors.reading.files.index_files import LocalStoreFiles
 from commitlake.connectors.reading.files.shipped import small_files_folder
 from commitlake.connectors.reading.files.shipped_files import no_copy, open_shipped_files
 from commitlake.connectors.storage.uris import is_uri

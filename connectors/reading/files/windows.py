@@ -16,15 +16,20 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.files.read_ahead import ReadAhead
-from commitlake.connectors.reading.files.segment_files import LocalFile, RemoteSegment, SegmentFile, Window
+from commitlake.connectors.reading.files.segment_files import LocalFile, RemoteSegment, Window
+from commitlake.connectors.reading.kernel.hop import START
 from commitlake.connectors.reading.kernel.memory import PADDING
+from commitlake.schemas.layouts.base import Layout
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -255,3 +260,12 @@ def numbers_at(window: Window, positions: Array, code: str) -> Array:
     size = np.dtype(code).itemsize
     found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
     return found
+
+
+def head_field(head: Layout, name: str) -> Callable[[Window, Array], Array]:
+    """Return a function that reads a number in the heads of records in a window, by their parts."""
+    return partial(_numbers_in_heads, head.offset_of(name), dict(head.numpy_fields)[name])
+
+
+def _numbers_in_heads(offset: int, code: str, window: Window, parts: Array) -> Array:
+    return numbers_at(window, parts[START] + offset, code)

@@ -12,6 +12,7 @@ from typing import Any
 import obstore
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
@@ -161,7 +162,7 @@ def test_faults_of_single_requests_change_nothing(
         for request in ("^PUT .*log[.]json", "^PUT .*/parts/", "^PUT .*comp=block&", "^PUT .*comp=blocklist", "^POST"):
             proxy.inject(fault, times=2, request=request)
         ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()
-        assert find_stores(copy)[0].segments[0].file_size == SIZE
+        assert find_stores(copy, formats=COMMITLOGS)[0].segments[0].file_size == SIZE
         assert len(proxy.seen) > 10
     forget_clients()
     assert objects_in(copy)[FIRST] == closed
@@ -266,7 +267,7 @@ def test_jobs_find_copies_and_stores(copy: str, tmp_path: Path, capsys: pytest.C
         assert ship.main(["--store", str(root), "--broker", name, "--to", f"{copy}/{name}", "--once"]) == 0
     put_object(copy, FIRST.replace("commitlog", "z/commitlog"), closed_segment(large_messages(18), SIZE))
     for place in (f"{copy}/x", f"{copy}/x/commitlog", f"{copy}/*", f"{copy}/{{broker}}"):
-        found = find_stores(place)
+        found = find_stores(place, formats=COMMITLOGS)
         assert [store.broker for store in found] == (["x"] if "/x" in place else ["x", "y", "z"])
         assert {segment.file_size for store in found for segment in store.segments} == {SIZE}
     for name, count in (("x", 9), ("z", 18)):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
 from commitlake.connectors.shipping.storage import StorageTarget
@@ -185,7 +186,7 @@ def test_faults_of_single_requests_change_nothing(
         for request in requests:
             proxy.inject(fault, request=request)
         ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()
-        assert find_stores(copy)[0].segments[0].file_size == SIZE
+        assert find_stores(copy, formats=COMMITLOGS)[0].segments[0].file_size == SIZE
         assert proxy.unused == 0
     forget_client()
     found = objects_in(copy)
@@ -273,7 +274,7 @@ def test_foreign_objects_are_refused_or_left_alone(copy: str, tmp_path: Path) ->
     put_object(f"{copy}-2", "commitlog/00000000000000000000", b"x")
     ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()
     assert {"shipped/parts/notes", LOG_MANIFEST} <= set(objects_in(copy))
-    assert [store.broker for store in find_stores(copy)] == ["b"]
+    assert [store.broker for store in find_stores(copy, formats=COMMITLOGS)] == ["b"]
     with pytest.raises(ShipConflictError, match="no agent has shipped"):
         ShipAgent(SourceStore(str(store)), target_of(f"{copy}-2"), ShipSettings("b")).ship_round()
     put_object(f"{copy}-2", "commitlog/", b"")
@@ -356,7 +357,7 @@ def test_jobs_find_copies_and_stores(copy: str, tmp_path: Path, capsys: pytest.C
         assert ship.main(["--store", str(root), "--broker", name, "--to", f"{copy}/{name}", "--once"]) == 0
     put_object(copy, FIRST.replace("commitlog", "z/commitlog"), closed_segment(large_messages(18), SIZE))
     for place in (f"{copy}/x", f"{copy}/x/commitlog", f"{copy}/*", f"{copy}/{{broker}}"):
-        found = find_stores(place)
+        found = find_stores(place, formats=COMMITLOGS)
         assert [store.broker for store in found] == (["x"] if "/x" in place else ["x", "y", "z"])
         assert {segment.file_size for store in found for segment in store.segments} == {SIZE}
     for name, count in (("x", 9), ("z", 18)):

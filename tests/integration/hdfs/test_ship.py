@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.files.segment_files import open_remote
 from commitlake.connectors.reading.files.shipped import resolve_filesystem
 from commitlake.connectors.reading.stores import find_stores
@@ -181,7 +182,7 @@ def test_lost_answers_change_nothing(hdfs_cluster: HdfsCluster, copy: str, tmp_p
             target.replace_manifest(LOG_MANIFEST, target.read_manifest(LOG_MANIFEST) or b"")
     forget_clients()
     assert files_in(copy)[FIRST] == closed
-    assert [segment.file_size for segment in find_stores(copy)[0].segments] == [SMALL, SMALL]
+    assert [segment.file_size for segment in find_stores(copy, formats=COMMITLOGS)[0].segments] == [SMALL, SMALL]
 
 
 @pytest.mark.long("starts a NameNode and a DataNode again")
@@ -466,7 +467,7 @@ def test_jobs_find_copies_and_stores_of_a_nameservice(
         assert ship.main(["--store", str(root), "--broker", name, "--to", f"{place}/{name}", "--once"]) == 0
     put_file(place, f"z/{FIRST}", closed_segment(large_messages(18), SIZE))
     for each in (f"{place}/x", f"{place}/x/commitlog", f"{place}/*", f"{place}/{{broker}}"):
-        found = find_stores(each)
+        found = find_stores(each, formats=COMMITLOGS)
         assert [store.broker for store in found] == (["x"] if "/x" in each else ["x", "y", "z"])
         assert {segment.file_size for store in found for segment in store.segments} == {SIZE}
     for name, count in (("x", 9), ("z", 18)):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from commitlake.connectors.formats.registry import DEFAULT_FORMAT
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq import (
     Admin,
@@ -163,7 +163,7 @@ def _broadcast(client: Network, address: str) -> None:
 
 def _in_flight(store: Path) -> int | None:
     """Return the number of halves in flight, from the files of a running broker."""
-    (found,) = find_stores(str(store), None, [DEFAULT_FORMAT])
+    (found,) = find_stores(str(store), None, formats=COMMITLOGS)
     rows = lag_of_store(found, datetime.datetime.now(datetime.UTC), Choice()).rows
     return next((int(row.messages.low) for row in rows if row.kind == "half" and row.messages.is_exact), None)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.rebuild import command as rebuild
@@ -32,7 +33,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_rebuild_on_spark_is_the_same(spark: SparkSession, intact: Path, tmp_path: Path) -> None:
-    (store,) = find_stores(str(intact))
+    (store,) = find_stores(str(intact), formats=COMMITLOGS)
     here = rebuild_store(store, tmp_path / "here", RequestedSettings(), partition_bytes=SEGMENT_BYTES)
     there = rebuild_store(
         store, tmp_path / "there", RequestedSettings(), runner=SparkRunner(spark), partition_bytes=SEGMENT_BYTES
@@ -49,7 +50,7 @@ def test_a_salvage_on_spark_is_the_same(spark: SparkSession, intact: Path, tmp_p
         data[4] ^= 1  # the first record's magic
         path.write_bytes(data)
     (root / "commitlog" / segment_name(3 * SEGMENT_BYTES)).unlink()
-    (store,) = find_stores(str(root))
+    (store,) = find_stores(str(root), formats=COMMITLOGS)
     here = salvage_store(store, tmp_path / "here")
     there = salvage_store(store, tmp_path / "there", runner=SparkRunner(spark))
     assert files_of(here.out) == files_of(there.out)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.rocketmq.options import ClientOptions
@@ -37,11 +38,11 @@ FAULTS = 12
 
 def rebuild(root: Path, out: Path, like: Path | None = None, *, close_heads: bool = False) -> Rebuilt:
     """Rebuild a store; where nothing is left of its indexes, with the settings of another."""
-    (model,) = find_stores(str(like or root), "a")
+    (model,) = find_stores(str(like or root), "a", formats=COMMITLOGS)
     found = find_settings(like or root, RequestedSettings(delay_levels_ms=LEVELS), ROCKETMQ, segments=model.segments)
     sizes = found.queue_file_size, found.index_slots, found.index_entries
     wanted = RequestedSettings(None, *sizes, found.index_tags, LEVELS, close_heads)
-    (store,) = find_stores(str(root), "a")
+    (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
     return rebuild_store(store, out, wanted, partition_bytes=400_000)
 
 
@@ -104,7 +105,7 @@ def test_a_broker_keeps_the_files_that_a_rebuild_in_place_made(
     servers = start_broker(recorded_store.version, root, RECORDING_OPTIONS, recorded_store.broker_port)
     servers.stop_broker()
     assert made <= {path.name for path in (root / "index").iterdir()}  # it deletes the newest where it finds `abort`
-    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS))
+    (report,) = verify_stores(find_stores(str(root), "a", formats=COMMITLOGS), VerifyOptions(LEVELS))
     assert dict(report.findings.counts) == {}, list(report.findings)
 
 
@@ -116,7 +117,7 @@ def test_entries_repeated_by_a_killed_broker_are_not_damage(
     (root / "abort").touch()
     servers = start_broker(recorded_store.version, root, RECORDING_OPTIONS, recorded_store.broker_port)
     servers.stop_broker()
-    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS))
+    (report,) = verify_stores(find_stores(str(root), "a", formats=COMMITLOGS), VerifyOptions(LEVELS))
     assert report.findings.codes <= {"index_repeated_entry"}, list(report.findings)
 
 
@@ -153,7 +154,7 @@ def test_a_broker_serves_every_intact_message_of_a_salvaged_store(
 ) -> None:
     root = recorded_store.copy_to(tmp_path / "damaged")
     damage(root, seed=7)
-    (store,) = find_stores(str(root), "a")
+    (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
     salvaged = salvage_store(store, tmp_path / "clean")
     rebuild(salvaged.out, salvaged.out, like=recorded_store.store, close_heads=True)
     intact = intact_rows(recorded_store.decoded, root, recorded_store.store)
@@ -206,7 +207,7 @@ def test_inner_batches_are_queued_as_the_broker_queues_them(start_broker: StartB
     servers = start_broker("5.5.0", store, SMALL_FILES)
     run_java(servers, "SendLoad", [servers.name_server_address, "Batched", "batch", "640", "50", "1"])
     servers.stop_broker()
-    (found,) = find_stores(str(store), "a")
+    (found,) = find_stores(str(store), "a", formats=COMMITLOGS)
     rebuilt = rebuild_store(found, tmp_path / "out", RequestedSettings())
     assert_same(store, rebuilt.out)
     assert sum(1 for data in files_of(store / "batchconsumequeue").values() if any(data)) == 2

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.shipping.errors import ShipConflictError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
@@ -229,7 +230,7 @@ def test_jobs_find_copies_without_a_complete_segment(
         root = write_store(tmp_path / name, [(0, open_segment(messages(9), SIZE))])
         assert ship.main(["--store", str(root), "--broker", name, "--to", f"s3://{bucket}/{name}", "--once"]) == 0
     for place in (f"s3://{bucket}/x", f"s3://{bucket}/x/commitlog", f"s3://{bucket}/*", f"s3://{bucket}/{{broker}}"):
-        found = find_stores(place)
+        found = find_stores(place, formats=COMMITLOGS)
         assert [store.broker for store in found] == (["x"] if "/x" in place else ["x", "y"])
         assert {segment.file_size for store in found for segment in store.segments} == {SIZE}
     capsys.readouterr()

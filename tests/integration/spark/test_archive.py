@@ -15,6 +15,7 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
@@ -149,7 +150,7 @@ def bodies_of(archived: Archive) -> dict[int, bytes]:
 @pytest.mark.long("bodies are compared in unit tests of tasks each time")
 def test_every_body_is_in_a_pack(small: Archive) -> None:
     small.run()
-    (store,) = find_stores(str(small.store))
+    (store,) = find_stores(str(small.store), formats=COMMITLOGS)
     messages = [found.message for found in walk_store(store, SIZE) if found.message is not None]
     assert bodies_of(small) == {message.physical_offset: message.body for message in messages}
 

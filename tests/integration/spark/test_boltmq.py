@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from commitlake import register
 from commitlake.broker_lite.delivery import Delivery
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.reading.plain_records import walk_store
@@ -50,7 +51,7 @@ def store(tmp_path: Path) -> Path:
 
 def plain_rows(path: Path) -> list[Row]:
     """Return every record as the plain reader sees it."""
-    (store,) = find_stores(str(path))
+    (store,) = find_stores(str(path), formats=COMMITLOGS)
     rows = [
         row_of(found.message, store.broker)
         for found in walk_store(store, segment_size(store))

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from commitlake import register
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.sources.commitlog import PUSHDOWN_SETTING
@@ -110,7 +111,7 @@ def plan_of(store: Path, size: int) -> list[object]:
     """Return the splits of a store."""
     from commitlake.connectors.reading.snapshots import plan_splits
 
-    (found,) = find_stores(str(store))
+    (found,) = find_stores(str(store), formats=COMMITLOGS)
     return [*plan_splits(found, take_snapshot([found]).ranges[found.broker], size)]
 
 
@@ -261,7 +262,7 @@ def test_an_option_filters_as_where_does(
 
 def test_a_read_of_a_snapshot_gives_exactly_its_records(spark: SparkSession, tmp_path: Path) -> None:
     root = write_store(tmp_path / "b" / "store", [(0, open_segment(messages(6), SIZE))])
-    snapshot = take_snapshot(find_stores(str(root))).to_json()
+    snapshot = take_snapshot(find_stores(str(root), formats=COMMITLOGS)).to_json()
     before = plain_rows(root)
     write_store(root, [(0, open_segment(messages(12), SIZE))])
     assert spark_rows(read(spark, root, snapshot=snapshot)) == before

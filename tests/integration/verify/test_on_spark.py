@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.jobs.verify import command as verify
@@ -50,7 +51,7 @@ def test_spark_has_the_findings_of_a_single_process(spark: SparkSession, archive
     data = bytearray(path.read_bytes())
     data[9] ^= 1
     path.write_bytes(data)
-    stores = find_stores(str(tmp_path / "{broker}" / "store"))
+    stores = find_stores(str(tmp_path / "{broker}" / "store"), formats=COMMITLOGS)
     here = verify_stores(stores, VerifyOptions())
     there = verify_stores(stores, VerifyOptions(), runner=SparkRunner(spark))
     assert [list(report.findings) for report in here] == [list(report.findings) for report in there]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ProcessRunner
 from commitlake.pipelines.verify.admission import VerifyOptions
@@ -21,7 +22,9 @@ LEVELS = parse_delay_levels(RECORDING_OPTIONS.message_delay_level or DEFAULT_DEL
 
 
 def verify(root: Path, processes: int = 1) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(LEVELS), runner=ProcessRunner(processes))
+    (report,) = verify_stores(
+        find_stores(str(root), "a", formats=COMMITLOGS), VerifyOptions(LEVELS), runner=ProcessRunner(processes)
+    )
     return report
 
 
@@ -41,7 +44,7 @@ def test_processes_find_the_same(recorded_store: RecordedStore, tmp_path: Path) 
 
 
 def test_other_delay_levels_are_a_finding(recorded_store: RecordedStore) -> None:
-    (report,) = verify_stores(find_stores(str(recorded_store.store), "a"), VerifyOptions())
+    (report,) = verify_stores(find_stores(str(recorded_store.store), "a", formats=COMMITLOGS), VerifyOptions())
     assert set(report.findings.codes) == {"delay_level_not_default"}
 
 

@@ -61,7 +61,7 @@ def test_story_takes_three_days(traffic: ShopJournal, records: list[JournalMessa
 
 def test_the_offsets_are_taken_at_the_end_of_the_story(tmp_path: Path) -> None:
     traffic = fill_shop_journal(tmp_path, orders=20)
-    (store,) = find_stores(str(tmp_path), "broker-a", all_formats())
+    (store,) = find_stores(str(tmp_path), "broker-a", formats=all_formats())
     progress = read_store_progress(store, datetime.datetime.now(datetime.UTC))
     assert progress is not None
     assert set(progress.taken.values()) == {EPOCH + traffic.end_ms * MILLISECOND}

@@ -12,6 +12,7 @@ import pytest
 
 import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
@@ -122,8 +123,8 @@ def of_stories(growing: GrowingLake, _: object) -> Found:
 
 def of_source(growing: GrowingLake, _: object) -> Found:
     """The column `body` of a Spark source, named without the option `body`."""
-    options = ReadOptions(path=str(growing.store), mode=Mode.PERMISSIVE)
-    stores = find_stores(str(growing.store))
+    options = ReadOptions(path=str(growing.store), mode=Mode.PERMISSIVE, formats=COMMITLOGS)
+    stores = find_stores(str(growing.store), formats=COMMITLOGS)
     schema = arrow_schema(SOURCE)
     splits = plan_snapshot(stores, take_snapshot(stores), options, narrow(options)).splits
     for split in splits:

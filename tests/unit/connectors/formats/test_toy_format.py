@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats import registry
-from commitlake.connectors.formats.registry import FormatChoice, all_formats
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
@@ -53,7 +53,7 @@ def write(root: Path, log: bytes) -> Store:
         folder.mkdir(parents=True)
         (folder / segment_name(0)).write_bytes(entries.ljust(FILE_SIZE, b"\0"))
     (root / "checkpoint").write_bytes(offset.to_bytes(8))
-    (found,) = find_stores(str(root), "a", all_formats())
+    (found,) = find_stores(str(root), "a", formats=all_formats())
     return found
 
 
@@ -71,7 +71,7 @@ def codes(store: Store) -> set[str]:
 def test_a_store_is_recognised_by_its_folder(store: Store) -> None:
     assert store.format is FORMAT
     assert pickle.loads(pickle.dumps(store)).format is FORMAT
-    assert FormatChoice.parse("toy") == FormatChoice.parse("toylog") == FormatChoice(FORMAT)
+    assert all_formats().named("toy") == all_formats().named("toylog") == registry.only(FORMAT)
     assert registry.format_of_id("toy:1") is FORMAT
     assert queues_by_topic(store) == {"mail": {0}, "orders": {0}}
 

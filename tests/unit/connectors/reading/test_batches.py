@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.batches import LastDecoder, read_split
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import BodyForm, Mode
@@ -351,7 +352,7 @@ def test_file_that_grows_after_planning_gives_the_planned_records(tmp_path: Path
 
 def test_older_segment_that_ends_in_zeros_has_a_hole(tmp_path: Path) -> None:
     root = write_store(tmp_path, [(0, log_of(messages(3))), (SIZE, open_segment(messages(3), SIZE, SIZE))])
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     rows = rows_of(plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 20))
     (bad,) = [row["_corrupt_record"] for row in rows if row["_corrupt_record"]]
     assert (bad["reason"], bad["end"]) == ("hole", SIZE)  # type: ignore[index]
@@ -361,7 +362,7 @@ def test_closed_segment_has_no_bad_range(tmp_path: Path) -> None:
     root = write_store(
         tmp_path, [(0, closed_segment(messages(3), SIZE)), (SIZE, open_segment(messages(3), SIZE, SIZE))]
     )
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     assert len(rows_of(plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 20), Mode.FAILFAST)) == 6
 
 

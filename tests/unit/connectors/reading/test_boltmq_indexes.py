@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.rocketmq.dialects import dialects_of
+from commitlake.connectors.formats.registry import COMMITLOGS
+from commitlake.connectors.formats.rocketmq.format import FORMAT as COMMITLOG
 from commitlake.connectors.reading.planning import Way
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.boltmq.dialect import BOLTMQ, ROCKETMQ, Dialect
@@ -30,7 +31,7 @@ GEOMETRY = Geometry(OPTIONS.index_slots, OPTIONS.index_entries)
 def store(tmp_path: Path) -> Path:
     """A BoltMQ store with an index as its brokers leave it: no slot is used, a key's hash is the entry's number."""
     root = write_indexed_store(tmp_path / "store", options=replace(OPTIONS, dialect=BOLTMQ))
-    (found,) = find_stores(str(root))
+    (found,) = find_stores(str(root), formats=COMMITLOGS)
     header = Header(1, 2, 0, found.segments[-1].base_offset, 0, 11)
     entries = b"".join(serialize_entry(IndexFileEntry(number, 100 * number, 0, 0)) for number in range(11))
     slots = bytes(GEOMETRY.entry_position(0) - len(serialize_header(header)))
@@ -56,16 +57,16 @@ def test_a_key_is_not_looked_up_in_an_index_without_chains(store: Path) -> None:
 
 
 def test_the_dialect_of_a_store_is_read_from_its_segments(store: Path, tmp_path: Path) -> None:
-    assert dialects_of(find_stores(str(store))[0]) == {BOLTMQ}
+    assert COMMITLOG.dialects_of(find_stores(str(store), formats=COMMITLOGS)[0].segments) == {BOLTMQ}
     mixed = [(0, closed_segment(messages(3), 4096)), (4096, open_segment(messages(3), 4096, 4096, dialect=BOLTMQ))]
     write_store(tmp_path / "mixed", mixed)
-    found = find_stores(str(tmp_path / "mixed"))[0]
-    assert dialects_of(found) == {ROCKETMQ, BOLTMQ}
-    assert found.format.dialect_of(found) is ROCKETMQ
+    found = find_stores(str(tmp_path / "mixed"), formats=COMMITLOGS)[0]
+    assert found.format.dialects_of(found.segments) == {ROCKETMQ, BOLTMQ}
+    assert found.format.dialect_of(found.segments) is ROCKETMQ
     mixed = [(0, closed_segment(messages(3), 4096, dialect=BOLTMQ)), (4096, open_segment(messages(3), 4096, 4096))]
     write_store(tmp_path / "later", mixed)
-    found = find_stores(str(tmp_path / "later"))[0]
-    assert found.format.dialect_of(found) is ROCKETMQ
+    found = find_stores(str(tmp_path / "later"), formats=COMMITLOGS)[0]
+    assert found.format.dialect_of(found.segments) is ROCKETMQ
 
 
 @pytest.mark.parametrize("dialect", [ROCKETMQ, BOLTMQ])
@@ -80,14 +81,14 @@ def test_the_dialect_is_read_from_later_records_if_the_first_are_damaged(
         log[start : start + min(damaged_bytes, 1000)] = bytes(min(damaged_bytes, 1000))
     log[:damaged_bytes] = bytes(damaged_bytes)
     write_store(tmp_path, [(0, bytes(log[:4096])), (4096, bytes(log[4096:]))])
-    (store,) = find_stores(str(tmp_path))
-    assert dialects_of(store) == {dialect}
-    assert store.format.dialect_of(store) is dialect
+    (store,) = find_stores(str(tmp_path), formats=COMMITLOGS)
+    assert store.format.dialects_of(store.segments) == {dialect}
+    assert store.format.dialect_of(store.segments) is dialect
 
 
 @pytest.mark.parametrize("first", [bytes(4096), b"x" * 4096, b"", b"\xff" * 5])
 def test_a_store_without_records_at_its_beginning_has_no_dialect(first: bytes, tmp_path: Path) -> None:
     write_store(tmp_path, [(0, first)])
-    found = find_stores(str(tmp_path))[0]
-    assert dialects_of(found) == frozenset()
-    assert found.format.dialect_of(found) is ROCKETMQ
+    found = find_stores(str(tmp_path), formats=COMMITLOGS)[0]
+    assert found.format.dialects_of(found.segments) == frozenset()
+    assert found.format.dialect_of(found.segments) is ROCKETMQ

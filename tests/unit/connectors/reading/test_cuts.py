@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading import snapshots, walking
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import SplitError
@@ -45,7 +46,7 @@ def short_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def whole_of(root: Path) -> Split:
     """Return the whole range of a store's only segment."""
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     (whole,) = segment_ranges(store, take_snapshot([store]).ranges["b"])
     return whole
 
@@ -82,7 +83,7 @@ def test_the_last_cut_is_found_from_the_end_of_a_mostly_empty_segment(tmp_path: 
 
 def read_all(root: Path, *, near: bool, partition: int = PARTITION) -> tuple[list[int], int]:
     """Return the offsets of the records that a divided read gives, and the number of bytes that it could not read."""
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     with pytest.MonkeyPatch.context() as patch:
         if not near:
             patch.setattr(walking, "_WORTH_A_LOOK", SIZE)
@@ -128,7 +129,7 @@ def test_planning_reads_a_small_part_of_the_log(tmp_path: Path, monkeypatch: pyt
 
 def range_found(root: Path, *, from_cut: bool) -> StoreRange:
     """Return the range of a store with one segment, its end looked for from a cut or from the first byte."""
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshots, "END_STEP_BYTES", PARTITION if from_cut else SIZE)
         return take_snapshot([store], max_record_bytes=4 * LOOK_BACK).ranges["b"]
@@ -208,7 +209,7 @@ def test_records_in_a_body_are_not_cuts(tmp_path: Path) -> None:
     root, first, end = holding(tmp_path, LOOK_BACK // 2, 1000)
     (cut, *_) = cuts_of(whole_of(root))
     assert cut >= end
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     rows = offsets_of(plan_splits(store, take_snapshot([store]).ranges["b"], PARTITION))
     assert not any(first <= row < end for row in rows)
 
@@ -216,7 +217,7 @@ def test_records_in_a_body_are_not_cuts(tmp_path: Path) -> None:
 def test_a_body_longer_than_a_look_back_fails_a_divided_read_only(tmp_path: Path) -> None:
     root, first, end = holding(tmp_path, LOOK_BACK, LOOK_BACK + 1000)
     assert cuts_of(whole_of(root))[0] == first
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     ranges = take_snapshot([store]).ranges["b"]
     splits = plan_splits(store, ranges, PARTITION)
     with pytest.raises(SplitError, match=r"extends to .*maxPartitionBytes; commitlake archive: --partition-mib 1\)"):
@@ -244,7 +245,7 @@ def test_hostile_bodies_are_read_the_same_however_the_log_is_divided(tmp_path: P
     log = HostileLog(chance, SIZE, LOOK_BACK - 200, share=chance.choice([0.3, 0.9]))
     data = chance.choice([log.open, log.closed])()
     root = write_store(tmp_path, [(0, data)])
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     found = take_snapshot([store]).ranges["b"]
     splits = plan_splits(store, found, PARTITION)
     assert len(splits) > 8
@@ -264,7 +265,7 @@ def test_a_starting_offset_inside_a_body_gives_no_record_of_it(tmp_path: Path, s
     root = write_store(tmp_path, [(0, log.open())])
     for fake in random.Random(seed).sample(log.fakes, 5):
         given = {"path": str(root), "startingOffset": str(fake), "maxPartitionBytes": str(PARTITION)}
-        options = ReadOptions.parse(given)
+        options = ReadOptions.parse(given, formats=COMMITLOGS)
         narrowed = narrow(options)
         request = replace(REQUEST, filters=narrowed)
         rows = [

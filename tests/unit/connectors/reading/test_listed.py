@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, Window
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.listed_records import walk_listed
 from commitlake.connectors.reading.splits import ListedSplit
-from commitlake.connectors.reading.walking import BadRange
 from commitlake.schemas.layouts.rocketmq.commitlog import parse_message
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 from tests.support.logs import new_message, open_segment, records, write_store

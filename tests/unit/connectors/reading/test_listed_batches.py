@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import DamagedLogError, IndexMismatchError
 from commitlake.connectors.reading.options import Mode, ReadOptions
@@ -25,7 +26,9 @@ pytestmark = pytest.mark.usefixtures("nothing_to_seek")
 
 def rows(root: Path, *columns: str, **options: object) -> list[dict[str, object]]:
     """Return the rows of a read, without Spark."""
-    parsed = ReadOptions.parse({"path": str(root), **{name: str(value) for name, value in options.items()}})
+    parsed = ReadOptions.parse(
+        {"path": str(root), **{name: str(value) for name, value in options.items()}}, formats=COMMITLOGS
+    )
     schema: pa.Schema = arrow_schema(SOURCE.only(columns) if columns else SOURCE)
     filters = narrow(parsed)
     request = Request(schema, parsed.mode, filters, max_batch_bytes=parsed.max_batch_bytes)

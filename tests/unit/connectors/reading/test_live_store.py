@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.request import Request
@@ -34,7 +35,7 @@ with MessageStore.open(sys.argv[1], options) as store:
 
 def read_range(store_path: Path, start: int) -> tuple[StoreRange, list[str]]:
     """Read the new records from an offset on; return the range, and the keys in it."""
-    (store,) = find_stores(str(store_path), "b")
+    (store,) = find_stores(str(store_path), "b", formats=COMMITLOGS)
     found = take_snapshot([store], {"b": start}).ranges["b"]
     keys: list[str] = []
     for split in plan_splits(store, found, 256 << 10):

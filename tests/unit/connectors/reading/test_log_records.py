@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading import single_records
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.single_records import LogRecords
@@ -34,7 +35,7 @@ def copy(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.parametrize("is_copy", [True, False])
 def test_records_are_found_by_their_offsets_only(store: Path, copy: str, is_copy: bool) -> None:
-    (found,) = find_stores(copy if is_copy else str(store))
+    (found,) = find_stores(copy if is_copy else str(store), formats=COMMITLOGS)
     records = LogRecords(found.segments, found.format)
     expected = list(all_records(store))
     random.Random(3).shuffle(expected)
@@ -54,7 +55,7 @@ def test_segments_of_a_copy_stay_open_up_to_a_limit(store: Path, copy: str, monk
         open_segment(segment, path)
 
     monkeypatch.setattr(OpenSegment, "__init__", note)
-    (found,) = find_stores(copy)
+    (found,) = find_stores(copy, formats=COMMITLOGS)
     first, second, third = ([*all_records(store)][number].physical_offset for number in (0, 150, 299))
     monkeypatch.setattr(single_records, "_MAX_REMOTE_SEGMENTS", 2)
     records = LogRecords(found.segments, found.format)
@@ -67,6 +68,6 @@ def test_segments_of_a_copy_stay_open_up_to_a_limit(store: Path, copy: str, monk
 
 
 def test_record_of_a_deleted_segment_is_none(store: Path) -> None:
-    (found,) = find_stores(str(store))
+    (found,) = find_stores(str(store), formats=COMMITLOGS)
     Path(found.segments[0].path).unlink()
     assert LogRecords(found.segments, found.format).at(0) is None

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions
 
 
 def test_defaults_need_only_a_path() -> None:
-    options = ReadOptions.parse({"path": "/store"})
+    options = ReadOptions.parse({"path": "/store"}, formats=COMMITLOGS)
     assert (options.mode, options.body, options.topics) == (Mode.FAILFAST, BodyForm.NONE, None)
     assert options.max_partition_bytes is None
 
 
 def test_names_are_accepted_in_any_case_as_spark_passes_them() -> None:
-    options = ReadOptions.parse({"PATH": "/store", "maxpartitionbytes": "5", "MODE": "permissive", "Topics": "a, b"})
+    options = ReadOptions.parse(
+        {"PATH": "/store", "maxpartitionbytes": "5", "MODE": "permissive", "Topics": "a, b"}, formats=COMMITLOGS
+    )
     assert options.max_partition_bytes == 5
     assert options.mode is Mode.PERMISSIVE
     assert options.topics == frozenset({"a", "b"})
@@ -38,18 +41,19 @@ def test_names_are_accepted_in_any_case_as_spark_passes_them() -> None:
 )
 def test_the_error_for_a_wrong_option_names_the_valid_values(name: str, value: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        ReadOptions.parse({"path": "/store", name: value})
+        ReadOptions.parse({"path": "/store", name: value}, formats=COMMITLOGS)
 
 
 def test_options_for_skipping_have_safe_defaults() -> None:
-    options = ReadOptions.parse({"path": "/store"})
+    options = ReadOptions.parse({"path": "/store"}, formats=COMMITLOGS)
     assert (options.use_indexes, options.clock_tolerance_ms, options.keys) == (True, 600_000, None)
     options = ReadOptions.parse(
-        {"path": "/store", "topics": "t", "keys": "a, b", "useIndexes": "False", "clockTolerance": "0"}
+        {"path": "/store", "topics": "t", "keys": "a, b", "useIndexes": "False", "clockTolerance": "0"},
+        formats=COMMITLOGS,
     )
     assert (options.use_indexes, options.clock_tolerance_ms, options.keys) == (False, 0, frozenset({"a", "b"}))
 
 
 def test_path_is_needed() -> None:
     with pytest.raises(OptionError, match="'path' is missing"):
-        ReadOptions.parse({})
+        ReadOptions.parse({}, formats=COMMITLOGS)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.errors import OptionError, StoreError
 from commitlake.connectors.reading.snapshots import (
     BLOCK_BYTES,
@@ -33,7 +34,7 @@ SECOND_ENDS = [SIZE + sum(len(record) for record in records(SECOND, SIZE)[: numb
 def store_with(root: Path, newest: bytes, *more: tuple[int, bytes]) -> Store:
     """Write a store with one closed segment and a newest one."""
     write_store(root, [(0, closed_segment(messages(8), SIZE)), (SIZE, newest), *more])
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     return store
 
 
@@ -227,7 +228,7 @@ def test_record_inside_a_body_is_never_the_start_of_a_split(tmp_path: Path) -> N
     store = write_store(
         tmp_path, [(0, closed_segment([new_message(1, body=fake + bytes(1000)), new_message(2)], SIZE))]
     )
-    (found,) = find_stores(str(store), "b")
+    (found,) = find_stores(str(store), "b", formats=COMMITLOGS)
     splits = plan_splits(found, range_of(found), 64)
     assert 88 not in {split.start for split in splits}
     assert len(splits) == 2
@@ -243,7 +244,7 @@ def test_a_missing_segment_is_a_split_marked_as_missing(tmp_path: Path) -> None:
 def test_a_range_deleted_before_it_was_read_is_missing(tmp_path: Path) -> None:
     store = store_with(tmp_path, open_segment(SECOND, SIZE, SIZE))
     (store.segments and tmp_path / "commitlog" / f"{0:020d}").unlink()  # type: ignore[union-attr]
-    (later,) = find_stores(str(tmp_path), "b")
+    (later,) = find_stores(str(tmp_path), "b", formats=COMMITLOGS)
     missing = [split for split in plan_splits(later, range_of(later, 1000), 1 << 20) if split.missing]
     assert [(split.start, split.end) for split in missing] == [(1000, SIZE)]
 
@@ -258,7 +259,7 @@ def test_newest_segments_without_a_whole_record_head_hide_no_record(
     expected = range_of(store)
     for number in range(count):
         (tmp_path / "commitlog" / f"{(2 + number) * SIZE:020d}").write_bytes(bytes(kept))
-    (later,) = find_stores(str(tmp_path), "b")
+    (later,) = find_stores(str(tmp_path), "b", formats=COMMITLOGS)
     assert range_of(later) == expected
     assert range_of(later, expected.end) == StoreRange(expected.end, expected.end)
     assert [split.end for split in plan_splits(later, expected, SIZE)] == [SIZE, expected.end]
@@ -278,7 +279,7 @@ def test_segments_of_two_sizes_are_read_whole(tmp_path: Path) -> None:
     for size in sizes:
         segments.append((base, closed_segment(messages(8), size, base)))
         base += size
-    (store,) = find_stores(str(write_store(tmp_path, segments)), "b")
+    (store,) = find_stores(str(write_store(tmp_path, segments)), "b", formats=COMMITLOGS)
     splits = segment_ranges(store, range_of(store))
     assert [(split.size, split.segment_end - split.base_offset, split.missing) for split in splits] == [
         (size, size, False) for size in sizes

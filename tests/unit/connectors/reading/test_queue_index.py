@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.log_format.indexes import IndexUnusable
 from commitlake.connectors.reading.errors import IndexMismatchError
-from commitlake.connectors.reading.index_lookups import IndexUnusable, check_cheaper_than_scan
+from commitlake.connectors.reading.index_lookups import check_cheaper_than_scan
 from commitlake.connectors.reading.planning import Way
 from commitlake.connectors.reading.splits import ListedSplit, Split
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, PRE_BLANK, serialize_entry

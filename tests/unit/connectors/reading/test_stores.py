@@ -9,13 +9,14 @@ from pathlib import Path
 import pyarrow.fs as pafs
 import pytest
 
-from commitlake.connectors.formats.format import Format
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
+from commitlake.connectors.formats.registry import COMMITLOGS, only
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.log_format.files import Segment
+from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading import stores
 from commitlake.connectors.reading.errors import EmptyStoreError, OptionError, StoreError
 from commitlake.connectors.reading.stores import (
-    Segment,
     Store,
     find_stores,
     for_each_store,
@@ -38,8 +39,8 @@ def make_store(root: Path) -> Path:
 
 def test_store_folder_and_its_commitlog_name_the_same_store(tmp_path: Path) -> None:
     root = make_store(tmp_path / "broker-a")
-    (by_root,) = find_stores(str(root))
-    (by_log,) = find_stores(str(root / "commitlog") + "/")
+    (by_root,) = find_stores(str(root), formats=COMMITLOGS)
+    (by_log,) = find_stores(str(root / "commitlog") + "/", formats=COMMITLOGS)
     assert by_root == by_log
     assert by_root.broker == "broker-a"
     assert [segment.base_offset for segment in by_root.segments] == [0, SIZE]
@@ -51,15 +52,15 @@ def test_two_names_of_one_offset_are_an_error(tmp_path: Path) -> None:
     other = "".join(chr(0x660 + int(digit)) for digit in segment_name(SIZE))
     (root / "commitlog" / other).write_bytes(b"")
     with pytest.raises(StoreError, match=f"have the same number in digits of two scripts: .* begins at {SIZE}"):
-        find_stores(str(root))
+        find_stores(str(root), formats=COMMITLOGS)
 
 
 def test_a_folder_named_store_is_named_after_its_parent(tmp_path: Path) -> None:
-    assert find_stores(str(make_store(tmp_path / "broker-a" / "store")))[0].broker == "broker-a"
+    assert find_stores(str(make_store(tmp_path / "broker-a" / "store")), formats=COMMITLOGS)[0].broker == "broker-a"
 
 
 def test_broker_option_names_the_store(tmp_path: Path) -> None:
-    assert find_stores(str(make_store(tmp_path / "x")), "broker-z")[0].broker == "broker-z"
+    assert find_stores(str(make_store(tmp_path / "x")), "broker-z", formats=COMMITLOGS)[0].broker == "broker-z"
 
 
 @pytest.mark.parametrize(
@@ -69,25 +70,28 @@ def test_glob_reads_a_whole_cluster(tmp_path: Path, pattern: str) -> None:
     for name in ("broker-b", "broker-a"):
         make_store(tmp_path / name)
     (tmp_path / "other").mkdir()
-    assert [store.broker for store in find_stores(f"{tmp_path}/{pattern}")] == ["broker-a", "broker-b"]
+    assert [store.broker for store in find_stores(f"{tmp_path}/{pattern}", formats=COMMITLOGS)] == [
+        "broker-a",
+        "broker-b",
+    ]
 
 
 def test_placeholder_names_stores_that_are_all_called_store(tmp_path: Path) -> None:
     for name in ("a", "b"):
         make_store(tmp_path / name / "data" / "store")
-    assert [store.broker for store in find_stores(f"{tmp_path}/{{broker}}/*/store")] == ["a", "b"]
+    assert [store.broker for store in find_stores(f"{tmp_path}/{{broker}}/*/store", formats=COMMITLOGS)] == ["a", "b"]
 
 
 def test_list_of_paths_reads_them_all(tmp_path: Path) -> None:
     roots = [make_store(tmp_path / name) for name in ("a", "b")]
-    assert len(find_stores(",".join(str(root) for root in roots))) == 2
+    assert len(find_stores(",".join(str(root) for root in roots), formats=COMMITLOGS)) == 2
 
 
 def test_two_stores_with_one_name_are_refused(tmp_path: Path) -> None:
     for name in ("a", "b"):
         make_store(tmp_path / name / "x" / "store")
     with pytest.raises(OptionError, match=r"two stores are named 'x'.*\{broker\}"):
-        find_stores(f"{tmp_path}/*/x/store")
+        find_stores(f"{tmp_path}/*/x/store", formats=COMMITLOGS)
 
 
 def test_other_files_and_folders_are_not_segments(tmp_path: Path) -> None:
@@ -95,17 +99,17 @@ def test_other_files_and_folders_are_not_segments(tmp_path: Path) -> None:
     (root / "commitlog" / "lock").write_text("lock")
     (root / "commitlog" / f"{9:020d}").mkdir()
     (root / "commitlog" / "00000000000000004096.bak").write_text("")
-    assert len(find_stores(str(root))[0].segments) == 2
+    assert len(find_stores(str(root), formats=COMMITLOGS)[0].segments) == 2
 
 
 def test_the_error_for_a_missing_path_names_the_expected_one(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"nowhere does not exist: expected a broker's store folder"):
-        find_stores(str(tmp_path / "nowhere"))
+        find_stores(str(tmp_path / "nowhere"), formats=COMMITLOGS)
 
 
 def test_folder_without_a_log_is_not_a_store(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"is not a store: there is no 'commitlog' folder in it"):
-        find_stores(str(tmp_path))
+        find_stores(str(tmp_path), formats=COMMITLOGS)
 
 
 @pytest.mark.parametrize(("there", "asked"), [("journal", ROCKETMQ), ("commitlog", JMQ)])
@@ -117,25 +121,25 @@ def test_the_error_for_a_store_of_another_layout_names_the_option_for_it(
         with pytest.raises(
             StoreError, match=rf"holds '{there}', but '{asked.folder}' was asked for: use --layout {there}, or"
         ):
-            find_stores(str(path), formats=[asked])
+            find_stores(str(path), formats=only(asked))
 
 
 def test_file_is_not_a_store(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(StoreError, match="is a file"):
-        find_stores(str(tmp_path / "file"))
+        find_stores(str(tmp_path / "file"), formats=COMMITLOGS)
 
 
 def test_store_without_a_segment_is_empty(tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     with pytest.raises(EmptyStoreError, match="has not stored a message yet"):
-        find_stores(str(tmp_path))
+        find_stores(str(tmp_path), formats=COMMITLOGS)
 
 
 def test_empty_store_among_others_is_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     make_store(tmp_path / "a")
     (tmp_path / "new" / "commitlog").mkdir(parents=True)
-    assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
+    assert [store.broker for store in find_stores(f"{tmp_path}/*", formats=COMMITLOGS)] == ["a"]
     assert "new/commitlog has no segment" in caplog.text
 
 
@@ -144,14 +148,14 @@ def test_a_folder_with_glob_characters_in_its_name_is_found(tmp_path: Path, name
     make_store(tmp_path / name)
     make_store(tmp_path / "store1")
     for given in (tmp_path / name, tmp_path / name / "commitlog"):
-        (store,) = find_stores(str(given))
+        (store,) = find_stores(str(given), formats=COMMITLOGS)
         assert store.root == str(tmp_path / name / "commitlog")
-    assert len(find_stores(f"{tmp_path}/*")) == 2
+    assert len(find_stores(f"{tmp_path}/*", formats=COMMITLOGS)) == 2
 
 
 def test_glob_without_a_match_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="no store matches"):
-        find_stores(f"{tmp_path}/*/commitlog")
+        find_stores(f"{tmp_path}/*/commitlog", formats=COMMITLOGS)
 
 
 @pytest.mark.parametrize(
@@ -196,10 +200,10 @@ def test_a_folder_whose_name_is_not_utf8_is_skipped_with_a_warning(
 ) -> None:
     make_store(tmp_path / "a")
     (Path(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker")) / "commitlog").mkdir(parents=True)
-    assert [store.broker for store in find_stores(f"{tmp_path}/*")] == ["a"]
+    assert [store.broker for store in find_stores(f"{tmp_path}/*", formats=COMMITLOGS)] == ["a"]
     assert r"the name of a folder is not UTF-8: skipped b'bro\xffker'" in caplog.text.replace(f"{tmp_path}/", "")
     with pytest.raises(StoreError, match="cannot be read: expected a path in UTF-8"):
-        find_stores(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker"))
+        find_stores(os.fsdecode(os.fsencode(tmp_path) + b"/bro\xffker"), formats=COMMITLOGS)
 
 
 def test_glob_over_copies_looks_no_deeper_than_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,14 +215,16 @@ def test_glob_over_copies_looks_no_deeper_than_it_names(tmp_path: Path, monkeypa
     looked: list[str] = []
     look = stores._look_into
 
-    def note(filesystem: pafs.FileSystem, names: Sequence[str], folder: str) -> tuple[list[str], list[str]]:
+    def note(
+        filesystem: pafs.FileSystem, names: Sequence[str], known: Sequence[Format], folder: str
+    ) -> tuple[list[str], list[str]]:
         looked.append(folder.rpartition("example/")[2] or folder)
-        return look(filesystem, names, folder)
+        return look(filesystem, names, known, folder)
 
     monkeypatch.setattr(stores, "_look_into", note)
-    assert [store.broker for store in find_stores(f"{container}/{{broker}}")] == ["a", "b"]
+    assert [store.broker for store in find_stores(f"{container}/{{broker}}", formats=COMMITLOGS)] == ["a", "b"]
     assert not any("deeper" in folder for folder in looked)
-    assert [store.broker for store in find_stores(f"{container}/a/**/{{broker}}")] == ["c"]
+    assert [store.broker for store in find_stores(f"{container}/a/**/{{broker}}", formats=COMMITLOGS)] == ["c"]
 
 
 def test_empty_store_among_copies_is_skipped_and_others_are_in_order(
@@ -228,7 +234,7 @@ def test_empty_store_among_copies_is_skipped_and_others_are_in_order(
     for name in ("d", "a", "c"):
         make_store(tmp_path / "remote" / name)
     (tmp_path / "remote" / "b" / "commitlog").mkdir(parents=True)
-    found = find_stores(f"{COPY.rpartition('/')[0]}/{{broker}}")
+    found = find_stores(f"{COPY.rpartition('/')[0]}/{{broker}}", formats=COMMITLOGS)
     assert [store.broker for store in found] == ["a", "c", "d"]
     assert "/b/commitlog has no segment: the broker has not stored a message yet: skipped" in caplog.text
     assert for_each_store(lambda store: store.broker, found) == ["a", "c", "d"]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.files.segment_files import LocalFile, Window
 from commitlake.connectors.reading.snapshots import segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -36,7 +37,7 @@ def bounds_of(root: Path, tolerance_ms: int = 0, without: Sequence[int] = ()) ->
     """Return the bounds of a store's segments, in ms from noon."""
     for number in without:
         (root / "commitlog" / f"{number * SIZE:020d}").unlink()
-    (store,) = find_stores(str(root))
+    (store,) = find_stores(str(root), formats=COMMITLOGS)
     store_range = take_snapshot([store]).ranges[store.broker]
     wholes = segment_ranges(store, store_range)
     return [
@@ -116,7 +117,7 @@ HOUR = 3_600_000
 def test_a_temporary_wrong_clock_is_found_before_a_segment_is_skipped(
     tmp_path: Path, times: Sequence[Sequence[int]], wanted: tuple[int | None, int | None], expected: list[bool]
 ) -> None:
-    (store,) = find_stores(str(store_of(tmp_path, *times)))
+    (store,) = find_stores(str(store_of(tmp_path, *times)), formats=COMMITLOGS)
     store_range = take_snapshot([store]).ranges[store.broker]
     begin, end = (None if time is None else NOON + time for time in wanted)
     wholes = segment_ranges(store, store_range)
@@ -143,7 +144,7 @@ def test_a_large_segment_is_probed_in_some_places_and_at_its_end(
         offset, number = offset + len(out[-1]), number + 1
     closed = (b"".join(out) + serialize_blank(size - offset)).ljust(size, b"\0")
     write_store(tmp_path, [(0, closed), (size, segment([10_000], size, is_open=True).ljust(size, b"\0"))])
-    (store,) = find_stores(str(tmp_path))
+    (store,) = find_stores(str(tmp_path), formats=COMMITLOGS)
     store_range = take_snapshot([store]).ranges[store.broker]
     read = []
     original = LocalFile.read_into

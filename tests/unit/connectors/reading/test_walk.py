@@ -11,6 +11,7 @@ import pytest
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART_COUNT
+from commitlake.connectors.log_format.kernel import HopArguments
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.errors import NoProgressError, SegmentCutError
@@ -18,7 +19,7 @@ from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSeg
 from commitlake.connectors.reading.kernel import hop as kernel
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Filters, Request
-from commitlake.connectors.reading.walking import End, HopArguments, walk
+from commitlake.connectors.reading.walking import End, walk
 from tests.support.batches import log_of, rows_of, source_schema, splits_of
 from tests.support.logs import messages, new_message, open_segment
 

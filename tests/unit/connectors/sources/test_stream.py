@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.continuity import StoreReplacedError
@@ -45,7 +46,7 @@ def root(tmp_path: Path) -> Path:
 
 def options(root: Path, **given: object) -> ReadOptions:
     values = {"path": str(root / "{broker}"), **{name: str(value) for name, value in given.items()}}
-    return ReadOptions.parse(values).for_stream()
+    return ReadOptions.parse(values, formats=COMMITLOGS).for_stream()
 
 
 def read(root: Path, splits: list[Split], **given: object) -> list[tuple[Any, ...]]:
@@ -115,7 +116,7 @@ def test_a_broker_that_appears_is_read_from_its_first_record(root: Path) -> None
 
 def test_a_stream_may_begin_before_its_broker_has_stored_a_message(tmp_path: Path) -> None:
     (tmp_path / "a" / "commitlog").mkdir(parents=True)
-    planner = StreamPlanner(ReadOptions.parse({"path": str(tmp_path / "a")}))
+    planner = StreamPlanner(ReadOptions.parse({"path": str(tmp_path / "a")}, formats=COMMITLOGS))
     assert planner.first() == {} == planner.next({}, None)
     write(tmp_path, "a", 0, 4)
     assert [len(read(tmp_path, splits)) for _, splits in run(planner, {})] == [0, 4]
@@ -249,7 +250,10 @@ def test_filters_are_those_of_a_batch(root: Path) -> None:
 def test_the_ends_of_logs_are_known_despite_the_limit(root: Path) -> None:
     planner = StreamPlanner(options(root))
     end = planner.next(planner.first(), 100)
-    ends = {store.broker: store.segments[-1].base_offset for store in find_stores(str(root / "{broker}"))}
+    ends = {
+        store.broker: store.segments[-1].base_offset
+        for store in find_stores(str(root / "{broker}"), formats=COMMITLOGS)
+    }
     assert planner.latest["a"].offset >= ends["a"] > end["a"].offset
 
 

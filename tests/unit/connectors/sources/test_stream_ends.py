@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.files import segment_files
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
@@ -56,7 +57,7 @@ class GrowingStore:
     @property
     def store(self) -> Store:
         """Return the store in its current state."""
-        (found,) = find_stores(str(self.root), "b")
+        (found,) = find_stores(str(self.root), "b", formats=COMMITLOGS)
         return found
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.errors import CheckpointError
 from commitlake.connectors.reading.stores import Store, find_stores
@@ -35,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def store_at(root: Path) -> Store:
-    (store,) = find_stores(str(root))
+    (store,) = find_stores(str(root), formats=COMMITLOGS)
     return store
 
 

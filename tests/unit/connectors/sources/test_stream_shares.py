@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_offsets import StorePosition, known_record
@@ -45,7 +46,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
             (3 * SIZE, open_segment(messages(10, seed=3), SIZE, 3 * SIZE)),
         ],
     )
-    (found,) = find_stores(str(root))
+    (found,) = find_stores(str(root), formats=COMMITLOGS)
     return found
 
 
@@ -100,7 +101,7 @@ def test_a_body_that_holds_records_is_not_cut(tmp_path: Path) -> None:
     inner = b"".join(records(messages(20, seed=5), 300))
     sent = [new_message(0), new_message(1, body=inner), new_message(2)]
     root = write_store(tmp_path / "b", [(0, open_segment(sent, SIZE))])
-    (found,) = find_stores(str(root))
+    (found,) = find_stores(str(root), formats=COMMITLOGS)
     lengths = [len(record) for record in records(sent)]
     for share in range(lengths[0] + 2, lengths[0] + lengths[1], 50):
         cut = cut_at(found, StorePosition(0), StorePosition(sum(lengths)), share, MIB)
@@ -114,6 +115,6 @@ def test_a_cut_does_not_divide_a_bad_range(tmp_path: Path) -> None:
     bad = sum(lengths[:5])
     data[bad : bad + 4] = b"\x7f\xff\xff\xff"  # a lying size
     root = write_store(tmp_path / "b", [(0, bytes(data))])
-    (found,) = find_stores(str(root))
+    (found,) = find_stores(str(root), formats=COMMITLOGS)
     cut = cut_at(found, StorePosition(0), StorePosition(sum(lengths)), bad + 10, MIB)
     assert cut.offset == sum(lengths[:7])

@@ -9,8 +9,9 @@ from unittest import mock
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
+from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.reading.errors import OptionError
-from commitlake.connectors.reading.files.segment_files import SegmentFile
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
@@ -41,9 +42,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def offsets(root: Path, **options: object) -> dict[str, int]:
     given = {"path": str(root / "{broker}"), **{name: str(value) for name, value in options.items()}}
-    parsed = ReadOptions.parse(given).for_stream()
-    positions = first_positions(find_stores(parsed.path), parsed)
-    for store in find_stores(parsed.path):
+    parsed = ReadOptions.parse(given, formats=COMMITLOGS).for_stream()
+    positions = first_positions(find_stores(parsed.path, formats=COMMITLOGS), parsed)
+    for store in find_stores(parsed.path, formats=COMMITLOGS):
         record = positions[store.broker].record
         assert record is None or record == known_record(store, record.offset)
     return {broker: position.offset for broker, position in positions.items()}
@@ -140,10 +141,12 @@ def test_a_time_opens_no_segment_that_is_too_old(root: Path, monkeypatch: pytest
 
 def test_a_store_that_appears_later_is_new_from_its_first_record(root: Path) -> None:
     for start in ("latest", '{"a": 0}', "earliest"):
-        options = ReadOptions.parse({"path": str(root), "startingOffset": start})
-        assert [late_position(store, options).offset for store in find_stores(str(root / "{broker}"))] == [0, 0]
-    timed = ReadOptions.parse({"path": str(root), "startingTimestamp": str(SECOND + 2)})
-    (_, store) = find_stores(str(root / "{broker}"))
+        options = ReadOptions.parse({"path": str(root), "startingOffset": start}, formats=COMMITLOGS)
+        assert [
+            late_position(store, options).offset for store in find_stores(str(root / "{broker}"), formats=COMMITLOGS)
+        ] == [0, 0]
+    timed = ReadOptions.parse({"path": str(root), "startingTimestamp": str(SECOND + 2)}, formats=COMMITLOGS)
+    (_, store) = find_stores(str(root / "{broker}"), formats=COMMITLOGS)
     assert late_position(store, timed).offset == starts(7, 0)[2]
 
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
@@ -57,7 +58,7 @@ def plan(config: Config) -> ArchiveWork:
 
 def offer(config: Config) -> Snapshot:
     """Return the whole store as a stream offers it."""
-    return take_snapshot(find_stores(config.store, config.broker), {})
+    return take_snapshot(find_stores(config.store, config.broker, formats=COMMITLOGS), {})
 
 
 class Query:

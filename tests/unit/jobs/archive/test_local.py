@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.lake import Lake
@@ -46,7 +47,7 @@ def test_every_message_is_in_the_lake_once(tmp_path: Path, threads: str) -> None
     root = write_store(tmp_path / "store", [(0, closed_segment(ROWS, SIZE)), (SIZE, open_segment(ROWS, SIZE, SIZE))])
     code, lake = run(root, "--local", "--threads", threads, "--no-quality")
     assert code == 0
-    (store,) = find_stores(str(root), "a")
+    (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
     expected = {found.message.physical_offset: found.message.body for found in walk_store(store, SIZE) if found.message}
     columns = ["physical_offset", "body_ref", "body_crc"]
     rows = lake.table("messages").to_pyarrow_table(columns=columns).to_pylist()

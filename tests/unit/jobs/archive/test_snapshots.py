@@ -40,9 +40,9 @@ def listings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths whose stores were listed."""
     found: list[str] = []
 
-    def listed(path: str, *rest: Any) -> object:
+    def listed(path: str, *rest: Any, **named: Any) -> object:
         found.append(path)
-        return find_stores(path, *rest)
+        return find_stores(path, *rest, **named)
 
     monkeypatch.setattr(snapshots, "find_stores", listed)
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.formats.registry import all_formats
+from commitlake.connectors.formats.registry import COMMITLOGS, all_formats
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.cli.broker_name import BrokerName, broker_name, named_stores
 from commitlake.jobs.cli.command import JobError
@@ -153,7 +153,7 @@ def test_each_of_several_stores_has_the_name_in_its_broker_conf(store: Path, tmp
 
     def names(*known: str) -> list[str]:
         found = broker_name(path, None, None, known, all_formats())
-        return [one.broker for one in find_stores(path, found.name)]
+        return [one.broker for one in find_stores(path, found.name, formats=COMMITLOGS)]
 
     assert names() == ["broker-a", "broker-b", "plain"]
     assert names("copy", "plain") == ["broker-a", "copy", "plain"]  # archived under the name of its folder

@@ -7,13 +7,14 @@ import argparse
 import pytest
 
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
-from commitlake.connectors.formats.registry import ANY_FORMAT, FormatChoice
+from commitlake.connectors.formats.registry import all_formats, only
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.log_format.format import Formats
 from commitlake.jobs.cli.layouts import LayoutArgument, layout_of
 from commitlake.jobs.cli.options import add_options, values_of
 
 
-def parse(*arguments: str) -> FormatChoice:
+def parse(*arguments: str) -> Formats:
     parser = argparse.ArgumentParser()
     add_options(parser, LayoutArgument)
     return layout_of(LayoutArgument(**values_of(LayoutArgument, parser.parse_args(arguments))))
@@ -22,8 +23,8 @@ def parse(*arguments: str) -> FormatChoice:
 def test_a_layout_has_the_readers_name_or_that_of_a_broker() -> None:
     of_commitlog = {parse("--layout", name) for name in ("commitlog", "rocketmq", "boltmq")}
     of_journal = {parse("--layout", name) for name in ("journal", "jmq")}
-    assert (of_commitlog, of_journal) == ({FormatChoice(ROCKETMQ)}, {FormatChoice(JMQ)})
-    assert parse() == ANY_FORMAT
+    assert (of_commitlog, of_journal) == ({only(ROCKETMQ)}, {only(JMQ)})
+    assert parse() == all_formats()
 
 
 def test_an_unknown_layout_is_refused_with_the_known_names(capsys: pytest.CaptureFixture[str]) -> None:

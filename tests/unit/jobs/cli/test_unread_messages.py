@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.errors import UnreadMessagesError
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.sources.commitlog import CommitLogReader
@@ -123,7 +124,8 @@ def test_source_fails_unless_it_is_permissive(store: Path) -> None:
     def partitions(mode: str) -> int:
         return len(
             CommitLogReader(
-                ReadOptions.parse({"path": str(store), "mode": mode}), spark_schema(SOURCE.only(["topic"]))
+                ReadOptions.parse({"path": str(store), "mode": mode}, formats=COMMITLOGS),
+                spark_schema(SOURCE.only(["topic"])),
             ).partitions()
         )
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores, segment_size
 from commitlake.jobs.dump import command as dump
 from commitlake.schemas.layouts.boltmq.dialect import Magic
@@ -821,7 +822,7 @@ def test_dump_does_not_import_spark_or_other_large_packages(tmp_path: Path) -> N
 
 def test_dump_and_the_store_agree_on_the_segment_size(tmp_path: Path) -> None:
     root = store_of(tmp_path, closed_segment(messages(2), SIZE), open_segment(messages(2), SIZE, SIZE)[:100])
-    (store,) = find_stores(str(root))
+    (store,) = find_stores(str(root), formats=COMMITLOGS)
     assert segment_size(store) == SIZE
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.archive_log import ArchiveCommit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError
@@ -149,10 +150,10 @@ def test_folders_of_a_broker_are_refused(name: str, form: str, tmp_path: Path) -
     (tmp_path / "other").mkdir()
     place = form.format(root=tmp_path, name=name)
     with pytest.raises(LakeError, match="which belongs to the broker: expected a folder outside it"):
-        check_outside_stores(find_stores(str(tmp_path)), place, "--bodies")
+        check_outside_stores(find_stores(str(tmp_path), formats=COMMITLOGS), place, "--bodies")
 
 
 def test_folders_next_to_those_of_a_broker_are_accepted(tmp_path: Path) -> None:
     write_store(tmp_path, [(0, open_segment(messages(1), 4096))])
     for place in (tmp_path / "lake", tmp_path / "commitlog2", tmp_path.parent, "s3://bucket/commitlog"):
-        check_outside_stores(find_stores(str(tmp_path)), str(place), "--lake")
+        check_outside_stores(find_stores(str(tmp_path), formats=COMMITLOGS), str(place), "--lake")

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.message_row import row_of
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
@@ -48,7 +49,7 @@ Row = dict[str, Any]
 
 def tasks_of(root: Path, lake: Path, partition: int = SIZE, run_id: str = "run-1") -> ArchiveTasks:
     """Return the tasks for the whole store."""
-    (store,) = find_stores(str(root), "broker/../a")
+    (store,) = find_stores(str(root), "broker/../a", formats=COMMITLOGS)
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], partition)
     return ArchiveTasks(splits, Lake(str(lake)), PackLocation(str(lake / "bodies")), run_id, "1.2")
 
@@ -88,7 +89,7 @@ def plain(row: Row) -> Row:
 
 def records_of(root: Path) -> list[FoundRecord]:
     """Return the store's records, read by the plain reader."""
-    (store,) = find_stores(str(root), "broker/../a")
+    (store,) = find_stores(str(root), "broker/../a", formats=COMMITLOGS)
     return [found for found in walk_store(store, SIZE) if found.message is not None]
 
 

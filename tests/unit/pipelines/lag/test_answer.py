@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main as lag
@@ -444,7 +445,7 @@ def test_offset_in_a_deleted_topic_is_not_ok(growing: GrowingLake, capsys: pytes
 
 def test_offsets_in_rocksdb_are_named_unless_the_file_is_newer(growing: GrowingLake) -> None:
     growing.write([stored("orders", 0)])
-    (store,) = find_stores(str(growing.store))
+    (store,) = find_stores(str(growing.store), formats=COMMITLOGS)
     rocksdb = growing.store / "config" / "consumerOffsets"
     rocksdb.mkdir(parents=True)
     (rocksdb / "CURRENT").write_text("MANIFEST-000005\n")

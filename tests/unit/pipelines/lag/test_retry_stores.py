@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
-from commitlake.connectors.formats.registry import ANY_FORMAT
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.command import main as archive
 from commitlake.pipelines.lag.answer import LagAnswer, lag_of_lake, lag_of_store
@@ -30,7 +30,7 @@ def test_what_waits_is_behind_once_it_is_due(tmp_path: Path) -> None:
     for _ in range(8):
         shop.retry("stock", succeeds=False)
     assert archive(["--store", str(shop.store), "--lake", shop.lake.root, "--local", "--quiet"]) == ExitCode.OK
-    (store,) = find_stores(str(shop.store), None, ANY_FORMAT.formats)
+    (store,) = find_stores(str(shop.store), None, formats=all_formats())
     failed = EPOCH + shop.clock.now_ms * MILLISECOND - datetime.timedelta(days=8)
     early, late = (lag_of_store(store, failed + datetime.timedelta(seconds=one), Choice()) for one in (0, 9))
     dead = ("stock", "orders", 0, 0, "in the retry store; 0 more wait; 2 dead letters")

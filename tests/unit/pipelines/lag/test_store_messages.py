@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
-from commitlake.connectors.formats.registry import DEFAULT_FORMAT
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading import batches
 from commitlake.connectors.reading.splits import ListedSplit, Split
 from commitlake.connectors.reading.stores import find_stores
@@ -59,7 +59,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Split]:
 
 
 def lag(root: Path, choice: Choice | None = None, given: Given | None = None) -> LagAnswer:
-    (store,) = find_stores(str(root), None, [DEFAULT_FORMAT])
+    (store,) = find_stores(str(root), None, formats=COMMITLOGS)
     return lag_of_store(store, WRITTEN + datetime.timedelta(hours=1), choice or Choice(), given)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
@@ -32,7 +33,7 @@ def rebuild(tmp_path: Path) -> Rebuild:
     """Rebuild a store into a folder next to the others of the test."""
 
     def run(root: Path, out: Path | None = None, wanted: RequestedSettings = SIZES, **changes: object) -> Rebuilt:
-        (store,) = find_stores(str(root), "a")
+        (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
         return rebuild_store(store, out or tmp_path / "out", wanted, **changes)  # type: ignore[arg-type]
 
     return run

@@ -53,7 +53,7 @@ def store(damages: Damages, tmp_path: Path) -> Path:
 
 def found(place: Path | str) -> Store:
     """Return the store of a place."""
-    (only,) = find_stores(str(place), "a", all_formats())
+    (only,) = find_stores(str(place), "a", formats=all_formats())
     return only
 
 

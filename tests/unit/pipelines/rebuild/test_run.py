@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild import replace
@@ -156,7 +157,7 @@ def test_settings_that_no_broker_accepts_are_refused(intact: Path, tmp_path: Pat
 
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     """Return the verified replacement of a store's files."""
-    (store,) = find_stores(str(root), "a")
+    (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
     replacement = Replacement(root, ROCKETMQ)
     rebuilt = rebuild_store(store, replacement.out, RequestedSettings(topics=topics))
     replacement.take_over_old_queues(rebuilt.settings)
@@ -222,7 +223,7 @@ def test_queues_without_a_record_in_the_log_keep_their_next_offset(store: Path) 
 
 
 def test_files_that_do_not_match_the_log_replace_nothing(store: Path) -> None:
-    (found,) = find_stores(str(store), "a")
+    (found,) = find_stores(str(store), "a", formats=COMMITLOGS)
     replacement = Replacement(store, ROCKETMQ)
     rebuild_store(found, replacement.out, RequestedSettings())
     (replacement.out / "consumequeue" / "rare" / "0" / segment_name(0)).write_bytes(bytes(320))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.files.index_files import LocalStoreFiles
 from commitlake.connectors.reading.single_records import LogRecords
@@ -41,7 +42,7 @@ def tags_found(root: Path) -> bool | None:
 
 
 def tags_in(root: Path, index_files: list[Path]) -> bool | None:
-    stores = find_stores(str(root)) if any((root / "commitlog").iterdir()) else []
+    stores = find_stores(str(root), formats=COMMITLOGS) if any((root / "commitlog").iterdir()) else []
     records = LogRecords(stores[0].segments if stores else (), ROCKETMQ)
     return index_has_tags(LocalStoreFiles(root), [f"index/{path.name}" for path in index_files], GEOMETRY, records)
 
@@ -51,7 +52,7 @@ def test_the_newest_file_shows_whether_tags_are_entered(tmp_path: Path, tags: bo
     root = write(tmp_path / "store", tags=tags)
     assert tags_found(root) is tags
     (root / "checkpoint").unlink(missing_ok=True)
-    (found,) = find_stores(str(root))
+    (found,) = find_stores(str(root), formats=COMMITLOGS)
     assert find_settings(root, RequestedSettings(), ROCKETMQ, segments=found.segments).index_tags is tags
 
 

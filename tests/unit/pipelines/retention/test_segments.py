@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.pipelines.retention.segments import Archived, read_segments
 from tests.support.logs import closed_segment, messages, open_segment, records, write_store
@@ -30,7 +31,7 @@ def store(tmp_path: Path) -> Store:
             (2 * SIZE, bytes(SIZE)),
         ],
     )
-    (found,) = find_stores(str(folder))
+    (found,) = find_stores(str(folder), formats=COMMITLOGS)
     return found
 
 
@@ -64,7 +65,7 @@ def test_a_segment_deleted_meanwhile_is_left_out(store: Store) -> None:
 
 
 def test_a_store_in_an_object_store_is_read_by_its_uri(store: Store) -> None:
-    (found,) = find_stores(f"file://{store.root}")
+    (found,) = find_stores(f"file://{store.root}", formats=COMMITLOGS)
     assert [segment.archived for segment in read_segments(found, SIZE)] == ["yes", "no", "no"]
 
 
@@ -72,7 +73,7 @@ def test_a_store_in_an_object_store_is_read_by_its_uri(store: Store) -> None:
 def test_the_written_part_of_the_newest_is_found_by_bisection(tmp_path: Path, written: int) -> None:
     data = (b"\x01" * written).ljust(1 << 20, b"\0")
     write_store(tmp_path / "broker-a", [(0, data), (1 << 20, data)])
-    (store,) = find_stores(str(tmp_path / "broker-a"))
+    (store,) = find_stores(str(tmp_path / "broker-a"), formats=COMMITLOGS)
     first, last = read_segments(store, 0)
     assert first.free == 0
     assert last.written is not None

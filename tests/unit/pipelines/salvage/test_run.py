@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore, StoreOptions
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import exit_code, salvage_summary
@@ -27,7 +28,7 @@ COUNT = 120
 
 
 def salvage(root: Path, threads: int = 1) -> Salvaged:
-    (store,) = find_stores(str(root), "a")
+    (store,) = find_stores(str(root), "a", formats=COMMITLOGS)
     return salvage_store(store, root.parent / "clean", runner=ThreadRunner(threads))
 
 

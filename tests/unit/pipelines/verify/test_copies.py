@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files import shipped_files
 from commitlake.connectors.reading.files.remote_files import RemoteFile
@@ -138,7 +139,7 @@ def test_manifests_of_few_copies_are_in_memory_at_a_time(
     ship_copy(store, remote)
     for name in "bcde":
         shutil.copytree(remote / "copy", remote / "copies" / name)
-    stores = find_stores(COPY.removesuffix("copy") + "copies/{broker}")
+    stores = find_stores(COPY.removesuffix("copy") + "copies/{broker}", formats=COMMITLOGS)
     most = []
 
     class Counting(PickledRunner):
@@ -168,7 +169,7 @@ def test_copy_without_a_manifest_is_an_error_before_others_are_read(
     for name in "bc":
         shutil.copytree(remote / "copy", remote / "copies" / name)
     (remote / "copies" / "c" / FILES_MANIFEST).unlink()
-    stores = find_stores(COPY.removesuffix("copy") + "copies/{broker}")
+    stores = find_stores(COPY.removesuffix("copy") + "copies/{broker}", formats=COMMITLOGS)
     read: list[int] = []
     with pytest.raises(StoreError, match="copies/c: expected a copy that 'commitlake ship' made"):
         doctor.verify_stores(stores, VerifyOptions(), advance=read.append)

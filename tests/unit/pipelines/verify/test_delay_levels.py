@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.rebuild.command import main as rebuild
 from commitlake.jobs.verify.command import main as verify
@@ -47,7 +48,7 @@ def delayed(level: int) -> NewMessage:
 
 def findings(root: Path, **options: object) -> Findings:
     """Return all findings of verify."""
-    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions(**options))  # type: ignore[arg-type]
+    (report,) = verify_stores(find_stores(str(root), "a", formats=COMMITLOGS), VerifyOptions(**options))  # type: ignore[arg-type]
     return report.findings
 
 
@@ -86,7 +87,7 @@ def test_the_delays_of_levels_are_read_from_a_copy(
 ) -> None:
     serve_copies(tmp_path / "remote", monkeypatch)
     ship_copy(store, tmp_path / "remote")
-    (report,) = verify_stores(find_stores(COPY, "a"), VerifyOptions())
+    (report,) = verify_stores(find_stores(COPY, "a", formats=COMMITLOGS), VerifyOptions())
     found = report.findings.kept["delay_level_not_default"]
     assert found == findings(store).kept["delay_level_not_default"]
     assert len(found) == 4

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.verify.admission import VerifyOptions
 from commitlake.pipelines.verify.doctor import StoreReport, verify_stores
@@ -18,7 +19,7 @@ TOPIC = "topic-1"
 
 
 def verify(root: Path) -> StoreReport:
-    (found,) = find_stores(str(root), "a")
+    (found,) = find_stores(str(root), "a", formats=COMMITLOGS)
     (report,) = verify_stores([found], VerifyOptions(partition_bytes=SEGMENT_BYTES // 2))
     return report
 

@@ -29,7 +29,7 @@ LAG = {"queue_not_dispatched", "index_not_dispatched"}
 
 
 def verify(root: Path) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a", all_formats()), VerifyOptions())
+    (report,) = verify_stores(find_stores(str(root), "a", formats=all_formats()), VerifyOptions())
     return report
 
 

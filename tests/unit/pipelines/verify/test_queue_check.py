@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from commitlake.connectors.formats.facts.entries import QueueEntries
-from commitlake.connectors.reading.walking import BadRange
+from commitlake.connectors.log_format.kernel import BadRange
+from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.pipelines.verify.findings import Findings
 from commitlake.pipelines.verify.queue_check import BadRanges, Run, check_order, recorded_ranges, restarts_of, runs_of
 from commitlake.schemas.layouts.rocketmq.scan import Fault

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.snapshots import TailKind, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.rebuild.command import main as rebuild
@@ -27,7 +28,7 @@ def store(store: Path) -> Path:
 
 
 def verify(root: Path) -> StoreReport:
-    (report,) = verify_stores(find_stores(str(root), "a"), VerifyOptions())
+    (report,) = verify_stores(find_stores(str(root), "a", formats=COMMITLOGS), VerifyOptions())
     return report
 
 
@@ -39,7 +40,7 @@ def test_verify_counts_the_record_in_a_stopped_store(store: Path) -> None:
 
 def test_a_reader_leaves_out_the_record_while_a_broker_may_be_writing(store: Path) -> None:
     (store / "checkpoint").unlink()  # it would prove that the broker had the whole record
-    (found,) = find_stores(str(store), "a")
+    (found,) = find_stores(str(store), "a", formats=COMMITLOGS)
     assert take_snapshot([found]).ranges["a"].tail is TailKind.TORN
     assert take_snapshot([found], is_stopped=True).ranges["a"].tail is TailKind.UNWRITTEN
 

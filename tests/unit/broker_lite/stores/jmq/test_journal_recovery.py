@@ -151,7 +151,7 @@ def test_messages_with_nul_in_properties_are_recovered_and_read(root: Path, end:
             store.put(replace(message(number), properties=(("a", value),)), 0)
         if end == "crashed":
             crash(store)
-    (log,) = find_stores(str(root), "b", all_formats())
+    (log,) = find_stores(str(root), "b", formats=all_formats())
     assert take_snapshot([log]).ranges["b"].tail is TailKind.UNWRITTEN
     assert [dict(one.property_pairs)["a"] for one in JMQ.found(root)] == list(values)
     rows = rows_of(plan_splits(log, take_snapshot([log]).ranges["b"], 1 << 20), Mode.FAILFAST, "properties")

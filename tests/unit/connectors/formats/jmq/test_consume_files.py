@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.consumptions import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.connectors.formats.jmq import consume_files
 from commitlake.connectors.formats.jmq.consume_files import read_consume_files
+from commitlake.connectors.log_format.deliveries import CONSUMPTION_ROWS, ConsumeLogPart
 from commitlake.schemas.layouts.jmq.consumption import (
     FOLDER,
     MAGIC,

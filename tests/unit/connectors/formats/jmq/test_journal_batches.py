@@ -26,7 +26,7 @@ def splits_with(tmp_path: Path, properties: bytes) -> list[Split]:
     text = (MARK * (len(properties) - 2)).decode()
     sent = [new_message(0), new_message(1, properties=(("k", text),)), new_message(2)]
     data = open_file(sent, 1 << 18).replace(b"k=" + text.encode(), properties)
-    (store,) = find_stores(str(write_journal(tmp_path, [(0, data)])), "b", all_formats())
+    (store,) = find_stores(str(write_journal(tmp_path, [(0, data)])), "b", formats=all_formats())
     return plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 20)
 
 

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
+from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
@@ -23,7 +25,7 @@ from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.reading.walking import BadRange, End, walk
+from commitlake.connectors.reading.walking import End, walk
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.tables.messages import SOURCE
 from tests.support.logs import closed_segment, messages, new_message, records, write_store
@@ -41,7 +43,7 @@ def segment() -> bytes:
 
 @pytest.fixture
 def split(tmp_path: Path, segment: bytes) -> Split:
-    (store,) = find_stores(str(write_store(tmp_path, [(0, segment)])), "b")
+    (store,) = find_stores(str(write_store(tmp_path, [(0, segment)])), "b", formats=COMMITLOGS)
     (split,) = plan_splits(store, take_snapshot([store]).ranges["b"], SIZE)
     return split
 
@@ -165,7 +167,7 @@ def test_zeros_after_a_cut_within_the_last_page_are_not_returned_as_data(
     sent = [new_message(n, body=bytes(1000), properties=(("KEYS", f"order-{n} " + "x" * 600),)) for n in range(2000)]
     data = b"".join(records(sent))
     write_store(tmp_path, [(0, data)])
-    (store,) = find_stores(str(tmp_path), "b")
+    (store,) = find_stores(str(tmp_path), "b", formats=COMMITLOGS)
     (split,) = plan_splits(store, take_snapshot([store]).ranges["b"], SIZE)
     assert (len(data) - cut) // mmap.PAGESIZE == len(data) // mmap.PAGESIZE
     original = Windows.open

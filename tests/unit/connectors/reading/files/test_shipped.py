@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files import shipped
 from commitlake.connectors.reading.files.segment_files import open_remote
@@ -165,7 +166,7 @@ def test_manifest_in_the_form_of_hdfs_is_not_a_missing_one(
         where = (pafs.LocalFileSystem(), str(folder))
         for path in (folder, folder / "commitlog", tmp_path / "remote" / "{broker}"):
             with pytest.raises(StoreError, match="moved out of HDFS"):
-                find_stores(str(path), broker="b")
+                find_stores(str(path), broker="b", formats=COMMITLOGS)
     for name in (LOG_MANIFEST, FILES_MANIFEST):
         with pytest.raises(StoreError, match="ship --store hdfs://… --to FOLDER --once"):
             read_shipped_manifest(*where, name)
@@ -185,7 +186,7 @@ def test_folder_is_a_store_with_the_name_of_the_broker(tmp_path: Path) -> None:
     (store / "checkpoint").write_bytes(b"x" * 4096)
     target = folder_target(tmp_path / "copy")
     ShipAgent(SourceStore(str(store)), target, SETTINGS).ship_round()
-    (found,) = find_stores(str(tmp_path / "copy"))
+    (found,) = find_stores(str(tmp_path / "copy"), formats=COMMITLOGS)
     assert found.broker == "broker-a"
     assert [segment.file_size for segment in found.segments] == [SIZE]
     with small_files_folder(found.root) as folder:

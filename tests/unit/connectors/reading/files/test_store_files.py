@@ -17,9 +17,10 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files import shipped_files
-from commitlake.connectors.reading.files.index_files import IndexedFile, StoreFiles, find_data, read_all
+from commitlake.connectors.reading.files.index_files import find_data, read_all
 from commitlake.connectors.reading.files.remote_files import RemoteFile
 from commitlake.connectors.reading.files.segment_files import LocalFile
 from commitlake.connectors.reading.files.shipped import read_shipped_manifest

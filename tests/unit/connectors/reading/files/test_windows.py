@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.files.windows import Windows
@@ -22,7 +23,7 @@ SCHEMA = arrow_schema(SOURCE.only(["size"]))
 
 def sizes_of(root: Path, max_batch_bytes: int) -> list[int]:
     """Return the sizes of a store's records, read undivided."""
-    (store,) = find_stores(str(root), "b")
+    (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     splits = plan_splits(store, take_snapshot([store]).ranges["b"], 1 << 30)
     request = Request(SCHEMA, max_batch_bytes=max_batch_bytes)
     return [size for split in splits for batch in read_split(split, request) for size in batch.column(0).to_pylist()]

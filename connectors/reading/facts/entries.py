@@ -3,57 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.grouping import number_keys, order_rows
-from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.queues import QueueEntries
+from commitlake.connectors.reading.facts.grouping import number_keys, order_rows
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_QUEUE_ID
 
 _QUEUE_BITS = 32
-
-
-@dataclass(frozen=True, eq=False)
-class QueueEntries:
-    """Entries of one queue, in the order of the log.
-
-    Attributes:
-        topic: the topic, or the light queue's name.
-        queue_id: the queue id.
-        queue_offset: int64, queue offset of each entry.
-        physical_offset: int64, bytes.
-        size: int32, bytes.
-        tags_code: int64.
-        store_timestamp: int64, ms.
-        batch_size: int32, see `Facts`.
-    """
-
-    topic: str
-    queue_id: int
-    queue_offset: Array
-    physical_offset: Array
-    size: Array
-    tags_code: Array
-    store_timestamp: Array
-    batch_size: Array
-
-    def __len__(self) -> int:
-        return len(self.queue_offset)
-
-    def chosen(self, rows: Array | slice) -> QueueEntries:
-        """Return the chosen entries."""
-        return QueueEntries(
-            self.topic,
-            self.queue_id,
-            self.queue_offset[rows],
-            self.physical_offset[rows],
-            self.size[rows],
-            self.tags_code[rows],
-            self.store_timestamp[rows],
-            self.batch_size[rows],
-        )
 
 
 def queue_entries(facts: Facts, *, in_light_queues: bool = True) -> Iterator[QueueEntries]:

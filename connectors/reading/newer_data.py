@@ -25,9 +25,10 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from commitlake.connectors.formats.format import PULL_HINT, Format
-from commitlake.connectors.formats.settings_files import settings_of
-from commitlake.connectors.formats.small_files import CHECKPOINT, Claim
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.log_format.small_files import CHECKPOINT, Claim
+from commitlake.connectors.reading.settings_files import settings_of
+from commitlake.connectors.reading.unread import PULL_HINT
 from commitlake.schemas import shipped
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.broker_conf import parse_properties

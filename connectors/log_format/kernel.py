@@ -4,18 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, NamedTuple
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.reading.files.segment_files import Window
-from commitlake.connectors.reading.files.windows import numbers_at
-from commitlake.connectors.reading.kernel.hop import START
-from commitlake.connectors.reading.queue_format import QueueFormat
-from commitlake.schemas.layouts.base import Layout
+from commitlake.connectors.log_format.queues import QueueFormat
+from commitlake.schemas.layouts.rocketmq.scan import Fault
 
-if TYPE_CHECKING:
-    from commitlake.connectors.reading.decoding.decoder import Decoder
+
+class HopArguments(NamedTuple):
+    """Position at which the kernel reads: arguments of `kernel.hop` after the first, in its order."""
+
+    window: Array
+    length: int
+    origin: int
+    limit: int
+    segment_end: int
+    file_end: int
+    max_record_bytes: int
+    verify: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BadRange:
+    """Range without an intact record, in physical offsets."""
+
+    start: int
+    end: int
+    fault: Fault
 
 
 @dataclass(frozen=True)
@@ -31,7 +46,7 @@ class FormatKernel:
         store_times: returns the store times of records in a window, by their parts, in ms.
         queue_ids: returns the queue ids of these records.
         queue_offsets: returns the queue offsets of these records.
-        decoder: finds and decodes the records of a split.
+        decoder: finds and decodes the records of a split; a `reading.decoding.decoder.Decoder`.
         queues: the queues of the format.
     """
 
@@ -39,17 +54,8 @@ class FormatKernel:
     find_border: Callable[..., int]
     part_count: int
     texts: tuple[tuple[int, int], ...]
-    store_times: Callable[[Window, Array], Array]
-    queue_ids: Callable[[Window, Array], Array]
-    queue_offsets: Callable[[Window, Array], Array]
-    decoder: type[Decoder]
+    store_times: Callable[[Array, Array], Array]
+    queue_ids: Callable[[Array, Array], Array]
+    queue_offsets: Callable[[Array, Array], Array]
+    decoder: type[Any]
     queues: QueueFormat
-
-
-def head_field(head: Layout, name: str) -> Callable[[Window, Array], Array]:
-    """Return a function that reads a number in the heads of records in a window, by their parts."""
-    return partial(_numbers_in_heads, head.offset_of(name), dict(head.numpy_fields)[name])
-
-
-def _numbers_in_heads(offset: int, code: str, window: Window, parts: Array) -> Array:
-    return numbers_at(window, parts[START] + offset, code)

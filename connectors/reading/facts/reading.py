@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from itertools import pairwise
 
-from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.records import Facts
+import numpy as np
+
+from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop as h
+from commitlake.connectors.reading.kernel.buffers import Interner
+from commitlake.connectors.reading.kernel.strings import DISTINCT
 from commitlake.connectors.reading.splits import Split
-from commitlake.connectors.reading.walking import BadRange, End, HopArguments, walk
+from commitlake.connectors.reading.walking import End, walk
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 
@@ -18,25 +23,7 @@ CHUNK_ROWS = 1 << 18
 """Maximum number of records in a chunk; its columns take about 16 MiB."""
 _WINDOW_BYTES = 4 << 20
 
-
-class FactsReader(Protocol):
-    """Collector of chunks of one range of a log."""
-
-    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Locate records, see `walking.Hop`; they only count after `commit`."""
-
-    def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Keep the records of the last `hop`, while its window exists."""
-
-    def add_bad(self, bad: BadRange) -> None:
-        """Record a bad range that the walk does not report."""
-
-    @property
-    def is_full(self) -> bool:
-        """True if the next record may not fit."""
-
-    def finish(self, end: int | None = None) -> Facts:
-        """Return the chunk so far; the next one begins at its end."""
+SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew the hashes could make topics collide
 
 
 def read_facts(
@@ -84,3 +71,11 @@ def _missing(split: Split) -> Facts:
     reader = split.format.facts_reader(split.start, (0,), 1)
     reader.add_bad(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
     return reader.finish(split.end)
+
+
+def topic_names(topics: Interner) -> list[str]:
+    """Return the topics that an interner has numbered, as text."""
+    count = int(topics.counts[DISTINCT])
+    edges = topics.starts[: count + 1].tolist()
+    texts = topics.texts[: edges[-1]].tobytes()
+    return [texts[begin:stop].decode("utf-8", "replace") for begin, stop in pairwise(edges)]

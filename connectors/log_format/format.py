@@ -1,8 +1,8 @@
 """Interface of a log format: everything that differs between the formats of brokers' logs.
 
-Each package beside this module (`rocketmq`, `jmq`) exports one `FORMAT`, and `registry` lists them. Code outside such a
-package never checks which format it has; it uses the object. Importing this module, or a format's own `format` module,
-needs the standard library only. Modules that take long to import (numpy, the compiled loops) are loaded on first use.
+Each package in `connectors.formats` exports one `FORMAT`, and its `registry` lists them. Code outside such a package
+never checks which format it has; it uses the object. This module, and a format's own `format` module, import the
+standard library only. Modules that take long to import (numpy, the compiled loops) are loaded on first use.
 """
 
 from __future__ import annotations
@@ -12,29 +12,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from commitlake.connectors.reading.errors import UnsupportedStoreError
 from commitlake.schemas.layouts.base import Layout
 from commitlake.schemas.layouts.boltmq.dialect import ROCKETMQ, Dialect
 from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SegmentScanner, SizeLimits
 
 if TYPE_CHECKING:
-    from commitlake.connectors.formats.consumptions import ConsumeLogPart
-    from commitlake.connectors.formats.facts.queue_layouts import QueueLayout
-    from commitlake.connectors.formats.facts.reading import FactsReader
-    from commitlake.connectors.formats.facts.topic_kinds import TopicKinds
-    from commitlake.connectors.formats.queue_writing import NewQueue, NewQueueFiles, QueueWriter
-    from commitlake.connectors.formats.retries import StoredRetries
-    from commitlake.connectors.formats.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
-    from commitlake.connectors.reading.files.index_files import StoreFiles
-    from commitlake.connectors.reading.format_kernel import FormatKernel
-    from commitlake.connectors.reading.index_lookups import KeyIndex
-    from commitlake.connectors.reading.request import Filters
-    from commitlake.connectors.reading.stores import Store
+    from commitlake.connectors.log_format.deliveries import ConsumeLogPart, StoredRetries
+    from commitlake.connectors.log_format.files import Segment, StoreFiles
+    from commitlake.connectors.log_format.indexes import FactsReader, KeyIndex
+    from commitlake.connectors.log_format.kernel import FormatKernel
+    from commitlake.connectors.log_format.queues import NewQueue, NewQueueFiles, QueueLayout, QueueWriter, TopicKinds
+    from commitlake.connectors.log_format.small_files import CheckedLog, Claim, Problems, RebuiltLog, SmallFiles
 
-ASK_HINT = "'commitlake snapshot --namesrv' asks the broker for them"
-PULL_HINT = "'archive --from-broker' pulls all messages from the running broker"
+_ANY = "any"
 
 
 @dataclass(frozen=True)
@@ -119,7 +111,7 @@ class RecordRules:
 
 
 class Format(ABC):
-    """Log format; pickled by its name.
+    """Log format; pickled as the attribute `FORMAT` of the module that declares its class.
 
     Attributes:
         name: the format's name: `rocketmq`, `jmq`.
@@ -175,11 +167,9 @@ class Format(ABC):
     can_be_restored: bool = False
     retention_note: str = ""
 
-    def __reduce__(self) -> tuple[Callable[[str], Format], tuple[str]]:
-        """Pickle only the name, because the other process has the object."""
-        from commitlake.connectors.formats.registry import format_named  # noqa: PLC0415 (it imports this module)
-
-        return format_named, (self.name,)
+    def __reduce__(self) -> str:
+        """Pickle only the place of the object, because the other process has it, too."""
+        return "FORMAT"
 
     def __repr__(self) -> str:
         return f"<format {self.name}>"
@@ -209,12 +199,12 @@ class Format(ABC):
 
     # Dialects
 
-    def dialects_of(self, store: Store) -> frozenset[Dialect]:  # noqa: ARG002
-        """Return the dialects of a store's segments; none if the format has no dialects."""
+    def dialects_of(self, segments: Sequence[Segment]) -> frozenset[Dialect]:  # noqa: ARG002
+        """Return the dialects of segments; none if the format has no dialects."""
         return frozenset()
 
-    def dialect_of(self, store: Store) -> Dialect:  # noqa: ARG002
-        """Return the dialect of a store, or RocketMQ's if its segments do not determine one."""
+    def dialect_of(self, segments: Sequence[Segment]) -> Dialect:  # noqa: ARG002
+        """Return the dialect of a store with these segments, or RocketMQ's if its segments do not determine one."""
         return ROCKETMQ
 
     # Indexes
@@ -239,15 +229,19 @@ class Format(ABC):
             chunk_rows: the largest number of records in a chunk.
         """
 
-    def why_no_key_index(self, store: Store) -> str | None:  # noqa: ARG002
-        """Return why a store's indexes cannot be searched for keys, or None if they can."""
+    def why_no_key_index(self, segments: Sequence[Segment]) -> str | None:  # noqa: ARG002
+        """Return why the indexes of a store with these segments cannot be searched for keys, or None if they can."""
         return f"a {self.folder} has no index of keys"
 
-    def open_key_index(self, folder: Path, filters: Filters, message_at: Callable[[int], Any]) -> KeyIndex:
+    def open_key_index(
+        self, folder: Path, topics: Collection[str], keys: Collection[str], message_at: Callable[[int], Any]
+    ) -> KeyIndex:
         """Open a store's indexes for a search for keys, unless `why_no_key_index` gives a reason.
 
         Args:
             folder: the store's folder.
+            topics: the topics that are searched.
+            keys: the keys of records that are searched for.
             message_at: a function that reads the record at a physical offset.
 
         Raises:
@@ -288,7 +282,7 @@ class Format(ABC):
         Raises:
             UnsafeFileError: for a link among the files and folders that are read for this.
         """
-        from commitlake.connectors.formats.facts.topic_kinds import TopicKinds  # noqa: PLC0415 (it needs numpy)
+        from commitlake.connectors.log_format.queues import TopicKinds  # noqa: PLC0415 (it needs numpy)
 
         return TopicKinds()
 
@@ -320,17 +314,24 @@ class Format(ABC):
 
     # Small files
 
-    def read_consume_log(self, store: Store, start: int | None) -> Iterator[ConsumeLogPart]:  # noqa: ARG002
+    def read_consume_log(self, root: str, broker: str, start: int | None) -> Iterator[ConsumeLogPart]:  # noqa: ARG002
         """Yield the content of a store's own log of deliveries at or after an offset; nothing for a format without one.
 
         Args:
+            root: the store's folder, as a path or URI.
+            broker: the store's name.
             start: offset in that log; None for its beginning.
         """
         return iter(())
 
-    def read_retry_store(self, store: Store) -> StoredRetries:  # noqa: ARG002
-        """Return the failed messages that a store keeps apart from its log; none for a format without a retry store."""
-        from commitlake.connectors.formats.retries import StoredRetries  # noqa: PLC0415 (it needs pyarrow)
+    def read_retry_store(self, root: str, broker: str) -> StoredRetries:  # noqa: ARG002
+        """Return the failed messages that a store keeps apart from its log; none for a format without a retry store.
+
+        Args:
+            root: the store's folder, as a path or URI.
+            broker: the store's name.
+        """
+        from commitlake.connectors.log_format.deliveries import StoredRetries  # noqa: PLC0415 (it needs pyarrow)
 
         return StoredRetries()
 
@@ -359,43 +360,47 @@ class Format(ABC):
         return None
 
 
-def folder_names(formats: Sequence[Format]) -> str:
-    """Return the folder names of formats, for an error message."""
-    return " or ".join(f"'{log_format.folder}'" for log_format in formats)
+@dataclass(frozen=True, slots=True)
+class Formats:
+    """Formats of the stores that are wanted, among all that a store may have; iteration yields the wanted ones.
 
-
-def unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[str, list[str]]:
-    """Return the folders of a store that have logs of another kind, by the name of the kind."""
-    found: dict[str, list[str]] = {}
-    for name in folders:
-        for log_format in formats:
-            for prefix, kind in log_format.unsupported_logs.items():
-                if name.startswith(prefix):
-                    found.setdefault(kind, []).append(name)
-    return found
-
-
-def refuse_rocksdb_queues(store: str) -> NoReturn:
-    """Refuse to read queues that are in RocksDB.
-
-    Raises:
-        UnsupportedStoreError: always.
+    Attributes:
+        known: all formats. A store of another format than the wanted ones is recognised, and named in errors.
+        wanted: formats that are read.
     """
-    raise UnsupportedStoreError(f"{store}: the queues are in RocksDB, which cannot be read. {ASK_HINT}")
 
+    known: tuple[Format, ...] = ()
+    wanted: tuple[Format, ...] = ()
 
-def check_supported(store: str, folders: Iterable[str], formats: Sequence[Format]) -> None:
-    """Refuse a store without the folder of a log whose messages are in a log of another kind.
+    def __iter__(self) -> Iterator[Format]:
+        return iter(self.wanted)
 
-    Args:
-        store: path of the store, for the error.
-        folders: names of its folders.
-        formats: formats that are expected.
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Texts that `named` accepts in options, without aliases."""
+        return (*(log_format.folder for log_format in self.known), _ANY)
 
-    Raises:
-        UnsupportedStoreError: if it has such a log.
-    """
-    for kind, logs in unsupported_logs(folders, formats).items():
-        raise UnsupportedStoreError(
-            f"{store} is a {kind} store, which is not supported: its messages are in {', '.join(logs)}. {PULL_HINT}"
-        )
+    def only(self, log_format: Format) -> Formats:
+        """Return the choice of one format."""
+        return Formats(self.known, (log_format,))
+
+    def called(self, text: str) -> Format | None:
+        """Return the format for a folder name, a format name or an alias; None for unknown text."""
+        names = ((each, (each.folder, each.name, *each.aliases)) for each in self.known)
+        return next((each for each, own in names if text in own), None)
+
+    def named(self, text: str) -> Formats:
+        """Return the choice in the text of an option: one format, or any.
+
+        Raises:
+            ValueError: if the text is neither.
+        """
+        if text.lower() == _ANY:
+            return Formats(self.known, self.known)
+        found = self.called(text.lower())
+        if found is None:
+            raise ValueError(f"expected {', '.join(self.words)}, found {text!r}")
+        return self.only(found)
+
+    def __str__(self) -> str:
+        return self.wanted[0].folder if len(self.wanted) == 1 else _ANY

@@ -12,13 +12,14 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
-from commitlake.connectors.formats.settings_files import naming_settings
-from commitlake.connectors.formats.unread import noticed_unread
+from commitlake.connectors.formats.registry import COMMITLOGS, only
 from commitlake.connectors.reading.errors import UnreadMessagesError, UnsupportedStoreError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import check_complete
+from commitlake.connectors.reading.settings_files import naming_settings
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
+from commitlake.connectors.reading.unread import noticed_unread
 from commitlake.schemas.layouts.jmq.checkpoint import FILE_NAME, parse_journal_checkpoint, serialize_journal_checkpoint
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, message, write_indexed_store
@@ -45,7 +46,7 @@ def root(made: Path, tmp_path: Path) -> Path:
 
 def newer(root: Path) -> str:
     """Return the sentences on what a read of the store does not reach."""
-    (found,) = take_snapshot(find_stores(str(root))).ranges.values()
+    (found,) = take_snapshot(find_stores(str(root), formats=COMMITLOGS)).ranges.values()
     return "; ".join(found.newer)
 
 
@@ -158,7 +159,7 @@ def test_deleted_oldest_segments_are_no_alarm(root: Path) -> None:
 
 
 def test_broker_that_writes_meanwhile_is_no_alarm(root: Path) -> None:
-    stores = find_stores(str(root))
+    stores = find_stores(str(root), formats=COMMITLOGS)
     with MessageStore.open(root, OPTIONS) as broker:
         for number in range(1000, 1200):  # fills new segments, which the list of segments lacks
             broker.put(message(number, random.Random(number)))
@@ -176,7 +177,7 @@ def test_checkpoint_of_jmq_shows_that_the_journal_has_lost_its_end(tmp_path: Pat
 
 
 def newer_of_jmq(root: Path) -> str:
-    (found,) = take_snapshot(find_stores(str(root), formats=(JMQ,))).ranges.values()
+    (found,) = take_snapshot(find_stores(str(root), formats=only(JMQ))).ranges.values()
     return "; ".join(found.newer)
 
 
@@ -184,19 +185,21 @@ def test_store_with_dledger_alone_is_refused(root: Path) -> None:
     move(root, root / "dledger-n0" / "data", 0, SEGMENT_BYTES, 2 * SEGMENT_BYTES, LAST)
     for path in (root, root / "commitlog"):  # the folder of the log is empty, and then missing
         with pytest.raises(UnsupportedStoreError, match=r"is a DLedger store, which is not supported.*dledger-n0"):
-            find_stores(str(path))
+            find_stores(str(path), formats=COMMITLOGS)
     (root / "commitlog").rmdir()
     with pytest.raises(UnsupportedStoreError, match="is a DLedger store"):
-        find_stores(str(root))
+        find_stores(str(root), formats=COMMITLOGS)
     with pytest.raises(UnsupportedStoreError, match="is a DLedger store"):
-        find_stores(str(root.parent.parent / "*" / "store"))
+        find_stores(str(root.parent.parent / "*" / "store"), formats=COMMITLOGS)
 
 
 def test_glob_skips_dledger_with_a_warning(root: Path, made: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.copytree(made, root.parent.parent / "broker-b" / "store")
     (root / "commitlog").rename(root / "dledger-n0")
     with noticed_unread() as has_unread:
-        assert [store.broker for store in find_stores(str(root.parent.parent / "*" / "store"))] == ["broker-b"]
+        assert [store.broker for store in find_stores(str(root.parent.parent / "*" / "store"), formats=COMMITLOGS)] == [
+            "broker-b"
+        ]
         assert has_unread()
     assert "is a DLedger store" in caplog.text
 
@@ -212,7 +215,7 @@ def test_warning_is_printed_once(root: Path, caplog: pytest.LogCaptureFixture) -
 
 def test_sources_fail_unless_they_are_permissive(root: Path) -> None:
     move(root, root / "dledger-n0" / "data", LAST)
-    snapshot = take_snapshot(find_stores(str(root)))
+    snapshot = take_snapshot(find_stores(str(root), formats=COMMITLOGS))
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
     with pytest.raises(UnreadMessagesError, match="dledger-n0/data"):
         check_complete(snapshot.ranges["broker-a"], Mode.FAILFAST)

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from commitlake.schemas.store_files import read_file
-
-if TYPE_CHECKING:
-    from commitlake.connectors.reading.single_records import LogRecords
 
 CHECKPOINT = "checkpoint"
 
@@ -122,6 +119,13 @@ class SmallFiles:
     group_filters: tuple[GroupFilter, ...] = ()
 
 
+class StoredRecords(Protocol):
+    """Records of a log."""
+
+    def at(self, offset: int) -> Any:
+        """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
+
+
 @dataclass(frozen=True)
 class CheckedLog:
     """Results of reading a log and its queues.
@@ -134,7 +138,7 @@ class CheckedLog:
         may_lag: whether the indexes may be behind the log.
     """
 
-    records: LogRecords
+    records: StoredRecords
     start: int
     end: int
     entries: int

@@ -12,9 +12,10 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq.dispatch import Dispatch, DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
-from commitlake.connectors.formats.facts.entries import queue_entries
-from commitlake.connectors.formats.facts.reading import read_facts
-from commitlake.connectors.formats.facts.records import Facts
+from commitlake.connectors.formats.registry import COMMITLOGS
+from commitlake.connectors.log_format.indexes import Facts
+from commitlake.connectors.reading.facts.entries import queue_entries
+from commitlake.connectors.reading.facts.reading import read_facts
 from commitlake.connectors.reading.snapshots import StoreRange, divide, segment_ranges, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
@@ -43,7 +44,7 @@ ODD_PROPERTIES: tuple[tuple[tuple[str, str], ...], ...] = (
 
 
 def facts_of(root: Path, chunk_rows: int = 1 << 10, partition: int = 1 << 30) -> list[Facts]:
-    (store,) = find_stores(str(root))
+    (store,) = find_stores(str(root), formats=COMMITLOGS)
     ranges = segment_ranges(store, take_snapshot([store]).ranges[store.broker])
     splits = [split for whole in ranges for split in divide(whole, partition, 1 << 20)]
     return [facts for split in splits for facts in read_facts(split, chunk_rows=chunk_rows)]
@@ -154,7 +155,7 @@ def test_a_damaged_range_is_reported_between_the_records(tmp_path: Path) -> None
 
 def test_a_missing_segment_is_one_bad_range(tmp_path: Path) -> None:
     write_store(tmp_path, [(0, closed_segment(messages(5), SEGMENT)), (2 * SEGMENT, bytes(SEGMENT))])
-    (store,) = find_stores(str(tmp_path))
+    (store,) = find_stores(str(tmp_path), formats=COMMITLOGS)
     chunks = [f for split in segment_ranges(store, StoreRange(0, 2 * SEGMENT)) for f in read_facts(split)]
     assert [(bad.start, bad.end, bad.fault) for facts in chunks for bad in facts.bad] == [
         (SEGMENT, 2 * SEGMENT, Fault.MISSING_SEGMENT)

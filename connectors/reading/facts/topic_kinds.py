@@ -9,37 +9,11 @@ Source: ConsumeQueueStore.load, doFindOrCreateConsumeQueue (5.5.0).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.facts.entries import QueueEntries
+from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
-from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
-from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
-
-
-def can_hold_batches(topic: str) -> bool:
-    """Return whether a topic's queues can be BatchConsumeQueues; those of light queues and of the broker never are."""
-    return kind_of(topic) is Kind.NORMAL and not topic.startswith(LIGHT_PREFIX)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicKinds:
-    """Queue types of a store's topics.
-
-    Attributes:
-        batch: Topics of BatchConsumeQueues.
-        simple: Topics of ConsumeQueues.
-    """
-
-    batch: frozenset[str] = frozenset()
-    simple: frozenset[str] = frozenset()
-
-    def is_unknown(self, topic: str) -> bool:
-        """Return whether neither topics.json nor a folder determines a topic's type."""
-        return topic not in self.batch and topic not in self.simple and can_hold_batches(topic)
 
 
 def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:

@@ -1,0 +1,170 @@
+"""Data from which a broker derives its indexes, and answers of its indexes of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.log_format.kernel import BadRange, HopArguments
+from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TRANSACTION_MASK, TransactionType
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Data of consecutive records for indexes, with the bad ranges between them.
+
+    Attributes:
+        start: physical offset of the first byte that was read.
+        end: physical offset after the last one.
+        topics: names of the topics.
+        physical_offset: int64, bytes.
+        size: int32, bytes.
+        topic: int32, index in `topics`.
+        queue_id: int32.
+        queue_offset: int64, number of the message in its queue.
+        store_timestamp: int64, ms.
+        tags_code: int64, the third field of the ConsumeQueue entry.
+        sys_flag: int32.
+        batch_size: int32, messages in an inner batch by its property INNER_NUM; 0 without this property.
+        tags_hash: int32, the hash under which brokers since 5.5 index TAGS; -1 without tags.
+        key_ends: int32, end of each record's part of `key_hashes`; the next record's part begins there.
+        key_hashes: int32, index hashes of UNIQ_KEY and KEYS, in the order in which brokers enter them.
+        multi_dispatch: for rows that are also in other queues: the names of these queues and the offsets there.
+        bad: ranges that hold no intact record.
+        is_dated: bool, whether `store_timestamp` is exact; None if it is for all records. JMQ stores it as a distance
+            from the send time, limited to what fits in its field.
+        receive_timestamp: int64, ms, if the format has it.
+    """
+
+    start: int
+    end: int
+    topics: Sequence[str]
+    physical_offset: Array
+    size: Array
+    topic: Array
+    queue_id: Array
+    queue_offset: Array
+    store_timestamp: Array
+    tags_code: Array
+    sys_flag: Array
+    batch_size: Array
+    tags_hash: Array
+    key_ends: Array
+    key_hashes: Array
+    multi_dispatch: dict[int, tuple[tuple[str, int], ...]]
+    bad: tuple[BadRange, ...]
+    is_dated: Array | None = None
+    receive_timestamp: Array | None = None
+
+    @property
+    def rows(self) -> int:
+        """Number of records."""
+        return len(self.physical_offset)
+
+    @property
+    def is_queued(self) -> Array:
+        """True for each record with a ConsumeQueue entry; half and rolled-back ones of brokers before 4.x have none."""
+        kind = self.sys_flag & TRANSACTION_MASK
+        queued: Array = (kind == TransactionType.NOT) | (kind == TransactionType.COMMIT)
+        return queued
+
+    @property
+    def is_batch(self) -> Array:
+        """True for each record that is an inner batch, with an entry in a BatchConsumeQueue."""
+        batch: Array = (self.sys_flag & INNER_BATCH) != 0
+        return batch
+
+
+class FactsReader(Protocol):
+    """Collector of chunks of one range of a log."""
+
+    def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
+        """Locate records, see `walking.Hop`; they only count after `commit`."""
+
+    def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
+        """Keep the records of the last `hop`, while its window exists."""
+
+    def add_bad(self, bad: BadRange) -> None:
+        """Record a bad range that the walk does not report."""
+
+    @property
+    def is_full(self) -> bool:
+        """True if the next record may not fit."""
+
+    def finish(self, end: int | None = None) -> Facts:
+        """Return the chunk so far; the next one begins at its end."""
+
+
+class LogRange(Protocol):
+    """Range of a log."""
+
+    @property
+    def start(self) -> int:
+        """Physical offset of the first byte."""
+
+    @property
+    def end(self) -> int:
+        """Physical offset after the last byte."""
+
+
+class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)
+    """Error with the reason why an index cannot answer for a range, for the plan."""
+
+
+@dataclass
+class IndexAnswer:
+    """Answer of an index about one range.
+
+    Attributes:
+        offsets: physical offsets of the wanted records, ascending.
+        sizes: sizes of these records, bytes.
+        unknown: ranges that the index does not cover, in order; each begins where a record should.
+        queues: topics and queue ids that `queue_numbers` count.
+        queue_numbers: index in `queues` of each record's queue, if the index has it.
+        queue_offsets: queue offset of each record, if the index has it.
+    """
+
+    offsets: Array
+    sizes: Array
+    unknown: list[tuple[int, int]]
+    queues: tuple[tuple[str, int], ...] = ()
+    queue_numbers: Array = field(default_factory=lambda: np.empty(0, np.int32))
+    queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def of_topics(self, topics: Collection[str]) -> IndexAnswer:
+        """Return the answer for the given topics; unknown ranges stay unknown."""
+        return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
+
+    def part(self, rows: Array | slice) -> IndexAnswer:
+        """Return the answer restricted to the given records; ranges that the index does not cover are kept."""
+        return replace(
+            self,
+            offsets=self.offsets[rows],
+            sizes=self.sizes[rows],
+            queue_numbers=self.queue_numbers[rows],
+            queue_offsets=self.queue_offsets[rows],
+        )
+
+
+class KeyIndex(Protocol):
+    """Index of one store that was searched for keys of topics.
+
+    Attributes:
+        name: the name of the index in a plan.
+        notes: files that were not trusted, and why.
+    """
+
+    name: str
+    notes: list[str]
+
+    def answer(self, whole: LogRange) -> IndexAnswer:
+        """Return the answer for a range of the log.
+
+        Raises:
+            IndexUnusable: if the index is not reliable there.
+        """
+        ...

@@ -1,0 +1,221 @@
+"""Queues of a log format: their layouts, the entries that a log yields, and interfaces for rebuilding their files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from commitlake.connectors.arrays import Array
+from commitlake.schemas.layouts.base import Layout
+from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
+from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
+
+BEFORE_ALL, AFTER_ALL = -1, 1 << 63
+"""Sort keys of entries without a record, and of entries that end the queue."""
+
+
+@dataclass(frozen=True)
+class QueueFormat:
+    """Queues of a format.
+
+    Attributes:
+        name: the name of the queues in a plan.
+        folder: their folder, beside the log.
+        entry: the layout of an entry.
+        offset_field: the entry's field with the physical offset of the record; `size` has the record's size.
+        place_of: returns the sort key of an entry's bytes: its offset, BEFORE_ALL or AFTER_ALL.
+        min_record_size: the smallest valid size.
+        topics: names that a topic can have.
+        no_queues: prefix of the names of folders without queues of their own.
+    """
+
+    name: str
+    folder: str
+    entry: Layout
+    offset_field: str
+    place_of: Callable[[bytes], int]
+    min_record_size: int
+    topics: re.Pattern[str]
+    no_queues: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class QueueEntries:
+    """Entries of one queue, in the order of the log.
+
+    Attributes:
+        topic: the topic, or the light queue's name.
+        queue_id: the queue id.
+        queue_offset: int64, queue offset of each entry.
+        physical_offset: int64, bytes.
+        size: int32, bytes.
+        tags_code: int64.
+        store_timestamp: int64, ms.
+        batch_size: int32, see `Facts`.
+    """
+
+    topic: str
+    queue_id: int
+    queue_offset: Array
+    physical_offset: Array
+    size: Array
+    tags_code: Array
+    store_timestamp: Array
+    batch_size: Array
+
+    def __len__(self) -> int:
+        return len(self.queue_offset)
+
+    def chosen(self, rows: Array | slice) -> QueueEntries:
+        """Return the chosen entries."""
+        return QueueEntries(
+            self.topic,
+            self.queue_id,
+            self.queue_offset[rows],
+            self.physical_offset[rows],
+            self.size[rows],
+            self.tags_code[rows],
+            self.store_timestamp[rows],
+            self.batch_size[rows],
+        )
+
+
+@dataclass(frozen=True)
+class QueueLayout:
+    """Queues of a format, of one type.
+
+    Attributes:
+        folder: the folder of the queues, beside the log.
+        topics: names of topics that have queues; None if every topic has.
+        dtype: the dtype of an entry; it has the fields `physical_offset` and `size`, whatever the layout calls them.
+        code_field: the field that is derived from a record's properties; None if there is none.
+        default_file_size: size of a file, bytes.
+        is_aligned: whether the name of each file is a multiple of the file size. Otherwise the name of the first file
+            is a multiple of the entry size, and the others follow it.
+        is_written: returns which entries a broker takes for written; the first other entry ends the queue.
+        is_filler: returns which entries stand for no message.
+        refuses_other_names: whether a broker refuses a queue with a file whose name is not a number.
+        fills_gaps: whether fillers stand for every message that the log has lost; else only before the first message.
+        to_entries: converts columns to entries.
+        words: describes an entry in words.
+    """
+
+    folder: str
+    topics: re.Pattern[str] | None
+    dtype: np.dtype[Any]
+    code_field: str | None
+    default_file_size: int
+    is_aligned: bool
+    is_written: Callable[[Array], Array]
+    is_filler: Callable[[Array], Array]
+    refuses_other_names: bool
+    fills_gaps: bool
+    to_entries: Callable[[QueueEntries], Array]
+    words: Callable[[Any], str]
+
+    @property
+    def entry_size(self) -> int:
+        """Size of an entry in bytes."""
+        return self.dtype.itemsize
+
+    def has_queues(self, topic: str) -> bool:
+        """Return whether a topic of this name has queues; records of other topics are only in the log."""
+        return self.topics is None or self.topics.fullmatch(topic) is not None
+
+    def is_loose(self, entries: Array) -> Array:
+        """Return which entries point to a record, although the log has none with their offsets."""
+        written = self.is_written(entries)
+        return written & ~self.is_filler(entries) if self.fills_gaps else written
+
+    def is_empty(self, entries: Array) -> Array:
+        """Return which entries point to no record: zeros, and entries without a message."""
+        any_bytes = entries.view(np.uint8).reshape(len(entries), self.entry_size).any(axis=1)
+        empty: Array = ~any_bytes | self.is_filler(entries)
+        return empty
+
+
+def can_hold_batches(topic: str) -> bool:
+    """Return whether a topic's queues can be BatchConsumeQueues; those of light queues and of the broker never are."""
+    return kind_of(topic) is Kind.NORMAL and not topic.startswith(LIGHT_PREFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKinds:
+    """Queue types of a store's topics.
+
+    Attributes:
+        batch: Topics of BatchConsumeQueues.
+        simple: Topics of ConsumeQueues.
+    """
+
+    batch: frozenset[str] = frozenset()
+    simple: frozenset[str] = frozenset()
+
+    def is_unknown(self, topic: str) -> bool:
+        """Return whether neither topics.json nor a folder determines a topic's type."""
+        return topic not in self.batch and topic not in self.simple and can_hold_batches(topic)
+
+
+class NewQueueFiles(Protocol):
+    """Files of one queue while they are written; positions are bytes of the queue.
+
+    Attributes:
+        start: byte position at which the first file begins.
+    """
+
+    start: int
+
+    def clear(self) -> None:
+        """Delete the files."""
+
+    def write(self, position: int, data: memoryview) -> None:
+        """Write bytes, in as many files as needed."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return bytes that were written."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewQueue:
+    """Queue that is to be rebuilt.
+
+    Attributes:
+        file_size: size of each of its files, bytes.
+        is_batch: whether it is one of the format's `batch_queues`.
+        closes_head: whether the queue begins at 0 even if the log lacks its first messages.
+        log_start: physical offset of the log's first byte.
+    """
+
+    file_size: int
+    is_batch: bool
+    closes_head: bool
+    log_start: int
+
+
+class QueueWriter(Protocol):
+    """Writer of one queue, by the broker's rules."""
+
+    @property
+    def skipped(self) -> int:
+        """Number of entries that were skipped, because their offsets are taken or impossible."""
+
+    @property
+    def shifted(self) -> int:
+        """Number of entries placed before their offsets, because the log lacks others."""
+
+    @property
+    def lost(self) -> int:
+        """Number of entries for messages that the log lacks."""
+
+    def add(self, entries: Array, numbers: Array | None, first: int) -> None:
+        """Append entries.
+
+        Args:
+            entries: uint8[entries, bytes].
+            numbers: queue offsets of the entries.
+            first: number of the first entry, if there are no numbers.
+        """

@@ -1,0 +1,82 @@
+"""Stores that cannot be read, and warnings of messages that are in a store, but are not read; see `newer_data`.
+
+The warnings are found where a store is opened or the end of its log is found, below all jobs. So they are logged, and
+a job whose stores have such messages does not exit with 0, whatever it does with them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
+
+from commitlake.connectors.reading.errors import UnsupportedStoreError
+
+if TYPE_CHECKING:
+    from commitlake.connectors.log_format.format import Format
+
+ASK_HINT = "'commitlake snapshot --namesrv' asks the broker for them"
+PULL_HINT = "'archive --from-broker' pulls all messages from the running broker"
+UNREAD = logging.getLogger(__name__)
+"""Logger of these warnings."""
+
+
+@contextmanager
+def noticed_unread() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether there was such a warning; each of them is printed only once."""
+    known: set[str] = set()
+
+    def is_new(record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        is_known = text in known
+        known.add(text)
+        return not is_known
+
+    UNREAD.addFilter(is_new)
+    try:
+        yield lambda: bool(known)
+    finally:
+        UNREAD.removeFilter(is_new)
+
+
+def refuse_rocksdb_queues(store: str) -> NoReturn:
+    """Refuse to read queues that are in RocksDB.
+
+    Raises:
+        UnsupportedStoreError: always.
+    """
+    raise UnsupportedStoreError(f"{store}: the queues are in RocksDB, which cannot be read. {ASK_HINT}")
+
+
+def folder_names(formats: Sequence[Format]) -> str:
+    """Return the folder names of formats, for an error message."""
+    return " or ".join(f"'{log_format.folder}'" for log_format in formats)
+
+
+def unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[str, list[str]]:
+    """Return the folders of a store that have logs of another kind, by the name of the kind."""
+    found: dict[str, list[str]] = {}
+    for name in folders:
+        for log_format in formats:
+            for prefix, kind in log_format.unsupported_logs.items():
+                if name.startswith(prefix):
+                    found.setdefault(kind, []).append(name)
+    return found
+
+
+def check_supported(store: str, folders: Iterable[str], formats: Sequence[Format]) -> None:
+    """Refuse a store without the folder of a log whose messages are in a log of another kind.
+
+    Args:
+        store: path of the store, for the error.
+        folders: names of its folders.
+        formats: formats that are expected.
+
+    Raises:
+        UnsupportedStoreError: if it has such a log.
+    """
+    for kind, logs in unsupported_logs(folders, formats).items():
+        raise UnsupportedStoreError(
+            f"{store} is a {kind} store, which is not supported: its messages are in {', '.join(logs)}. {PULL_HINT}"
+        )
