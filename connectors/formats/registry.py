@@ -31,10 +31,15 @@ def only(log_format: Format) -> Formats:
     return all_formats().only(log_format)
 
 
+def restored_format() -> Format:
+    """Return the format of the logs that are created from the rows of a lake."""
+    return next(log_format for log_format in all_formats() if log_format.can_be_restored)
+
+
 ANY_FORMAT = all_formats()
 """Stores of any format."""
-COMMITLOGS = only(ROCKETMQ)
-"""Stores of RocketMQ, which a read takes where no format is named."""
+COMMITLOGS, JOURNALS = only(ROCKETMQ), only(JMQ)
+"""Stores of RocketMQ, and stores of JMQ; a read takes the former where no format is named."""
 
 
 def format_named(name: str) -> Format:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 MIN_PART_BYTES = 64 << 20
@@ -19,7 +19,7 @@ class Part(Protocol):
         """Number of bytes that are read."""
 
 
-_P = TypeVar("_P", bound=Part)
+_T = TypeVar("_T")
 
 
 def part_bytes(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_PART_BYTES) -> int:
@@ -42,25 +42,28 @@ def part_bytes(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_P
     return max(-(-wanted // unit) * unit, least)
 
 
-def cost_of(parts: Iterable[Part]) -> int:
-    """Return the cost of reading parts, as the number of bytes that could be read in the same time."""
-    return sum(part.size + _OPENING_BYTES for part in parts)
+def costs_of(parts: Iterable[Part]) -> list[int]:
+    """Return the cost of reading each part, as the number of bytes that could be read in the same time."""
+    return [part.size + _OPENING_BYTES for part in parts]
 
 
-def group_parts(parts: Sequence[_P], most_cost: int) -> list[list[_P]]:
-    """Group parts, in order, so that each group is the work of one task.
+def group_by_size(
+    items: Iterable[_T], sizes: Iterable[int], limit: int, most_items: int | None = None
+) -> list[list[_T]]:
+    """Group items, in order, so that each group is the work of one task.
 
     Args:
-        parts: parts of files.
-        most_cost: largest cost of a group; that of a single part may be larger.
+        items: parts of files, or tasks.
+        sizes: size or cost of each item.
+        limit: largest sum of the sizes in a group; that of a single item may be larger.
+        most_items: largest number of items in a group; None for no limit.
     """
-    groups: list[list[_P]] = []
+    groups: list[list[_T]] = []
     room = 0
-    for part in parts:
-        cost = cost_of([part])
-        if cost > room or not groups:
+    for item, size in zip(items, sizes, strict=True):
+        if not groups or size > room or len(groups[-1]) == most_items:
             groups.append([])
-            room = most_cost
-        groups[-1].append(part)
-        room -= cost
+            room = limit
+        groups[-1].append(item)
+        room -= size
     return groups

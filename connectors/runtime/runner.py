@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from commitlake.connectors.reading.partition_sizes import group_by_size
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -151,12 +153,4 @@ def in_groups(tasks: Sequence[Task], sizes: Sequence[int], cores: int) -> list[S
         cores: number of tasks that run at a time.
     """
     limit = min(_GROUP_BYTES, sum(sizes) // (_GROUPS_PER_CORE * cores))
-    groups: list[list[Task]] = []
-    free = 0
-    for task, size in zip(tasks, sizes, strict=True):
-        if not groups or size > free or len(groups[-1]) == _GROUP_TASKS:
-            groups.append([])
-            free = limit
-        groups[-1].append(task)
-        free -= size
-    return list(groups)
+    return list(group_by_size(tasks, sizes, limit, _GROUP_TASKS))

@@ -29,8 +29,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.registry import only
-from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
@@ -89,7 +88,7 @@ class LogDataSource(DataSource):
 class CommitLogDataSource(LogDataSource):
     """Data source for CommitLogs of RocketMQ, BoltMQ and broker_lite; see the module and its options."""
 
-    formats = only(ROCKETMQ)
+    formats = COMMITLOGS
 
     @classmethod
     def name(cls) -> str:

@@ -11,15 +11,14 @@ the journal is read through its queue files. `connectors.formats.jmq.message_row
 
 from __future__ import annotations
 
-from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
-from commitlake.connectors.formats.registry import only
+from commitlake.connectors.formats.registry import JOURNALS
 from commitlake.connectors.sources.commitlog import LogDataSource, Pushdown
 
 
 class JournalDataSource(LogDataSource):
     """Data source for JMQ's journal, and broker_lite's; see the module."""
 
-    formats = only(JMQ)
+    formats = JOURNALS
 
     @classmethod
     def name(cls) -> str:

@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.registry import all_formats, format_named, only
-from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.formats.registry import COMMITLOGS, all_formats, format_named, only
 from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import PackRefs
@@ -90,7 +89,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
     wanted = RequestedSettings(index_slots=4, index_entries=16) if log_format.has_index_files else RequestedSettings()
     rebuild_store(store, root / "rebuilt", wanted)
     _verify(log_format, segment.parent, root / "rebuilt")
-    if log_format.name == ROCKETMQ.name:
+    if log_format.can_be_restored:
         _restore(store, root / "lake")
     request = Request(arrow_schema(SOURCE), Mode.PERMISSIVE)
     return sum(batch.num_rows for split in splits for batch in read_split(split, request))
@@ -137,7 +136,8 @@ def _find_border(log_format: Format) -> None:
 
 def _decode_answer() -> None:
     """Decode a record as a live broker sends it, as the Spark source `rocketmq` does."""
-    segment = ROCKETMQ.sample_segment(_SEGMENT_BYTES)
+    (log_format,) = COMMITLOGS
+    segment = log_format.sample_segment(_SEGMENT_BYTES)
     parsed = parse_message(segment)
     assert parsed is not None, "expected the segment to begin with a whole record"
     request = Request(arrow_schema(SOURCE), Mode.PERMISSIVE)

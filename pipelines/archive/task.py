@@ -33,7 +33,7 @@ from commitlake.connectors.lake.store_progress import QueueReport
 from commitlake.connectors.reading.batches import LastDecoder
 from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.reading.partition_sizes import MIN_PART_BYTES, cost_of, group_parts, part_bytes
+from commitlake.connectors.reading.partition_sizes import MIN_PART_BYTES, costs_of, group_by_size, part_bytes
 from commitlake.connectors.reading.request import Request
 from commitlake.connectors.reading.snapshots import divide
 from commitlake.connectors.reading.splits import Split
@@ -155,7 +155,8 @@ class ArchiveTasks:
 
     def _groups(self, cores: int) -> list[Sequence[Part]]:
         """Group parts for tasks. The last tasks are small, so that all cores have work until the end."""
-        groups = group_parts(self.parts, part_bytes(cost_of(self.parts), cores, least=1))
+        costs = costs_of(self.parts)
+        groups = group_by_size(self.parts, costs, part_bytes(sum(costs), cores, least=1))
         if cores > _MAX_CORES_WITH_SMALL_ENDS:
             return [*groups]
         return [*groups[:-cores], *chain.from_iterable(map(self._small_groups, groups[-cores:]))]

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.restore.log_rows import Chosen, LogRange
 from commitlake.pipelines.restore.row_facts import RestoreError
@@ -35,6 +35,7 @@ class RestorePlan:
         log: its range of physical offsets.
         segment_size: bytes per segment.
         skip: true if records without bodies are left out.
+        format: format of the log that is created.
     """
 
     out: Path
@@ -43,6 +44,7 @@ class RestorePlan:
     log: LogRange
     segment_size: int
     skip: bool
+    format: Format
 
     @property
     def work(self) -> Path:
@@ -52,7 +54,7 @@ class RestorePlan:
     @property
     def commitlog(self) -> Path:
         """The folder of the segments until all are written."""
-        return self.work / ROCKETMQ.folder
+        return self.work / self.format.folder
 
     @property
     def bases(self) -> range:
@@ -100,8 +102,11 @@ class RestorePlan:
         write_synced(self.work / PLAN, json.dumps(document, indent=2).encode(), below=self.out)
 
 
-def check_out(out: Path) -> bool:
+def check_out(out: Path, log_format: Format) -> bool:
     """Return whether the folder contains an interrupted run to resume.
+
+    Args:
+        log_format: format of the log that is created.
 
     Raises:
         RestoreError: if it contains anything else.
@@ -109,7 +114,7 @@ def check_out(out: Path) -> bool:
     """
     if check_own_folder(out / WORK):
         check_folder(out / WORK / _DONE)
-        check_folder(out / WORK / ROCKETMQ.folder)
+        check_folder(out / WORK / log_format.folder)
         if os.path.lexists(out / WORK / PLAN):
             return True
     if out.exists() and not out.is_dir():
@@ -132,7 +137,9 @@ def resumed_plan(plan: RestorePlan) -> RestorePlan:
         if {name: known[name] for name in plan.question()} == plan.question():
             size = known["segment_size"] if plan.segment_size == 0 else plan.segment_size
             if size == known["segment_size"]:
-                return RestorePlan(plan.out, plan.lake, plan.chosen, LogRange(**known["log"]), size, plan.skip)
+                return RestorePlan(
+                    plan.out, plan.lake, plan.chosen, LogRange(**known["log"]), size, plan.skip, plan.format
+                )
     except (ValueError, KeyError, TypeError):
         pass
     raise RestoreError(

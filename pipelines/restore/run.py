@@ -16,8 +16,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
+from commitlake.connectors.formats.registry import only, restored_format
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
@@ -147,16 +146,17 @@ def restore_store(
     Raises:
         RebuildError: if no broker accepts the settings.
     """
-    is_begun = check_out(out)
+    log_format = restored_format()
+    is_begun = check_out(out, log_format)
     location = bodies if isinstance(bodies, PackLocation) else pack_location(bodies)
     open_store(location)  # an invalid place is reported first
     table = open_messages(lake)
     if not chosen.broker:
         chosen = replace(chosen, broker=_only_broker(table))
-    plan = RestorePlan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip)
+    plan = RestorePlan(out, lake.root, chosen, _NOTHING, segment_size or 0, skip, log_format)
     known = read_known_config(lake, chosen.broker, chosen.end)
     settings = known.complete(settings or RequestedSettings())
-    find_settings(out, settings, ROCKETMQ)  # refuses settings that no broker accepts
+    find_settings(out, settings, log_format)  # refuses settings that no broker accepts
     segment_size = segment_size or known.segment_size
     if is_begun:
         plan = resumed_plan(plan)
@@ -234,7 +234,7 @@ def _restore_log(plan: RestorePlan, source: LakeVersion, begin: Begin | None, ru
             f"none of {count_text(plan.log.records, 'record')} could be restored: a log needs at least one"
         )
     if plan.commitlog.exists():
-        plan.commitlog.rename(plan.out / ROCKETMQ.folder)
+        plan.commitlog.rename(plan.out / plan.format.folder)
         sync_folder(plan.out)
     return done
 
@@ -281,11 +281,11 @@ def _write_config(
 def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, known: KnownConfig) -> Rebuilt:
     """Rebuild indexes and small files from the restored log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
-        for name in ROCKETMQ.rebuilt_files:  # from a run that was interrupted after its rebuild
+        for name in plan.format.rebuilt_files:  # from a run that was interrupted after its rebuild
             remove_tree(plan.out / name)
         if known.topics:  # the rebuild adds topics that are only in the log
             write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
-    (store,) = find_stores(str(plan.out), plan.chosen.broker, formats=COMMITLOGS)
+    (store,) = find_stores(str(plan.out), plan.chosen.broker, formats=only(plan.format))
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
     return rebuild_store(store, plan.out, wanted, runner=runner)
 

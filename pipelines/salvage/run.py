@@ -19,7 +19,6 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.checksums import crc_of_parts
 from commitlake.connectors.formats.queue_walking import walk_queue_folders
 from commitlake.connectors.formats.rocketmq.consume_queues import ENTRY_DTYPE, is_written
-from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.log_format.files import Segment, StoreFiles
 from commitlake.connectors.reading.files.index_files import read_all
 from commitlake.connectors.reading.files.segment_files import OpenSegment
@@ -148,7 +147,7 @@ def salvage_store(
         SalvageError: for a folder that has another log already, and for segments of several sizes.
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
-    if os.path.lexists(out / ROCKETMQ.folder):
+    if os.path.lexists(out / store.format.folder):
         return _earlier_result(store, out)
     with open_small_files(store.root) as root:
         config, is_live, was_aborted = _read_config(root), is_locked(root), os.path.lexists(root / ABORT)
@@ -161,9 +160,9 @@ def salvage_store(
     work = out / _WORK
     if check_own_folder(work):
         remove_tree(work)
-    make_folders(work / ROCKETMQ.folder, below=out)
+    make_folders(work / store.format.folder, below=out)
     found = log_range(store, is_live=is_live)
-    tasks = _tasks(store, found, work / ROCKETMQ.folder)
+    tasks = _tasks(store, found, work / store.format.folder)
     done: dict[int, SegmentSalvaged] = {}
     for number, result in runner.run(salvage_segment, tasks):
         done[number] = result
@@ -196,10 +195,10 @@ def salvage_store(
         dropped,
         lost,
     )
-    sync_folder(work / ROCKETMQ.folder)
+    sync_folder(work / store.format.folder)
     document = source | {"salvaged": _counts(salvaged)}
     write_synced(out / _SUMMARY, json.dumps(document).encode(), below=out)
-    (work / ROCKETMQ.folder).rename(out / ROCKETMQ.folder)
+    (work / store.format.folder).rename(out / store.format.folder)
     sync_folder(out)
     work.rmdir()
     return salvaged
@@ -242,7 +241,7 @@ def _counts(salvaged: Salvaged) -> dict[str, int]:
 def _earlier_result(store: Store, out: Path) -> Salvaged:
     """Return the result of an earlier run over the same log."""
     try:
-        check_folder(out / ROCKETMQ.folder)
+        check_folder(out / store.format.folder)
         document = read_json(out / _SUMMARY)
         salvaged = Salvaged(out, **document.pop("salvaged"))
     except UnsafeFileError:
@@ -250,7 +249,9 @@ def _earlier_result(store: Store, out: Path) -> Salvaged:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         document = None
     if document != _source(store, _manifest_of(store)):
-        raise SalvageError(f"{out} already holds {ROCKETMQ.folder}: name a folder without it; nothing is overwritten")
+        raise SalvageError(
+            f"{out} already holds {store.format.folder}: name a folder without it; nothing is overwritten"
+        )
     return salvaged
 
 

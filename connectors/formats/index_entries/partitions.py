@@ -15,7 +15,7 @@ from commitlake.connectors.formats.index_entries.entry_options import EntryOptio
 from commitlake.connectors.log_format.files import StoreFiles
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.store_files import open_store_files, store_of
-from commitlake.connectors.reading.partition_sizes import Part, cost_of, group_parts, part_bytes
+from commitlake.connectors.reading.partition_sizes import Part, costs_of, group_by_size, part_bytes
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.storage.uris import is_uri
@@ -93,7 +93,8 @@ def plan_stores(
                 if error.filename is None:
                     raise StoreError(f"{store.root} cannot be read: {error}") from None
                 raise StoreError(f"{error.filename} cannot be read by this user: run as the broker's user") from None
-    return group_parts(parts, options.max_partition_bytes or part_bytes(cost_of(parts), os.cpu_count() or 1))
+    costs = costs_of(parts)
+    return group_by_size(parts, costs, options.max_partition_bytes or part_bytes(sum(costs), os.cpu_count() or 1))
 
 
 def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from commitlake.connectors.reading.partition_sizes import group_parts, part_bytes
+from commitlake.connectors.reading.partition_sizes import costs_of, group_by_size, part_bytes
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,6 @@ def test_parts_are_multiples_of_a_unit() -> None:
 
 def test_parts_are_grouped_by_bytes_and_files() -> None:
     parts = [Part(400_000), Part(400_000), Part(10), Part(3_000_000), Part(0)]
-    sizes = [[part.size for part in group] for group in group_parts(parts, 1_500_000)]
+    sizes = [[part.size for part in group] for group in group_by_size(parts, costs_of(parts), 1_500_000)]
     assert sizes == [[400_000, 400_000], [10], [3_000_000], [0]]
-    assert group_parts([], 1) == []
+    assert group_by_size([], [], 1) == []
