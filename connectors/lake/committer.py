@@ -25,9 +25,8 @@ from commitlake.connectors.lake.archive_log import (
     read_last_commit,
 )
 from commitlake.connectors.lake.backoff import MAX_TRIES
-from commitlake.connectors.lake.delta import delta_table, seal, storage_options
+from commitlake.connectors.lake.delta import delta_table, folder_of, seal
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, change_of
-from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
@@ -233,7 +232,7 @@ def _add_files(
     if removed:
         from commitlake.connectors.lake.rows.row_sums import sums_of_files  # loads compiled code
 
-        folder = table_files(table.table_uri, storage_options(table.table_uri))
+        folder = folder_of(table.table_uri)
         sums = sums_of_files(folder, (path for path, _ in removed))
     change = change_of([file.statistics for file in files], sums, is_total=mode == "overwrite")
     properties.custom_metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: str(change)}

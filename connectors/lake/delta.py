@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -23,7 +24,7 @@ from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError,
 from commitlake.connectors.lake.delta_log.entries import OUTSIDE
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.files import LogFile, LogFolder, LogListing
-from commitlake.connectors.lake.delta_log.versions import StorageOptions
+from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_files
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
@@ -215,6 +216,16 @@ def seal(uri: str, s3: S3Options | None = None) -> None:
         seal_log(uri, storage_options(uri, s3), s3)
     except (OSError, S3Error) as error:
         logging.getLogger(__name__).warning("the log of %s could not be sealed: %s", uri, error)
+
+
+def folder_of(uri: str, s3: S3Options | None = None) -> pafs.FileSystem:
+    """Return a filesystem whose root is a table's folder, local or in an object store; see `Lake.folder`."""
+    return table_files(uri, storage_options(uri, s3))
+
+
+def log_of(uri: str) -> LogFolder:
+    """Return the log of a table; see `Lake.log`."""
+    return LogFolder(uri, storage_options(uri))
 
 
 def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | None:

@@ -23,6 +23,7 @@ from commitlake.schemas.store_files import create_file
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 if TYPE_CHECKING:
+    import pyarrow.fs as pafs
     from deltalake import DeltaTable
 
     from commitlake.connectors.lake.delta_log.files import LogFolder
@@ -105,6 +106,16 @@ class Lake:
         """Return the path or URI of a table, or of another folder of the lake."""
         return f"{self.root.rstrip('/')}/{name}"
 
+    def folder(self, table: str = "") -> pafs.FileSystem:
+        """Return a filesystem whose root is the folder of a table, or that of the lake.
+
+        Raises:
+            TableNotFoundError: if there is no such folder.
+        """
+        from commitlake.connectors.lake.delta_log.versions import table_files
+
+        return table_files(self.uri(table) if table else self.root, self.storage_options)
+
     def log(self, table: str) -> LogFolder:
         """Return the log of a table.
 
@@ -170,10 +181,8 @@ class Lake:
         import pyarrow.fs as pafs
         from deltalake.exceptions import TableNotFoundError
 
-        from commitlake.connectors.lake.delta_log.versions import table_files
-
         try:
-            files = table_files(self.root, self.storage_options)
+            files = self.folder()
         except TableNotFoundError:  # the folder does not exist
             return []
         return [

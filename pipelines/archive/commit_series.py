@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
 from commitlake.connectors.lake.committer import ConcurrentArchiveError
-from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.runtime.runner import Runner
@@ -248,7 +247,7 @@ class CommitSeries:
 
 def read_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
     """Return the sums of the profiles of several commits. Few topics are in memory at a time."""
-    files = table_files(lake.uri("profiles"), lake.storage_options)
+    files = lake.folder("profiles")
 
     def batches(columns: Sequence[str]) -> Iterator[pa.Table]:
         for run_id in run_ids:

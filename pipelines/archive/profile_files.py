@@ -18,7 +18,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, TaskProfile
 from commitlake.connectors.lake.rows.data_files import DataFile, open_table_file
@@ -119,7 +118,7 @@ def _delete(lake: Lake, folder: str) -> None:
         shutil.rmtree(Path(lake.uri("profiles")) / folder, ignore_errors=True)
         return
     with suppress(Exception):  # an error here must not replace the run's own
-        table_files(lake.uri("profiles"), lake.storage_options).delete_dir(folder)
+        lake.folder("profiles").delete_dir(folder)
 
 
 def _read_all(
@@ -137,7 +136,7 @@ class _Staged:
 
     def __init__(self, lake: Lake, group: Group) -> None:
         self._folder = lake.uri("profiles")
-        self._files = table_files(lake.uri("profiles"), lake.storage_options)
+        self._files = lake.folder("profiles")
         self._group = group
 
     def read(self, path: str, index: PartitionIndex) -> pa.Table:

@@ -22,7 +22,7 @@ from commitlake.pipelines.audit.moment import read_moment
 from commitlake.pipelines.audit.sides import Sides, open_sides
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.windows import window_starts
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
 from commitlake.pipelines.repair.refill import refilled_since
 from commitlake.pipelines.repair.repeat_runs import REFILL_ID
 from commitlake.schemas.tables.profile import KEY_COLUMNS
@@ -59,7 +59,7 @@ def record_new_places(lake: Lake, bodies: str, runner: Runner) -> None:
 
 
 def _windows(lake: Lake, paths: Sequence[str]) -> Iterator[_Window]:
-    folder = folder_of(lake.uri("messages"))
+    folder = lake.folder("messages")
     for path in paths:
         with folder.open_input_file(path) as source:
             rows = pq.read_table(source, columns=["broker", "topic", "queue_id", "store_timestamp"])
@@ -95,7 +95,7 @@ def _rewritten(
     left: dict[_Window, int] = dict(changes)
     removed, added = [], []
     for file in files if left else ():
-        with folder_of(lake.uri("profiles")).open_input_file(unquote(file.path)) as source:
+        with lake.folder("profiles").open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, page_checksum_verification=True)
         checksums: list[Any] = rows.column(_CHECKSUM).to_pylist()
         is_changed = False

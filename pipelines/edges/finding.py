@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
-from commitlake.connectors.lake.delta_log.versions import AddedFile, table_files
+from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import data_file_errors
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
@@ -54,7 +54,7 @@ def places_of_keys(lake: Lake, keys: pa.Array, since_us: int) -> pa.Table:
         return found[0]
     keys = pc.unique(keys.drop_null())
     hashes = np.unique(key_hashes(keys))
-    folder = table_files(lake.uri("message_keys"), lake.storage_options)
+    folder = lake.folder("message_keys")
     for action in file_actions(table).to_pylist():
         last = (action.get("max") or {}).get("store_timestamp")
         if last is not None and epoch_us(last) < since_us:
@@ -150,7 +150,7 @@ def places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
 
 
 def _message_files(lake: Lake) -> Iterator[tuple[dict[str, Any], pafs.FileSystem]]:
-    folder = table_files(lake.uri("messages"), lake.storage_options)
+    folder = lake.folder("messages")
     for action in file_actions(lake.table("messages")).to_pylist():
         yield action, folder
 

@@ -26,7 +26,7 @@ from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
-from commitlake.connectors.lake.delta_log.versions import AddedFile, table_files
+from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.lake import Lake
@@ -282,7 +282,7 @@ class _Work:
 
     def _read(self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table) -> RowContents:
         """Return the contents of data files, without those that no step can need."""
-        folder = table_files(self._lake.uri("messages"), self._lake.storage_options)
+        folder = self._lake.folder("messages")
         table = messages_table(self._lake)
         unknown = [file for file in files if file.name not in self._without_roles]
         have_roles = read_each(partial(may_have_roles, folder), unknown, LOCAL_THREADS)
@@ -326,7 +326,7 @@ def _read_open(lake: Lake, files: Sequence[_OpenFile]) -> pa.Table:
     tables = [STEPS.empty_table()]
     if not files:
         return tables[0]
-    folder = table_files(lake.uri("edges"), lake.storage_options)
+    folder = lake.folder("edges")
     for found in files:
         name = unquote(found.path)
         with data_file_errors(lake.uri("edges"), name), folder.open_input_file(name) as file:

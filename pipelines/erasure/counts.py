@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
@@ -39,7 +40,6 @@ from commitlake.pipelines.maintenance.table_files import (
     ConcurrentMaintenanceError,
     TableFile,
     exchange_files,
-    folder_of,
     read_table_files,
 )
 from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, changes_of

@@ -29,7 +29,6 @@ from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, en
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, write_seal
 from commitlake.connectors.lake.delta_log.sum_changes import STATISTICS_KEY
-from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -246,7 +245,7 @@ def _delete_aside(lake: Lake, before: datetime.datetime) -> int:
     """Delete files that repairs moved aside. Returns their number."""
     if lake.s3 is None:
         check_folder_links(Path(lake.root) / ASIDE)
-    files = table_files(lake.root, lake.storage_options)
+    files = lake.folder()
     infos = files.get_file_info(pafs.FileSelector(ASIDE, recursive=True, allow_not_found=True))
     old = [info for info in infos if info.is_file and _time_of(info) <= before]
     for info in old:

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.erasure.ledger import ConcurrentErasureError
@@ -31,7 +32,6 @@ from commitlake.pipelines.maintenance.table_files import (
     ConcurrentMaintenanceError,
     TableFile,
     exchange_files,
-    folder_of,
     read_table_files,
 )
 

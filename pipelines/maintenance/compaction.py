@@ -22,7 +22,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import delta_table, folder_of
 from commitlake.connectors.lake.delta_log.sum_changes import sum_in_footer
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.rows.data_files import NO_DATE, open_table_file
@@ -36,7 +36,6 @@ from commitlake.pipelines.maintenance.table_files import (
     ConcurrentMaintenanceError,
     TableFile,
     exchange_files,
-    folder_of,
     read_table_files,
 )
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit
-from commitlake.connectors.lake.delta import delta_table, seal
+from commitlake.connectors.lake.delta import delta_table, folder_of, seal
 from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER
 from commitlake.connectors.lake.paths import check_table_links
-from commitlake.pipelines.maintenance.table_files import NO_HOOKS, folder_of
+from commitlake.pipelines.maintenance.table_files import NO_HOOKS
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
 from commitlake.schemas.times import from_ms
 

@@ -34,7 +34,7 @@ from commitlake.connectors.lake.packs.names import PackFile, new_token, pack_nam
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance.table_files import folder_of, read_table_files
+from commitlake.pipelines.maintenance.table_files import read_table_files
 from commitlake.schemas.tables.messages import BODY_REF, STORE_DATE
 
 SMALL_BYTES = 4 << 20
@@ -302,7 +302,7 @@ def named_packs(lake: Lake, dates: set[datetime.date | None]) -> set[str]:
     rows of any date may refer to it.
     """
     texts = {None if date is None else date.isoformat() for date in dates}
-    files = folder_of(lake.uri("messages"))
+    files = lake.folder("messages")
     found: set[str] = set()
     for file in read_table_files(lake.table("messages")) if texts else ():
         if None in texts or file.partition.get(STORE_DATE.name) in texts:

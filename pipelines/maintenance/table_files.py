@@ -16,18 +16,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import pyarrow.fs as pafs
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from commitlake.connectors.lake.delta import delta_table, seal, storage_options
+from commitlake.connectors.lake.delta import delta_table, folder_of, log_of, seal
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
-from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.delta_log.seals import newest_seal
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, UNKNOWN, SumChange, change_of
-from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import STORE_DATE
@@ -77,11 +74,6 @@ class TableFile:
         if text is not None:
             return datetime.date.fromisoformat(text)
         return from_ms(self.modified_ms).date()
-
-
-def folder_of(table_uri: str) -> pafs.FileSystem:
-    """Return a filesystem whose root is the table's folder, local or in an object store."""
-    return table_files(table_uri, storage_options(table_uri))
 
 
 def read_table_files(table: DeltaTable) -> list[TableFile]:
@@ -190,7 +182,7 @@ def exchange_files(
 def _sum_change(table_uri: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
     from commitlake.connectors.lake.rows.row_sums import sums_of_files  # noqa: PLC0415 (loads compiled code)
 
-    log = LogFolder(table_uri, storage_options(table_uri))
+    log = log_of(table_uri)
     seal, _ = newest_seal(log, log.read_listing())
     if seal is None or seal.row_sum is None:
         return UNKNOWN  # the files need not be read

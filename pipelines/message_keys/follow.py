@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.backoff import follow_to
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.delta_log.versions import AddedFile, table_files
+from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.lake import Lake
@@ -63,7 +63,7 @@ class _Chunks:
     def write(self, part: tuple[int, Sequence[AddedFile]]) -> ManifestRow | None:
         """Write the keys of a part, given by its number and its files, to a file, if there are any."""
         number, read = part
-        files = table_files(self.lake.uri("messages"), self.lake.storage_options)
+        files = self.lake.folder("messages")
         tables = []
         for added in read:
             with data_file_errors(self.lake.uri("messages"), added.name), files.open_input_file(added.name) as file:

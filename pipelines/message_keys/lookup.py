@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds
-from commitlake.connectors.lake.delta_log.versions import VersionGoneError, table_files
+from commitlake.connectors.lake.delta_log.versions import VersionGoneError
 from commitlake.connectors.lake.erasures import read_erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
@@ -73,7 +73,7 @@ def _followed(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: s
     if table is None:
         return
     wanted = _Wanted(keys, kind)
-    folder = table_files(lake.uri("message_keys"), lake.storage_options)
+    folder = lake.folder("message_keys")
     actions = file_actions(table)
     bounds = zip(*(column.to_pylist() for column in file_bounds(actions, "key_hash", pa.int64())), strict=True)
     for path, (least, greatest) in zip(actions.column("path").to_pylist(), bounds, strict=True):
@@ -121,7 +121,7 @@ def _newer(lake: Lake, followed: int, keys: Sequence[str], kind: str) -> Iterato
     files, _ = new_files(lake, followed)
     if not files:
         return
-    folder = table_files(lake.uri("messages"), lake.storage_options)
+    folder = lake.folder("messages")
     column = _COLUMNS.get(kind, kind)
     erased = read_erased_places(lake)
     for added in files:

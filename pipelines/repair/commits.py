@@ -30,12 +30,12 @@ from commitlake.connectors.lake.archive_log import (
     newest_commit,
     read_messages_history,
 )
-from commitlake.connectors.lake.delta import seal
+from commitlake.connectors.lake.delta import folder_of, seal
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.history import CommitNote, read_history
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.maintenance.table_files import METADATA_KEY, NO_HOOKS, folder_of, read_table_files
+from commitlake.pipelines.maintenance.table_files import METADATA_KEY, NO_HOOKS, read_table_files
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY
 from commitlake.schemas.layouts.numbers import parse_int64
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.entries import commit_info, parse_json
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, write_seal
@@ -24,7 +25,7 @@ from commitlake.connectors.lake.rows.row_sums import rows_of_file
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 

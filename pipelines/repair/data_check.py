@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta import delta_table
+from commitlake.connectors.lake.delta import delta_table, folder_of
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.maintenance.table_files import TableFile, folder_of, read_table_files
+from commitlake.pipelines.maintenance.table_files import TableFile, read_table_files
 from commitlake.schemas.counts import count_text
 
 _FILES, _DEEP_FILES = 100, 1

@@ -50,7 +50,6 @@ from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, en
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER
 from commitlake.connectors.lake.delta_log.newest_versions import read_newest
 from commitlake.connectors.lake.delta_log.seals import newest_seal, newest_version, sealed_sum, write_seal
-from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.storage.opening import open_lake_storage
@@ -120,7 +119,7 @@ class AsideFolder:
     stamp: str = field(default_factory=lambda: time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
 
     def __post_init__(self) -> None:
-        self.files = table_files(self.lake.root, self.lake.storage_options)
+        self.files = self.lake.folder()
 
     @property
     def place(self) -> str:

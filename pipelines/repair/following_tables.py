@@ -14,11 +14,12 @@ from deltalake import Transaction
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files
+from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
 from commitlake.pipelines.repair.commits import LostRuns
 from commitlake.schemas.tables.lake_tables import FOLLOWING
 
@@ -99,7 +100,7 @@ def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:
             wanted = commit.files.get(table, ())
             if not wanted or commit.sequence <= last_finished(lake, table):
                 continue
-            there = folder_of(lake.root).get_file_info([f"{table}/{file.path}" for file in wanted])
+            there = lake.folder().get_file_info([f"{table}/{file.path}" for file in wanted])
             found = [file for file, info in zip(wanted, there, strict=True) if info.is_file and info.size == file.size]
             if len(found) < len(wanted):
                 gone[table] = gone.get(table, 0) + len(wanted) - len(found)

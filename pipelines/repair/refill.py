@@ -44,7 +44,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.task import ArchiveTasks, check_written
 from commitlake.pipelines.archive.work import check_is_archived
 from commitlake.pipelines.maintenance.expiry import read_expiries
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
 from commitlake.pipelines.masking.archiving import ArchiveMasks
 from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.pipelines.repair.commits import read_note, repair_note
@@ -237,7 +237,7 @@ def _find_holes(
     lake: Lake, suspects: Sequence[Suspect], files: Sequence[TableFile], last: ArchiveCommit
 ) -> list[LogRange]:
     """Return the parts of the logs between the records of some data files that touch a suspect."""
-    folder = folder_of(lake.uri("messages"))
+    folder = lake.folder("messages")
     extents: dict[str, Extents] = {}
     for file in files:
         with (
@@ -331,7 +331,7 @@ def _record_copies(lake: Lake, manifest: Sequence[ManifestRow], erased: ErasedPl
     """Record messages that were lost when others with their key were erased, and that are erased now."""
     for row in manifest:
         if row.path and row.table == "erasures":
-            with folder_of(lake.uri("erasures")).open_input_file(row.path) as source:
+            with lake.folder("erasures").open_input_file(row.path) as source:
                 rows = erased.without(pq.read_table(source))
             if rows.num_rows:
                 append_rows(lake, "erasures", rows)
@@ -343,7 +343,7 @@ def _not_readable(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogRange]
     for table in ("quarantine", "gaps"):
         for row in manifest:
             if row.path and row.table == table:
-                with folder_of(lake.uri(table)).open_input_file(row.path) as source:
+                with lake.folder(table).open_input_file(row.path) as source:
                     found |= _ranges(pq.read_table(source))
         opened = lake.find(table)
         if opened is not None:
@@ -361,7 +361,7 @@ def _delete_files(lake: Lake, manifest: Sequence[ManifestRow], kept: Sequence[Da
     paths = {file.path for file in kept}
     for row in manifest:
         if row.path and not (row.table == "messages" and row.path in paths):
-            folder_of(lake.uri(row.table)).delete_file(row.path)
+            lake.folder(row.table).delete_file(row.path)
 
 
 def _table_file(file: DataFile) -> TableFile:

@@ -27,11 +27,12 @@ from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
+from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
-from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, folder_of, read_table_files
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
 from commitlake.pipelines.repair.commits import repair_note
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, repair_log

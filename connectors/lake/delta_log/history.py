@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta import storage_options
+from commitlake.connectors.lake.delta import log_of
 from commitlake.connectors.lake.delta_log.entries import commit_info
-from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
+from commitlake.connectors.lake.delta_log.files import entry_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class CommitNote:
 
 def read_history(table: DeltaTable) -> Iterator[CommitNote]:
     """Read the commits of a table, from the opened version back."""
-    folder = LogFolder(table.table_uri, storage_options(table.table_uri))
+    folder = log_of(table.table_uri)
     for version in sorted(folder.read_listing().entries, reverse=True):
         if version > table.version():
             continue
