@@ -8,6 +8,8 @@ A capability makes a `Report` once, and `jobs.report` renders it: as a page, as 
     Text     what a paragraph, a title and a cell have: a string, or several parts such as a name and a badge
 
 Texts are as they are in the lake or store. Each renderer escapes them for its own form, in one place.
+
+Most classes are named tuples, which are created faster than dataclasses: each command that prints rows loads them.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 from commitlake.schemas.advice import Command, FilledAdvice
 from commitlake.schemas.times import TimeWindows, plain_text
@@ -99,8 +101,7 @@ class Badge:
         return self.word or self.kind.word
 
 
-@dataclass(frozen=True, slots=True)
-class Trend:
+class Trend(NamedTuple):
     """A small line without axes.
 
     Attributes:
@@ -181,8 +182,7 @@ class Column(str):
         return column
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """A cell of a table.
 
     Attributes:
@@ -197,8 +197,7 @@ class Cell:
         return "" if isinstance(self.content, Trend) else text_of(self.content)
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """A table with search and sort; columns in which all cells are empty are left out.
 
     Attributes:
@@ -261,8 +260,7 @@ class Paragraph:
         self.is_quiet = is_quiet
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(NamedTuple):
     """A few labelled figures in large type.
 
     Attributes:
@@ -272,8 +270,7 @@ class Figures:
     figures: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Advised:
+class Advised(NamedTuple):
     """An advice: its sentence, and its commands to copy.
 
     Attributes:
@@ -317,8 +314,7 @@ class Folded:
         self.summary, self.blocks = summary, blocks
 
 
-@dataclass(frozen=True, slots=True)
-class Examples:
+class Examples(NamedTuple):
     """A numbered list of examples, each with its fields by name; empty fields are not shown.
 
     Attributes:
@@ -336,8 +332,7 @@ class MarkKind(StrEnum):
     DAMAGE = "damage"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A marked time in a chart.
 
     Attributes:
@@ -353,8 +348,7 @@ class Mark:
     note: str
 
 
-@dataclass(frozen=True, slots=True)
-class Series:
+class Series(NamedTuple):
     """A series of figures over time.
 
     Attributes:
@@ -385,8 +379,7 @@ def whole_number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-@dataclass(frozen=True, slots=True)
-class LineChart:
+class LineChart(NamedTuple):
     """Lines over time.
 
     Attributes:
@@ -412,8 +405,7 @@ class LineChart:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class HeatMap:
+class HeatMap(NamedTuple):
     """A strip of colours over time for each row. Colours are powers of ten; a time without a figure is hatched.
 
     Attributes:
@@ -431,8 +423,7 @@ class HeatMap:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A bar of a chart.
 
     Attributes:
@@ -446,8 +437,7 @@ class Bar:
     group: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BarChart:
+class BarChart(NamedTuple):
     """Horizontal bars, the first one on top.
 
     Attributes:
@@ -465,8 +455,7 @@ Chart: TypeAlias = LineChart | HeatMap | BarChart
 Block: TypeAlias = Paragraph | Figures | Notice | Advised | Folded | Examples | Table | Chart | Html
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """The verdict of a report, in one sentence.
 
     Attributes:
@@ -480,8 +469,7 @@ class Verdict:
     word: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A section of a report, with a heading.
 
     Attributes:
