@@ -17,7 +17,7 @@ from commitlake.jobs.notebooks.notebook import BROKER, LAKE, Parameter, open_not
 from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import by_group, not_moved_since
 from commitlake.pipelines.lag.history import lag_history
-from commitlake.pipelines.lag.measure import Choice
+from commitlake.schemas.selection import Selection
 
 notebook = open_notebook(
     "Lag of consumer groups, now or at a past time, and how it came about.",
@@ -29,7 +29,7 @@ notebook = open_notebook(
     BROKER,
 )
 lake, brokers = notebook.lake, notebook.texts("broker")
-choice = Choice(notebook.texts("group"), notebook.texts("topic"))
+wanted = Selection(brokers=brokers, groups=notebook.texts("group"), topics=notebook.texts("topic"))
 check_brokers(lake, brokers)
 
 # COMMAND ----------
@@ -39,12 +39,12 @@ check_brokers(lake, brokers)
 
 # COMMAND ----------
 
-lag = lag_of_lake(lake, notebook.time("at"), choice, brokers)
+lag = lag_of_lake(lake, notebook.time("at"), wanted)
 groups = by_group(lag.rows)
 since = not_moved_since(lake, groups[0].worst) if groups else None
-unknown = unknown_names(LagQuestion(group=tuple(choice.groups), topic=tuple(choice.topics)), lag)
+unknown = unknown_names(LagQuestion(group=tuple(wanted.groups), topic=tuple(wanted.topics)), lag)
 names, until = [group.group for group in groups], max((row.as_of for row in lag.rows), default=None)
-history = lag_history(lake, names, until, brokers, topics=choice.topics) if until else None
+history = lag_history(lake, names, until, brokers, topics=wanted.topics) if until else None
 report = lag_report(lag, history, LagSource(("--lake", lake.root), notebook.time("at")), unknown, since)
 notebook.say(report.verdict.sentence)
 notebook.show(report.section("summary"), report.section("do"))

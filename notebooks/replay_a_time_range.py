@@ -16,7 +16,7 @@
 from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.jobs.notebooks.replaying import choice_report, replay, sent_report
-from commitlake.pipelines.replay.planning import count_choice, count_over_time
+from commitlake.pipelines.replay.planning import count_over_time, count_queues
 from commitlake.pipelines.replay.selection import condition
 from commitlake.schemas.selection import Selection
 
@@ -65,7 +65,7 @@ chosen = condition(asked)
 
 # COMMAND ----------
 
-queues = count_choice(table, chosen)
+queues = count_queues(table, chosen)
 over_time = count_over_time(table, chosen, queues)
 report = choice_report(queues, over_time, rate)
 notebook.say(report.verdict.sentence)

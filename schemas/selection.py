@@ -90,10 +90,6 @@ class Selection:
         )
         return [(column, values) for column, values in listed if values]
 
-    def only_times(self) -> Selection:
-        """Return the selection's time range, without the other conditions."""
-        return Selection(start=self.start, end=self.end, is_by_birth=self.is_by_birth)
-
     def refuse(self, engine: str, *names: str) -> None:
         """Check that conditions are not given.
 

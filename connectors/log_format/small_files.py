@@ -64,8 +64,8 @@ class StoredOffset(NamedTuple):
     offset: int
 
 
-class GroupFilter(NamedTuple):
-    """Filter of a group for a topic, from a broker's files.
+class StoredSubscription(NamedTuple):
+    """A group's subscription to a topic, from a broker's files.
 
     Attributes:
         subscribed_at_ms: time of the subscription.
@@ -116,7 +116,7 @@ class SmallFiles:
     last_record: int | None = None
     entries: int | None = None
     timers: TimerProgress | None = None
-    group_filters: tuple[GroupFilter, ...] = ()
+    group_filters: tuple[StoredSubscription, ...] = ()
 
 
 class StoredRecords(Protocol):

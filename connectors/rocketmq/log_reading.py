@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from commitlake.connectors.formats.rocketmq.pulled import (
     Cut,
+    PulledRange,
     PulledRecords,
     TakenRecord,
-    WantedRecords,
     first_record,
 )
 from commitlake.connectors.reading.batches import BatchInspector
@@ -136,7 +136,7 @@ class LogReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows of answers."""
         may_exceed = any(answer.may_exceed for answer in answers)
-        chosen = WantedRecords(part.first_byte, part.end_byte, range(wanted.begin, wanted.end), may_exceed)
+        chosen = PulledRange(part.first_byte, part.end_byte, range(wanted.begin, wanted.end), may_exceed)
         try:
             yield from records.batches([answer.body for answer in answers], chosen)
         except DamagedLogError as error:

@@ -65,8 +65,8 @@ class LogPart:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageFilter:
-    """The filter for messages that a broker returns.
+class PullFilter:
+    """The filter that a broker applies to the messages of a pull.
 
     Attributes:
         expression: `*`, tags separated by `||`, or an SQL92 filter.
@@ -87,7 +87,7 @@ class MessageFilter:
         return not self.is_sql and not self.tags
 
 
-ALL_MESSAGES = MessageFilter()
+ALL_MESSAGES = PullFilter()
 
 
 class Pulled(NamedTuple):
@@ -119,7 +119,7 @@ def read_range(
     puller: Puller,
     wanted: QueueRange,
     lost: Lost,
-    message_filter: MessageFilter = ALL_MESSAGES,
+    message_filter: PullFilter = ALL_MESSAGES,
     *,
     retry_seconds: float = 60.0,
 ) -> Iterator[Pulled]:
@@ -155,7 +155,7 @@ def read_range(
 
 
 def _next_position(
-    answer: PullAnswer, position: int, wanted: QueueRange, message_filter: MessageFilter, lost: Lost
+    answer: PullAnswer, position: int, wanted: QueueRange, message_filter: PullFilter, lost: Lost
 ) -> int:
     """Return the next position after an answer, and report skipped offsets."""
     response, queue = answer.response, wanted.queue
@@ -180,7 +180,7 @@ def _next_position(
 class _Asking:
     """Pulls of one range, which are repeated if that can help."""
 
-    def __init__(self, puller: Puller, wanted: QueueRange, message_filter: MessageFilter, retry_seconds: float) -> None:
+    def __init__(self, puller: Puller, wanted: QueueRange, message_filter: PullFilter, retry_seconds: float) -> None:
         self._puller = puller
         self._wanted = wanted
         self._filter = message_filter

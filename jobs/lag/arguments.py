@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from commitlake.jobs.cli.broker_conf import BrokerConfArgument
 from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument
-from commitlake.jobs.cli.options import OneOf, Options, needs, option, repeated
+from commitlake.jobs.cli.options import OneOf, needs, option, repeated
 from commitlake.jobs.cli.places import BODIES_HELP
 from commitlake.jobs.cli.s3_arguments import S3Arguments
+from commitlake.jobs.cli.selection import Brokers, Groups, Topics
 from commitlake.jobs.cli.times import parse_time
 
 _SOURCE = OneOf(required=True)
@@ -59,7 +60,7 @@ def _filter(text: str) -> tuple[str, str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LagQuestion(Options):
+class LagQuestion(Brokers, Groups, Topics):
     """Options that choose groups; without them, all are measured."""
 
     at: datetime.datetime | None = option(
@@ -68,9 +69,6 @@ class LagQuestion(Options):
         metavar="TIME",
         rules=needs("lake", "a store has no history of its groups; 'commitlake snapshot' records one"),
     )
-    broker: tuple[str, ...] = repeated("only this store")
-    group: tuple[str, ...] = repeated("only this group")
-    topic: tuple[str, ...] = repeated("only this topic")
     filter: tuple[tuple[str, str, str], ...] = repeated(
         "a group's filter on a topic: tags separated by ||, or sql:EXPRESSION; overrides the stored filter",
         parse=_filter,

@@ -19,10 +19,9 @@ from commitlake.jobs.cli.names import nearest_or_all, some_names
 from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_lake, lag_of_store
-from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.lag.groups import by_group
 from commitlake.pipelines.lag.history import LagHistory, lag_history
-from commitlake.pipelines.lag.measure import Choice
+from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
 
@@ -43,8 +42,7 @@ def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) ->
         QueryError: A table cannot be read.
     """
     asked = question or LagQuestion()
-    choice = Choice(frozenset(asked.group), frozenset(asked.topic))
-    brokers = asked.broker
+    wanted, brokers = asked.selection, asked.broker
     given = Given(_filters(asked.filter))
     if arguments.lake is not None:
         lake = lake_of(arguments)
@@ -52,14 +50,14 @@ def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) ->
         delays = _delays(arguments.broker_conf, brokers or _archived(lake))
         given = replace(given, delay_levels_ms=delays, bodies=bodies_of(arguments, lake), watch=arguments.watch)
         with naming_damaged_files(lake, _READ):
-            return lag_of_lake(lake, asked.at, choice, brokers, given)
+            return lag_of_lake(lake, asked.at, wanted, given)
     stores = named_stores(arguments.source[1], None, arguments.broker_conf, layout_of(arguments))
     stores = [store for store in stores if not brokers or store.broker in brokers]
     if not stores:
         raise JobError(f"--broker: {arguments.source[1]} has no store of that name")
     now = datetime.datetime.now(datetime.UTC)
     given = replace(given, delay_levels_ms=_delays(arguments.broker_conf, [store.broker for store in stores]))
-    answers = [lag_of_store(store, now, choice, given) for store in stores]
+    answers = [lag_of_store(store, now, wanted, given) for store in stores]
     return LagAnswer(
         [row for answer in answers for row in answer.rows],
         [sentence for answer in answers for sentence in answer.missing],
@@ -119,12 +117,12 @@ def _delays(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]
     return {broker: levels for broker, levels in found.items() if levels}
 
 
-def _filters(given: Sequence[tuple[str, str, str]]) -> dict[GroupTopic, GroupFilter]:
+def _filters(given: Sequence[tuple[str, str, str]]) -> dict[GroupTopic, SubscriptionFilter]:
     found = {}
     for group, topic, text in given:
         is_sql = text.startswith("sql:")
         expression = text.removeprefix("sql:").strip()
-        wanted = GroupFilter.of(SQL92_EXPRESSION if is_sql else TAG_EXPRESSION, expression)
+        wanted = SubscriptionFilter.of(SQL92_EXPRESSION if is_sql else TAG_EXPRESSION, expression)
         if wanted.problem:
             raise JobError(f"--filter {group}@{topic}: {wanted.problem}")
         found[GroupTopic(group, topic)] = wanted

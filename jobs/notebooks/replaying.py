@@ -21,7 +21,7 @@ from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.planning import (
     OverTime,
-    QueueChoice,
+    QueueCount,
     check_queue_numbers,
     cut_parts,
     make_plan,
@@ -69,7 +69,7 @@ def replay(
     lake: Lake,
     table: DeltaTable,
     condition: str,
-    choice: Sequence[QueueChoice],
+    choice: Sequence[QueueCount],
     *,
     name_servers: str,
     topic: str | None = None,
@@ -148,7 +148,7 @@ def _earlier(lake: Lake, condition: str, name_servers: str, topic: str | None) -
     return state.plan
 
 
-def choice_report(choice: Sequence[QueueChoice], over_time: OverTime, rate: float | None) -> Report:
+def choice_report(choice: Sequence[QueueCount], over_time: OverTime, rate: float | None) -> Report:
     """Return the report on the selected messages: by queue, and over time.
 
     Args:
@@ -180,7 +180,7 @@ def choice_report(choice: Sequence[QueueChoice], over_time: OverTime, rate: floa
     return Report("Replay", Verdict(Kind.INFO, first), [], [Section("selected", "Selected", selected)], "replay")
 
 
-def _answer(choice: Sequence[QueueChoice], rate: float | None) -> Iterator[str]:
+def _answer(choice: Sequence[QueueCount], rate: float | None) -> Iterator[str]:
     """Yield sentences about what would be sent."""
     if not choice:
         yield "No message matches: there is nothing to send."

@@ -56,9 +56,9 @@ from commitlake.pipelines.replay.pace import Pace
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned
 from commitlake.pipelines.replay.planning import (
-    QueueChoice,
+    QueueCount,
     check_queue_numbers,
-    count_choice,
+    count_queues,
     cut_parts,
     make_plan,
     origin_topics,
@@ -166,16 +166,16 @@ def _show_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
     """Print on standard error how many messages match, but were sent by a replay."""
     if chosen.with_replayed is None:
         return
-    count = sum(queue.messages for queue in count_choice(source.table, chosen.with_replayed))
+    count = sum(queue.messages for queue in count_queues(source.table, chosen.with_replayed))
     if count:
         were = count_text(count, "matching message was", "matching messages were")
         print(f"{were} sent by a replay, and left out: --include-replayed selects them, too", file=sys.stderr)
 
 
-def _choice(arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str) -> list[QueueChoice]:
+def _choice(arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str) -> list[QueueCount]:
     try:
         with limited(limits_of_where("replay", arguments.where)):
-            return count_choice(source.table, condition)
+            return count_queues(source.table, condition)
     except QueryError as error:
         if arguments.where is None:
             raise
@@ -188,7 +188,7 @@ def _plan(
     arguments: SendingArguments,
     source: MessageSource,
     condition: str,
-    choice: Sequence[QueueChoice],
+    choice: Sequence[QueueCount],
     target: Target,
     choice_in_words: str,
 ) -> ReplayPlan:
@@ -343,7 +343,7 @@ def _summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seco
 def _show_choice(
     arguments: SendingArguments,
     source: MessageSource,
-    choice: Sequence[QueueChoice],
+    choice: Sequence[QueueCount],
     not_consumed: NotConsumed | None,
 ) -> None:
     columns = list(_COLUMNS if not_consumed is None else _COLUMNS + _OFFSET_COLUMNS)
@@ -359,7 +359,7 @@ def _show_choice(
     )
 
 
-def _row(queue: QueueChoice, not_consumed: NotConsumed | None) -> Row:
+def _row(queue: QueueCount, not_consumed: NotConsumed | None) -> Row:
     row: Row = {name: getattr(queue, name) for name in _COLUMNS}
     times = {"first_at": queue.first_at, "last_at": queue.last_at}
     if not_consumed is not None:
@@ -396,7 +396,7 @@ def _show_target(
     arguments: SendingArguments,
     source: MessageSource,
     plan: ReplayPlan,
-    choice: Sequence[QueueChoice],
+    choice: Sequence[QueueCount],
     admin: Admin,
 ) -> None:
     """Print on standard error where the messages go, which groups receive them, and how long sending takes."""
@@ -450,7 +450,7 @@ def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Plac
         return {}
 
 
-def _time_needed(arguments: SendingArguments, plan: ReplayPlan, choice: Sequence[QueueChoice]) -> str:
+def _time_needed(arguments: SendingArguments, plan: ReplayPlan, choice: Sequence[QueueCount]) -> str:
     """Return how long sending takes, as far as the pace determines it."""
     slowest: list[tuple[float, str]] = []
     if arguments.rate:

@@ -37,7 +37,7 @@ from commitlake.pipelines.erasure.counts import correct_profiles, forget_content
 from commitlake.pipelines.erasure.ledger import ErasureError, ErasureState, add_event, begin, read_rows, read_states
 from commitlake.pipelines.erasure.purge import Purged, purge
 from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, complete_rows, erase_from, find_work, is_done
-from commitlake.pipelines.erasure.selection import KeysToErase, Selection, select_messages
+from commitlake.pipelines.erasure.selection import FoundMessages, KeysToErase, select_messages
 from commitlake.pipelines.erasure.texts import TABLES, erase_texts, find_texts
 from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
 from commitlake.pipelines.masking.later_copies import read_later_copies
@@ -85,7 +85,7 @@ class ErasurePlan:
         lifted: number of keys and ids whose later copies earlier erasures would erase, and this one keeps.
     """
 
-    selection: Selection
+    selection: FoundMessages
     tables: Sequence[TableWork]
     packs: PackWork
     kept_copies: bool = False

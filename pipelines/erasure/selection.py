@@ -69,7 +69,7 @@ class KeysToErase:
 
 
 @dataclass(frozen=True)
-class Selection:
+class FoundMessages:
     """Messages to erase.
 
     Attributes:
@@ -90,7 +90,7 @@ class Selection:
         return _places(self.rows.select(_PLACE.names))
 
 
-def select_messages(lake: Lake, wanted: KeysToErase) -> Selection:
+def select_messages(lake: Lake, wanted: KeysToErase) -> FoundMessages:
     """Find the wanted messages and their copies.
 
     Raises:
@@ -112,7 +112,7 @@ def select_messages(lake: Lake, wanted: KeysToErase) -> Selection:
     found = _texts_of(rows)
     ids = {*known, *rows.column("msg_id").drop_null().to_pylist(), *wanted.ids}
     copies = CopyTexts(ids, set(wanted.keys))
-    return Selection(rows, wanted.texts | known, wanted.texts - found, copies)
+    return FoundMessages(rows, wanted.texts | known, wanted.texts - found, copies)
 
 
 def count_inner_batches(lake: Lake) -> int:

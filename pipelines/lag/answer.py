@@ -18,13 +18,13 @@ from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.archive.store_config import settings_of, topics_of
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.lag.halves import HalfLag
 from commitlake.pipelines.lag.lake_messages import LakeMessages
-from commitlake.pipelines.lag.measure import Choice, GroupLag, Lag, what_is_missing
+from commitlake.pipelines.lag.measure import GroupLag, Lag, takes, takes_topic, what_is_missing
 from commitlake.pipelines.lag.offsets import WATCH, Moment, OffsetAt, offsets_at
 from commitlake.pipelines.lag.queues import Messages, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
+from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.pipelines.lag.waiting import (
@@ -43,6 +43,7 @@ from commitlake.schemas.layouts.numbers import INT32_MAX, int_within
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import has_batch_queues
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
 from commitlake.schemas.layouts.rocketmq.topics import plain_group
+from commitlake.schemas.selection import ALL_MESSAGES, Selection
 
 MAX_IMPOSSIBLE = 1_000
 """Largest number of offsets in queues that do not exist which have rows."""
@@ -67,7 +68,7 @@ class Given:
         watch: Time over which the movement of groups is watched.
     """
 
-    filters: Mapping[GroupTopic, GroupFilter] = field(default_factory=dict)
+    filters: Mapping[GroupTopic, SubscriptionFilter] = field(default_factory=dict)
     delay_levels_ms: Mapping[str, Sequence[int]] = field(default_factory=dict)
     bodies: str | None = None
     watch: datetime.timedelta = WATCH
@@ -107,15 +108,14 @@ class LagAnswer:
 def lag_of_lake(
     lake: Lake,
     at: datetime.datetime | None,
-    choice: Choice,
-    brokers: Collection[str] = (),
+    wanted: Selection = ALL_MESSAGES,
     given: Given | None = None,
 ) -> LagAnswer:
     """Return the lag of a lake's stores.
 
     Args:
         at: The time; None for each store's last snapshot.
-        brokers: Stores to measure; all if empty.
+        wanted: Stores, groups and topics to measure.
     """
     given = given or Given()
     messages = lake.table("messages")
@@ -128,7 +128,7 @@ def lag_of_lake(
     broadcasting: list[Broadcasting] = []
     positions: set[OffsetOwner] = set()
     times: dict[str, Times] = {}
-    for broker in sorted(brokers or {*known, *archived}):
+    for broker in sorted(wanted.brokers or {*known, *archived}):
         moments = {} if offsets is None else offsets_at(offsets, broker, at, given.watch)
         if OffsetKind.GROUP not in moments:
             missing.append(_no_snapshot(broker, at))
@@ -137,7 +137,7 @@ def lag_of_lake(
         positions |= _all_groups(moments[OffsetKind.GROUP])
         times[broker] = _times(moments[OffsetKind.GROUP])
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at).aged(when)
-        broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], choice)
+        broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], wanted)
         config = read_store_config(lake, broker, None if at is None else when)
         moments[OffsetKind.GROUP], left_out = _without_impossible(moments[OffsetKind.GROUP], config.of_kind(TOPIC))
         missing += left_out
@@ -145,19 +145,19 @@ def lag_of_lake(
         store = LakeMessages(messages, broker, given.bodies or lake.bodies)
         progress = archived.get(broker, StoreProgress(0))
         subscriptions = subscriptions.with_given(given.filters)
-        wanted = choice
+        archived_only = wanted
         if progress.topics is not None:
-            if not choice.topics or not set(choice.topics) <= set(progress.topics):
+            if not wanted.topics or not set(wanted.topics) <= set(progress.topics):
                 missing.append(_some_topics(broker, progress.topics))
-            wanted = Choice(choice.groups, [topic for topic in progress.topics if choice.takes_topic(topic)])
-            if not wanted.topics:
+            archived_only = replace(wanted, topics=[topic for topic in progress.topics if takes_topic(wanted, topic)])
+            if not archived_only.topics:
                 continue
         deleted = {name for kind, name in config.removed if kind == TOPIC}
-        measured = _measure(moments, store, subscriptions, wanted, levels, progress.end)
+        measured = _measure(moments, store, subscriptions, archived_only, levels, progress.end)
         measured = _with_batches(measured, config.of_kind(TOPIC))
         rows += [_judge_deleted(row) if row.topic in deleted else row for row in measured]
         if at is None:
-            rows += rows_of_entries(moments[OffsetKind.GROUP], entries_of_lake(lake, broker), wanted)
+            rows += rows_of_entries(moments[OffsetKind.GROUP], entries_of_lake(lake, broker), archived_only)
     missing += lost_sentences(list(_lost_while_waiting(lake, rows)))
     return LagAnswer(rows, missing, positions, broadcasting, times)
 
@@ -195,11 +195,13 @@ def _some_topics(broker: str, topics: Sequence[str]) -> str:
     )
 
 
-def _broadcasting(broker: str, subscriptions: Subscriptions, moment: Moment, choice: Choice) -> Iterator[Broadcasting]:
+def _broadcasting(
+    broker: str, subscriptions: Subscriptions, moment: Moment, wanted: Selection
+) -> Iterator[Broadcasting]:
     """Yield each broadcasting group whose offsets the broker does not have."""
     known = {GroupTopic(plain_group(position.group), position.topic) for position in moment.offsets}
     for key, subscribed in sorted(subscriptions.found.items()):
-        is_wanted = choice.takes(OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
+        is_wanted = takes(wanted, OffsetOwner(OffsetKind.GROUP, key.group, key.topic, 0))
         if subscribed.message_model == BROADCASTING and is_wanted and key not in known:
             yield Broadcasting(broker, *key)
 
@@ -283,7 +285,7 @@ def _measure(
     moments: Mapping[OffsetKind, Moment],
     messages: Messages,
     subscriptions: Subscriptions,
-    choice: Choice,
+    wanted: Selection,
     levels: DelayLevels,
     archived_until: int | None = None,
 ) -> list[Lag]:
@@ -293,15 +295,15 @@ def _measure(
         moments: Offsets of the store, by kind.
         messages: Messages of the store.
         subscriptions: Subscriptions of its groups.
-        choice: Groups and topics to measure. Messages that the broker holds back are measured only if all are chosen.
+        wanted: Groups and topics to measure. Messages that the broker holds back are measured only if all are chosen.
         levels: Delay levels of the store.
         archived_until: Physical offset up to which `messages` has the log; None if it has all of it.
     """
     moment = moments[OffsetKind.GROUP]
     missing = what_is_missing(moment, archived_until)
-    groups = GroupLag(moment, subscriptions, choice, missing)
+    groups = GroupLag(moment, subscriptions, wanted, missing)
     parts: list[GroupLag | DelayLag | TimerLag | HalfLag] = [groups]
-    if not choice.groups and not choice.topics:
+    if not wanted.groups and not wanted.topics:
         if delays := moments.get(OffsetKind.DELAY):
             parts.append(DelayLag(delays, levels, what_is_missing(delays, archived_until)))
         timers = moments.get(OffsetKind.TIMER_TIME)
@@ -315,11 +317,10 @@ def _measure(
 
 
 def _all_groups(moment: Moment) -> set[OffsetOwner]:
-    everything = Choice()
     return {
         position._replace(group=plain_group(position.group))
         for position in moment.offsets
-        if everything.takes(position)
+        if takes(ALL_MESSAGES, position)
     }
 
 
@@ -328,7 +329,9 @@ def _no_snapshot(broker: str, at: datetime.datetime | None) -> str:
     return f"{broker}: the lake has no snapshot of its groups{when}, so their lag is not known"
 
 
-def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Given | None = None) -> LagAnswer:
+def lag_of_store(
+    store: Store, now: datetime.datetime, wanted: Selection = ALL_MESSAGES, given: Given | None = None
+) -> LagAnswer:
     """Return the lag of a store's groups, read from its own files.
 
     Args:
@@ -355,16 +358,16 @@ def lag_of_store(store: Store, now: datetime.datetime, choice: Choice, given: Gi
     levels = _levels(given.delay_levels_ms.get(store.broker), settings_of(store))
     messages = StoreMessages(store)
     try:
-        rows = _measure(moments, messages, subscriptions, choice, levels)
+        rows = _measure(moments, messages, subscriptions, wanted, levels)
     except IndexMismatchError as error:
         _LOGGER.warning("%s; reading the log instead of the indexes", error)
         messages = StoreMessages(store, use_indexes=False)
-        rows = _measure(moments, messages, subscriptions, choice, levels)
+        rows = _measure(moments, messages, subscriptions, wanted, levels)
     rows = _with_batches(rows, topics)
     rows = [_judge_deleted(row) if topics and row.topic not in topics and is_listed(row.topic) else row for row in rows]
     missing = [*left_out, *([_damaged(store.broker, messages.damaged)] if messages.damaged else [])]
     entries, problems = entries_of_store(store)
-    rows += rows_of_entries(moments[OffsetKind.GROUP], entries, choice)
+    rows += rows_of_entries(moments[OffsetKind.GROUP], entries, wanted)
     return LagAnswer(rows, [*missing, *problems], _all_groups(moments[OffsetKind.GROUP]))
 
 
@@ -391,7 +394,7 @@ def subscriptions_of(progress: StoreSnapshot) -> Subscriptions:
     return Subscriptions(
         {
             key: SubscribedAt(
-                GroupFilter.of(one.expression_type or "", one.expression or ""),
+                SubscriptionFilter.of(one.expression_type or "", one.expression or ""),
                 None if one.members is None else len(one.members),
                 one.message_model,
                 as_of=progress.subscribed_as_of,

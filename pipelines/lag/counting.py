@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
+from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 
 COLUMNS = ("physical_offset", "topic", "queue_id", "queue_offset", "size", "store_timestamp")
 """Columns of every batch. `tags` and `properties` are read as well if a choice needs them."""
@@ -47,7 +47,7 @@ class Cursor(NamedTuple):
 
     queue: Queue
     offset: int
-    wanted: GroupFilter = ALL
+    wanted: SubscriptionFilter = ALL
     until_ms: int | None = None
 
 
@@ -171,17 +171,19 @@ class BacklogCounter:
         cursors: Iterable[Cursor],
         until_ms: int | None = None,
         log_start: int | None = None,
-        topics: Mapping[str, Collection[GroupFilter]] | None = None,
+        topics: Mapping[str, Collection[SubscriptionFilter]] | None = None,
         *,
         finds_last: bool = False,
     ) -> None:
         self.until_ms = until_ms
-        self.topics: Mapping[str, Collection[GroupFilter]] = topics or {}
+        self.topics: Mapping[str, Collection[SubscriptionFilter]] = topics or {}
         self.since_ms: int | None = None
         self.log_start = log_start
         self._floors: Mapping[Queue, int] = {}
         cursors = set(cursors)
-        chosen: dict[Queue, dict[tuple[GroupFilter, int | None], list[Cursor]]] = defaultdict(lambda: defaultdict(list))
+        chosen: dict[Queue, dict[tuple[SubscriptionFilter, int | None], list[Cursor]]] = defaultdict(
+            lambda: defaultdict(list)
+        )
         for cursor in cursors:
             chosen[cursor.queue][cursor.wanted, cursor.until_ms].append(cursor)
         self._places = {
@@ -240,7 +242,7 @@ class BacklogCounter:
         if self.log_start is not None:
             is_counted &= physical >= self.log_start
         offsets, sizes = numbers(batch, "queue_offset"), numbers(batch, "size")
-        selected: dict[GroupFilter, Array] = {}
+        selected: dict[SubscriptionFilter, Array] = {}
         for queue, every_row in rows_by_queue(broker, batch):
             rows = every_row
             if queue in self._floors:
@@ -304,7 +306,7 @@ class BacklogCounter:
         return found
 
 
-def _cursors_of(choices: Mapping[tuple[GroupFilter, int | None], _Places]) -> list[Cursor]:
+def _cursors_of(choices: Mapping[tuple[SubscriptionFilter, int | None], _Places]) -> list[Cursor]:
     return [cursor for places in choices.values() for cursor in places.cursors]
 
 
@@ -353,7 +355,7 @@ class ThresholdCounter:
 
     def __init__(
         self,
-        places: Mapping[tuple[Queue, GroupFilter], Iterable[int]],
+        places: Mapping[tuple[Queue, SubscriptionFilter], Iterable[int]],
         floors: Mapping[Queue, int] | None = None,
         log_end: int | None = None,
     ) -> None:
@@ -361,7 +363,7 @@ class ThresholdCounter:
         self._offsets = {key: np.unique(np.asarray(list(offsets), np.int64)) for key, offsets in places.items()}
         self._counts = {key: np.zeros(len(offsets) + 1, np.int64) for key, offsets in self._offsets.items()}
         self._floors = floors or {}
-        self._of_queue: dict[Queue, list[GroupFilter]] = defaultdict(list)
+        self._of_queue: dict[Queue, list[SubscriptionFilter]] = defaultdict(list)
         starts: dict[Queue, int] = {}
         for (queue, wanted), offsets in self._offsets.items():
             self._of_queue[queue].append(wanted)
@@ -379,7 +381,7 @@ class ThresholdCounter:
     def add(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages."""
         offsets, physical = numbers(batch, "queue_offset"), numbers(batch, "physical_offset")
-        chosen: dict[GroupFilter, Array] = {}
+        chosen: dict[SubscriptionFilter, Array] = {}
         for queue, rows in rows_by_queue(broker, batch):
             for wanted in self._of_queue.get(queue, ()):
                 if wanted not in chosen:
@@ -389,7 +391,7 @@ class ThresholdCounter:
                 places = np.searchsorted(self._offsets[queue, wanted], offsets[here], side="right")
                 counts += np.bincount(places, minlength=len(counts))
 
-    def between(self, queue: Queue, wanted: GroupFilter, start: int, end: int) -> int:
+    def between(self, queue: Queue, wanted: SubscriptionFilter, start: int, end: int) -> int:
         """Return the number of wanted messages from `start` to before `end`; both must be among the given offsets."""
         offsets, counts = self._offsets[queue, wanted], self._counts[queue, wanted]
         first, last = np.searchsorted(offsets, [start, end])

@@ -30,9 +30,9 @@ from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open
 from commitlake.connectors.lake.sql import date_literal, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.lag.counting import Queue, ThresholdCounter
-from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.queues import Times
+from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import PastSubscriptions, subscribed_over_time
 from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic
@@ -82,7 +82,7 @@ def lag_history(
     groups: Collection[str],
     until: datetime.datetime,
     brokers: Collection[str] = (),
-    given: Mapping[GroupTopic, GroupFilter] | None = None,
+    given: Mapping[GroupTopic, SubscriptionFilter] | None = None,
     topics: Collection[str] = (),
 ) -> LagHistory | None:
     """Return the lag of groups up to a time, or None if there are no snapshots.
@@ -171,7 +171,7 @@ class _StoreHistory:
         self._broadcast: Collection[tuple[str, str]] = ()
 
     def set_subscribed(
-        self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, GroupFilter]
+        self, subscribed: DeltaTable | None, places: Sequence[_Window], given: Mapping[GroupTopic, SubscriptionFilter]
     ) -> None:
         """Set the subscriptions of the groups at the time of each window.
 
@@ -298,7 +298,7 @@ class _StoreHistory:
         self, spans: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]], floors: Mapping[Queue, int]
     ) -> dict[str, dict[int, int | None]]:
         """Count the wanted messages of spans. For a group that wants all messages, the offsets are enough."""
-        places: dict[tuple[Queue, GroupFilter], list[int]] = defaultdict(list)
+        places: dict[tuple[Queue, SubscriptionFilter], list[int]] = defaultdict(list)
         for (group, queue), of_windows in spans.items():
             for number, span in of_windows.items():
                 wanted = self._filter_of(group, queue.topic, number)
@@ -321,7 +321,7 @@ class _StoreHistory:
                     mine[number] = before + behind
         return figures
 
-    def _filter_of(self, group: str, topic: str, window: int) -> GroupFilter:
+    def _filter_of(self, group: str, topic: str, window: int) -> SubscriptionFilter:
         wanted = self._subscribed_in[window].wanted
         return ALL if topic.startswith(RETRY_PREFIX) else wanted.get(GroupTopic(group, topic), ALL)
 

@@ -14,19 +14,20 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue, ThresholdCounter
-from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import Count, QueueSpan
+from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import BROADCASTING, SubscribedAt, Subscriptions, consumers, subscription_of
 from commitlake.pipelines.lag.verdicts import NOTHING, FigureBounds, Judged, Movement, lag_verdict
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.topics import BROADCAST_SUFFIX, RETRY_PREFIX, is_system_group, plain_group
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import epoch_ms, from_ms
 
 BROADCASTS = "the group broadcasts: its clients keep their own offsets"
@@ -91,28 +92,23 @@ class Lag(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Groups and topics to measure; empty means all."""
+def takes(wanted: Selection, position: OffsetOwner) -> bool:
+    """Return whether an offset is selected, by its group and topic. Offsets of the broker's own groups never are."""
+    return (
+        not is_system_group(position.group)
+        and (not wanted.groups or not {position.group, plain_group(position.group)}.isdisjoint(wanted.groups))
+        and takes_topic(wanted, position.topic)
+    )
 
-    groups: Collection[str] = ()
-    topics: Collection[str] = ()
 
-    def takes(self, position: OffsetOwner) -> bool:
-        """Return whether an offset is chosen. Offsets of the broker's own groups never are."""
-        return (
-            not is_system_group(position.group)
-            and (not self.groups or not {position.group, plain_group(position.group)}.isdisjoint(self.groups))
-            and self.takes_topic(position.topic)
-        )
+def takes_group(wanted: Selection, key: GroupTopic) -> bool:
+    """Return whether a group is selected, in a topic."""
+    return takes(wanted, OffsetOwner(OffsetKind.GROUP, *key, 0))
 
-    def takes_group(self, key: GroupTopic) -> bool:
-        """Return whether a group is chosen, in a topic."""
-        return self.takes(OffsetOwner(OffsetKind.GROUP, *key, 0))
 
-    def takes_topic(self, topic: str) -> bool:
-        """Return whether a topic is chosen."""
-        return not self.topics or topic in self.topics
+def takes_topic(wanted: Selection, topic: str) -> bool:
+    """Return whether a topic is selected."""
+    return not wanted.topics or topic in wanted.topics
 
 
 class GroupLag:
@@ -121,14 +117,14 @@ class GroupLag:
     Args:
         moment: Offsets of the groups.
         subscriptions: Subscriptions of the groups.
-        choice: Groups and topics to measure.
+        selection: Groups and topics to measure.
         missing: A sentence on messages that may be missing; empty if none are.
 
     Attributes:
         counts: Counters to feed with messages.
     """
 
-    def __init__(self, moment: Moment, subscriptions: Subscriptions, choice: Choice, missing: str) -> None:
+    def __init__(self, moment: Moment, subscriptions: Subscriptions, selection: Selection, missing: str) -> None:
         self._moment, self._missing = moment, missing
         subscribed: dict[GroupTopic, SubscribedAt | None] = {}  # there are many queues of each
         committed: dict[GroupTopic, set[int]] = {}
@@ -138,14 +134,14 @@ class GroupLag:
         for position, offset in offsets:
             key = GroupTopic(position.group, position.topic)
             if key not in subscribed:
-                is_taken = choice.takes(position) and not _is_outdated(key, known, subscriptions)
+                is_taken = takes(selection, position) and not _is_outdated(key, known, subscriptions)
                 subscribed[key] = subscription_of(key, subscriptions) if is_taken else None
                 committed[key] = set()
             if (found := subscribed[key]) is not None:
                 self._plans.append(_LagPlan(position, offset, queue_of(moment, position), found))
                 committed[key].add(position.queue_id)
         self._committed: Mapping[GroupTopic, set[int]] = committed
-        self._consumers = consumers(committed, subscriptions, choice.takes_group)
+        self._consumers = consumers(committed, subscriptions, partial(takes_group, selection))
         self._known: dict[str, set[int]] = defaultdict(set)
         for key, queue_ids in committed.items():
             self._known[key.topic] |= queue_ids
@@ -191,7 +187,7 @@ class GroupLag:
         Args:
             spans: Where the queues of `topics` begin and end.
         """
-        places: dict[tuple[Queue, GroupFilter], list[int]] = defaultdict(list)
+        places: dict[tuple[Queue, SubscriptionFilter], list[int]] = defaultdict(list)
         for plan in self._plans:
             start, end = plan.deleted(spans.get(plan.queue))
             if start < end and plan.subscribed.wanted.is_known and not plan.subscribed.wanted.takes_all:
@@ -401,7 +397,7 @@ def _waited(behind: Behind, moment: Moment) -> float:
     return max(0.0, (epoch_ms(moment.at) - behind.next_time_ms) / 1000)
 
 
-def _filter_text(wanted: GroupFilter) -> str | None:
+def _filter_text(wanted: SubscriptionFilter) -> str | None:
     if not wanted.is_known:
         return None
     return wanted.expression if wanted.tags is not None or wanted.takes_all else f"sql: {wanted.expression}"

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, next_rows, rows_between
 from commitlake.connectors.plain_arrays import dict_rows
-from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
+from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.snapshot.append import HEARTBEAT
 from commitlake.pipelines.snapshot.progress import GroupTopic, SnapshotSource
 from commitlake.schemas.counts import count_text
@@ -46,7 +46,7 @@ class SubscribedAt:
         as_of: Last time at which a client subscribed so; None if not known, or if the user gives the choice.
     """
 
-    wanted: GroupFilter
+    wanted: SubscriptionFilter
     members: int | None = None
     message_model: str | None = None
     note: str = ""
@@ -68,9 +68,9 @@ class Subscriptions:
 
     def of(self, key: GroupTopic) -> SubscribedAt:
         """Return the subscription of a group. If it is not known, the group wants every message."""
-        return self.found.get(key) or SubscribedAt(GroupFilter(), None if self.asked_at is None else 0)
+        return self.found.get(key) or SubscribedAt(SubscriptionFilter(), None if self.asked_at is None else 0)
 
-    def with_given(self, given: Mapping[GroupTopic, GroupFilter]) -> Subscriptions:
+    def with_given(self, given: Mapping[GroupTopic, SubscriptionFilter]) -> Subscriptions:
         """Return a copy in which the user's choices replace the known ones."""
         stated = {key: replace(self.of(key), wanted=wanted, note="", as_of=None) for key, wanted in given.items()}
         return Subscriptions({**self.found, **stated}, self.asked_at)
@@ -124,7 +124,7 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | Non
         key = GroupTopic(row["group"], row["topic"])
         if row["topic"] is not None and key not in found and row["expression"] is not None:
             since = f"{row['as_of']:%Y-%m-%dT%H:%M:%SZ}"
-            choice = GroupFilter.of(row["expression_type"], row["expression"])
+            choice = SubscriptionFilter.of(row["expression_type"], row["expression"])
             found[key] = SubscribedAt(choice, note=f"its subscription is known only from {since} on; that one is used")
     return Subscriptions(found, known.asked_at)
 
@@ -138,7 +138,7 @@ class PastSubscriptions(NamedTuple):
         broadcast: Topics of which each client of the group gets every message.
     """
 
-    wanted: Mapping[GroupTopic, GroupFilter] = {}
+    wanted: Mapping[GroupTopic, SubscriptionFilter] = {}
     consumed: Collection[GroupTopic] = ()
     broadcast: Collection[GroupTopic] = ()
 
@@ -156,10 +156,10 @@ def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetim
     if not times:
         return []
     rows = dict_rows(rows_between(table, SUBSCRIBED, broker, EPOCH, times[-1]))
-    later: dict[GroupTopic, GroupFilter] = {}
+    later: dict[GroupTopic, SubscriptionFilter] = {}
     for row in [*rows, *dict_rows(next_rows(table, SUBSCRIBED, broker, times[-1]))]:
         if row["topic"] is not None and row["expression"] is not None:
-            choice = GroupFilter.of(row["expression_type"], row["expression"])
+            choice = SubscriptionFilter.of(row["expression_type"], row["expression"])
             later.setdefault(GroupTopic(row["group"], row["topic"]), choice)
     known = _Known()
     found: list[PastSubscriptions] = []
@@ -184,7 +184,7 @@ class _Known:
     """
 
     def __init__(self) -> None:
-        self.wanted: dict[GroupTopic, GroupFilter] = {}
+        self.wanted: dict[GroupTopic, SubscriptionFilter] = {}
         self._taken: dict[str, list[datetime.datetime]] = {}  # the last two snapshots of each source
         self._sources: dict[GroupTopic, str] = {}
         self._gone: dict[GroupTopic, datetime.datetime | None] = {}
@@ -206,7 +206,7 @@ class _Known:
         if row["expression"] is not None:
             self._sources[key] = source
             self._gone.pop(key, None)
-            now = GroupFilter.of(row["expression_type"], row["expression"])
+            now = SubscriptionFilter.of(row["expression_type"], row["expression"])
             self._changes[key] += key in self.wanted and self.wanted[key] != now
             self.wanted[key] = now
 
@@ -238,7 +238,7 @@ class _Known:
         }
 
 
-def _subscribed(wanted: GroupFilter, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
+def _subscribed(wanted: SubscriptionFilter, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
     """Return the subscription of a group and topic.
 
     Args:

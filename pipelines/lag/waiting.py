@@ -21,7 +21,7 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
 from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Behind, Cursor, Queue, milliseconds, numbers
-from commitlake.pipelines.lag.measure import Choice, Lag, queue_of
+from commitlake.pipelines.lag.measure import Lag, queue_of, takes
 from commitlake.pipelines.lag.offsets import Moment, OffsetAt
 from commitlake.pipelines.lag.queues import Count, QueueSpan
 from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
@@ -30,6 +30,7 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.properties import REAL_TOPIC, TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 from commitlake.schemas.times import epoch_ms, from_ms, plain_text
 
@@ -363,7 +364,7 @@ def entries_of_lake(lake: Lake, broker: str) -> list[Entry]:
             for group, topic, queue_id, kind, due in (row.values() for row in rows)]  # fmt: skip
 
 
-def rows_of_entries(moment: Moment, entries: Iterable[Entry], choice: Choice) -> Iterator[Lag]:
+def rows_of_entries(moment: Moment, entries: Iterable[Entry], wanted: Selection) -> Iterator[Lag]:
     """Yield a row for each group and queue with messages in a retry store.
 
     Args:
@@ -373,7 +374,7 @@ def rows_of_entries(moment: Moment, entries: Iterable[Entry], choice: Choice) ->
     counts: dict[OffsetOwner, _Counts] = {}
     for entry in entries:
         position = OffsetOwner(OffsetKind.GROUP, entry.group, entry.topic, entry.queue_id)
-        if choice.takes(position):
+        if takes(wanted, position):
             counts.setdefault(position, _Counts()).add(entry, moment.at)
     for position, found in sorted(counts.items()):
         late = Behind(found.late)

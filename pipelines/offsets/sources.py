@@ -28,11 +28,11 @@ from commitlake.connectors.reading.request import Request, narrow
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
-from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
 from commitlake.pipelines.lag.lake_messages import LakeMessages
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.lag.queues import Count, QueueSpan, Times
 from commitlake.pipelines.lag.store_messages import StoreMessages
+from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, subscriptions_at
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
@@ -170,7 +170,7 @@ class OffsetSource:
         known |= {key.topic for key in self.subscriptions.found if key.group == group}
         return {topic for topic in known if not topic.startswith(RETRY_PREFIX)}
 
-    def wanted(self, group: str, topic: str) -> GroupFilter:
+    def wanted(self, group: str, topic: str) -> SubscriptionFilter:
         """Return a group's choice of messages of a topic; all messages if it is not known."""
         return ALL if topic.startswith(RETRY_PREFIX) else self.subscriptions.of(GroupTopic(group, topic)).wanted
 
@@ -208,7 +208,7 @@ def store_sources(stores: Iterable[Store]) -> list[OffsetSource]:
         if progress is not None:
             newest = {place: offset for place, offset in progress.offsets.items() if place.kind == OffsetKind.GROUP}
             for key, one in progress.subscriptions.items():
-                subscribed[key] = SubscribedAt(GroupFilter.of(one.expression_type or "", one.expression or ""))
+                subscribed[key] = SubscribedAt(SubscriptionFilter.of(one.expression_type or "", one.expression or ""))
         not_read: tuple[str, ...] = ()
         if progress is not None and OffsetKind.GROUP not in progress.taken:
             not_read = progress.unreadable or (progress.note,)

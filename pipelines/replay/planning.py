@@ -40,7 +40,7 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class QueueChoice:
+class QueueCount:
     """Chosen messages of one queue of the lake, for a dry run.
 
     Attributes:
@@ -66,7 +66,7 @@ class QueueChoice:
     last_at: datetime.datetime | None
 
 
-def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
+def count_queues(table: DeltaTable, condition: str) -> list[QueueCount]:
     """Count the chosen messages of each queue, also those in inner batches, sorted by store, topic and queue.
 
     Args:
@@ -86,7 +86,7 @@ def count_choice(table: DeltaTable, condition: str) -> list[QueueChoice]:
     for row in queues:
         further = more.get((row["broker"], row["topic"], row["queue_id"]), 0)
         row["messages"] += further
-    return [QueueChoice(**row) for row in queues]
+    return [QueueCount(**row) for row in queues]
 
 
 def cut_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
@@ -96,7 +96,7 @@ def cut_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
     several stores in the order of their times.
 
     Raises:
-        QueryError: in the cases of `count_choice`.
+        QueryError: in the cases of `count_queues`.
     """
     sql = (
         f"SELECT broker, physical_offset / {STRETCH_BYTES} AS stretch, min(physical_offset) AS first, "
@@ -149,11 +149,11 @@ def _parts(stretches: Iterable[_Stretch]) -> Iterator[tuple[LogRange, ...]]:
         yield tuple(ranges)
 
 
-def topics_of(choice: Sequence[QueueChoice], target_topic: str | None, origins: Iterable[str]) -> list[str]:
+def topics_of(choice: Sequence[QueueCount], target_topic: str | None, origins: Iterable[str]) -> list[str]:
     """Return the topics that the target must have, sorted.
 
     Args:
-        choice: from `count_choice`.
+        choice: from `count_queues`.
         target_topic: topic for all messages; None for the original topic of each.
         origins: original topics of dead letters and retries.
 
@@ -175,7 +175,7 @@ def origin_topics(table: DeltaTable, condition: str) -> list[str]:
     """Return the original topics of the chosen dead letters and retries, sorted.
 
     Raises:
-        QueryError: in the cases of `count_choice`.
+        QueryError: in the cases of `count_queues`.
         ReplayError: if the original topic of one of them is not known.
     """
     failed = f"kind IN ('{Kind.DLQ}', '{Kind.RETRY}')"
@@ -231,13 +231,13 @@ def _check_has_brokers(client: TargetClient) -> None:
             )
 
 
-def check_queue_numbers(choice: Sequence[QueueChoice], target: Target) -> None:
+def check_queue_numbers(choice: Sequence[QueueCount], target: Target) -> None:
     """Refuse a target that lacks a queue of the same number, if queues are assigned by number.
 
     Dead letters and retries that go to their original topics are only checked when they are sent.
 
     Args:
-        choice: from `count_choice`.
+        choice: from `count_queues`.
 
     Raises:
         TargetError: names the first missing queue.
@@ -261,7 +261,7 @@ def new_replay_id(now: datetime.datetime) -> str:
 
 
 def make_plan(
-    choice: Sequence[QueueChoice],
+    choice: Sequence[QueueCount],
     parts: Sequence[tuple[LogRange, ...]],
     condition: str,
     target: Target,
@@ -273,7 +273,7 @@ def make_plan(
     """Return the plan of a new replay.
 
     Args:
-        choice: from `count_choice`.
+        choice: from `count_queues`.
         parts: from `cut_parts`.
         condition: from `selection.condition`.
         limit: number of messages to send, the first ones; 0 for all.
@@ -304,7 +304,7 @@ def plan_of_changed(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
         changed: the table `replay_rows`.
     """
     condition = changed_condition(plan.replay_id)
-    choice = count_choice(changed, condition)
+    choice = count_queues(changed, condition)
     return replace(
         plan,
         condition=condition,
@@ -331,7 +331,7 @@ class OverTime:
     messages: dict[str, list[int]]
 
 
-def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueChoice]) -> OverTime:
+def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueCount]) -> OverTime:
     """Count the chosen messages that were stored in each time window, in at most `MAX_WINDOWS` windows.
 
     Messages without a store time are not counted.
@@ -341,7 +341,7 @@ def count_over_time(table: DeltaTable, condition: str, choice: Sequence[QueueCho
         choice: the chosen messages by queue.
 
     Raises:
-        QueryError: in the cases of `count_choice`.
+        QueryError: in the cases of `count_queues`.
     """
     times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
     if not times:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.formats.config_files import note_backup, read_config
-from commitlake.connectors.log_format.small_files import GroupFilter, Problems
+from commitlake.connectors.log_format.small_files import Problems, StoredSubscription
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within
 from commitlake.schemas.remoting.fastjson import parse_fastjson
 from commitlake.schemas.store_files import UnsafeFileError
@@ -25,7 +25,7 @@ CONSUMER_FILTERS = "config/consumerFilter.json"
 _TABLE = "filterDataByTopic"
 
 
-def read_consumer_filters(root: Path, problems: Problems, *, is_live: bool) -> tuple[GroupFilter, ...]:
+def read_consumer_filters(root: Path, problems: Problems, *, is_live: bool) -> tuple[StoredSubscription, ...]:
     """Return the filters, including those of groups without clients.
 
     Args:
@@ -53,7 +53,7 @@ def _parse(data: bytes) -> dict[Any, Any]:
     return table
 
 
-def _filters(table: dict[Any, Any]) -> Iterator[GroupFilter]:
+def _filters(table: dict[Any, Any]) -> Iterator[StoredSubscription]:
     for topic, entry in table.items():
         groups = entry.get("groupFilterData") if isinstance(entry, dict) else None
         for group, data in groups.items() if isinstance(groups, dict) else ():
@@ -61,4 +61,4 @@ def _filters(table: dict[Any, Any]) -> Iterator[GroupFilter]:
                 continue
             version, born = (int_within(data.get(name), 0, INT64_MAX) or 0 for name in ("clientVersion", "bornTime"))
             expression_type, expression = str(data["expressionType"]), str(data["expression"])
-            yield GroupFilter(str(topic), str(group), expression_type, expression, version or born)
+            yield StoredSubscription(str(topic), str(group), expression_type, expression, version or born)

@@ -56,8 +56,8 @@ class _PulledDecoder(CommitLogDecoder):
 
 
 @dataclass(frozen=True, slots=True)
-class WantedRecords:
-    """Selection of records in answers; the others are neither decoded nor counted.
+class PulledRange:
+    """Range of the wanted records in answers to pulls; the others are neither decoded nor counted.
 
     Attributes:
         first_byte: physical offset; records before it are skipped.
@@ -103,7 +103,7 @@ class PulledRecords:
     Attributes:
         messages: number of messages in the records of the answers; a record of an inner batch holds several.
         has_inner_batches: whether one of the records holds several.
-        taken: number of wanted, intact records. This and the following are only set if `WantedRecords` were given.
+        taken: number of wanted, intact records. This and the following are only set if `PulledRange` were given.
         last_taken: the last wanted record.
         cut: the first record after the wanted ones in the last answers.
     """
@@ -129,7 +129,7 @@ class PulledRecords:
         self._reader = RowReader(self._split, request, self._refused, _PulledDecoder)
         self._intact = np.empty(_MAX_RECORDS, np.bool_)
 
-    def batches(self, answers: Sequence[bytes], wanted: WantedRecords | None = None) -> Iterator[pa.RecordBatch]:
+    def batches(self, answers: Sequence[bytes], wanted: PulledRange | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of answers' bodies.
 
         Args:
@@ -240,7 +240,7 @@ def first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
     return TakenRecord(offset, size, digest_of(answer[:size])), number
 
 
-def _choose(window: Array, parts: Array, wanted: WantedRecords, *, by_number: bool) -> tuple[Array, int | None]:
+def _choose(window: Array, parts: Array, wanted: PulledRange, *, by_number: bool) -> tuple[Array, int | None]:
     """Return the wanted records, and the position of the first record after all of them."""
     offsets = numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
     chosen: Array = offsets >= wanted.first_byte

@@ -18,7 +18,7 @@ from commitlake.connectors.reading.decoding.columns import DecodedBatch, Distinc
 from commitlake.connectors.reading.kernel import buffers as b
 from commitlake.connectors.reading.kernel import decode as kernel
 from commitlake.connectors.reading.kernel import hop as h
-from commitlake.connectors.reading.kernel.buffers import Choice
+from commitlake.connectors.reading.kernel.buffers import KernelFilters
 from commitlake.connectors.reading.kernel.decode import END_OFFSET, END_STORE_TIME, MIN_OFFSET, MIN_STORE_TIME
 from commitlake.connectors.reading.kernel.memory import PADDING
 from commitlake.connectors.reading.request import Filters
@@ -27,7 +27,7 @@ _INT32 = np.iinfo(np.int32)
 _INT64 = np.iinfo(np.int64)
 
 
-def make_choice(filters: Filters) -> Choice:
+def kernel_filters(filters: Filters) -> KernelFilters:
     """Return the filters for the kernel, without those that apply to decoded columns; see `batches`."""
     bounds = np.array([_INT64.min, _INT64.max, _INT64.min, _INT64.max])
     for place, bound in (
@@ -44,7 +44,7 @@ def make_choice(filters: Filters) -> Choice:
     if (wanted_topics is not None and not topics) or (filters.queue_ids is not None and not queue_ids):
         bounds[END_OFFSET] = _INT64.min  # an empty set selects nothing
     chooses = bool(topics or queue_ids or (bounds != [_INT64.min, _INT64.max, _INT64.min, _INT64.max]).any())
-    return Choice(
+    return KernelFilters(
         chooses=chooses,
         bounds=bounds,
         queue_ids=np.array(queue_ids, np.int32),
@@ -95,7 +95,7 @@ class Decoder:
             _table([self._fields64[name] for name in self._numbers64]),
             self._id_suffix(),
         )
-        self._choice = make_choice(filters)
+        self._choice = kernel_filters(filters)
         self._scratch = b.make_scratch(self._max_entries)
         self._distinct = self._make_distinct(_SEED)
         self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)

@@ -151,8 +151,8 @@ class ColumnSelection(NamedTuple):
     id_suffix: Array = NO_SUFFIX
 
 
-class Choice(NamedTuple):
-    """Filters for records.
+class KernelFilters(NamedTuple):
+    """Filters for records, compiled for the loops of the kernel.
 
     Attributes:
         chooses: whether any filter is set.

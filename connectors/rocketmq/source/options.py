@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.connectors.rocketmq.queue_reading import ALL_MESSAGES, MessageFilter
+from commitlake.connectors.rocketmq.queue_reading import ALL_MESSAGES, PullFilter
 from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition, parse_by_queue, parse_offsets
 from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, credentials_of, group_name
 from commitlake.connectors.source_options import (
@@ -165,11 +165,11 @@ class SourceOptions(ConnectionOptions):
         return self.start if is_given else ReadPosition("startingOffsets", Edge.LATEST)
 
     @property
-    def message_filter(self) -> MessageFilter:
+    def message_filter(self) -> PullFilter:
         """Filter that brokers apply."""
         if self.sql is not None:
-            return MessageFilter(self.sql, is_sql=True)
-        return ALL_MESSAGES if self.tags is None else MessageFilter(self.tags, is_sql=False)
+            return PullFilter(self.sql, is_sql=True)
+        return ALL_MESSAGES if self.tags is None else PullFilter(self.tags, is_sql=False)
 
     def open_puller(self) -> Puller:
         """Create a client in this process.

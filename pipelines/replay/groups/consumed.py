@@ -24,7 +24,7 @@ from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.lag.offsets import offsets_at
 from commitlake.pipelines.offsets.sources import LakeQueues
 from commitlake.pipelines.replay.groups.not_consumed import QueueLife, queue_lives
-from commitlake.pipelines.replay.planning import QueueChoice
+from commitlake.pipelines.replay.planning import QueueCount
 from commitlake.pipelines.snapshot.progress import OffsetKind
 from commitlake.schemas.layouts.rocketmq.properties import ORIGIN_MESSAGE_ID
 from commitlake.schemas.layouts.rocketmq.topics import FAILED_KINDS, Kind, kind_of, plain_group
@@ -107,7 +107,7 @@ class ChosenMessages:
         self,
         table: DeltaTable,
         condition: str,
-        choice: Sequence[QueueChoice],
+        choice: Sequence[QueueCount],
         as_of: Mapping[str, datetime.datetime] | None = None,
     ) -> None:
         self._table, self._condition = table, condition
@@ -132,7 +132,7 @@ class ChosenMessages:
             messages += int((numbers < offsets.get((broker, topic, queue_id), 0)).sum())
         return Consumed(messages, unknown)
 
-    def _before(self, queue: QueueChoice, offsets: Mapping[tuple[str, str, int], int]) -> int:
+    def _before(self, queue: QueueCount, offsets: Mapping[tuple[str, str, int], int]) -> int:
         place = Queue(queue.broker, queue.topic, queue.queue_id)
         offset, life = offsets.get(place, 0), self._lives.get(place)
         if offset > queue.last_offset and life is None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RefusedError
 from commitlake.connectors.rocketmq.puller import Puller
-from commitlake.pipelines.lag.group_filter import GroupFilter
+from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.pipelines.offsets.sources import OffsetSource
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID
@@ -147,7 +147,7 @@ def _other_queue(reader: OtherMessagesReader, runs: Sequence[OffsetRun], positio
 
 def _group_filter(
     client: OffsetClient, group: str, queue: MessageQueue, sources: Sequence[OffsetSource]
-) -> GroupFilter:
+) -> SubscriptionFilter:
     """Return a group's subscription to a topic from its clients, or else from the lake, or else to everything."""
     try:
         subscribed = client.admin.consumer_connections(group, queue.broker_name).subscription_table.get(queue.topic)
@@ -156,9 +156,9 @@ def _group_filter(
             raise
         subscribed = None
     if subscribed is not None:
-        return GroupFilter.of(subscribed.expression_type, subscribed.sub_string)
+        return SubscriptionFilter.of(subscribed.expression_type, subscribed.sub_string)
     known = (source.subscriptions.found.get(GroupTopic(group, queue.topic)) for source in sources)
-    return next((one.wanted for one in known if one is not None), GroupFilter())
+    return next((one.wanted for one in known if one is not None), SubscriptionFilter())
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +242,7 @@ class OtherMessagesReader:
         wanted: The group's subscription to the topic.
     """
 
-    def __init__(self, puller: Puller, queue: MessageQueue, replay_id: str, wanted: GroupFilter) -> None:
+    def __init__(self, puller: Puller, queue: MessageQueue, replay_id: str, wanted: SubscriptionFilter) -> None:
         self._puller, self._queue, self._replay_id = puller, queue, replay_id
         self._is_wanted = _test_of(wanted)
         self._left = MAX_READ
@@ -279,7 +279,7 @@ class OtherMessagesReader:
         return found
 
 
-def _test_of(wanted: GroupFilter) -> Callable[[Message], bool]:
+def _test_of(wanted: SubscriptionFilter) -> Callable[[Message], bool]:
     if wanted.expression_type == SQL92_EXPRESSION:
         condition = compile_sql92(wanted.expression)
         return lambda message: condition(message.properties)

@@ -21,7 +21,6 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions, OutgoingMessage
 from commitlake.connectors.rocketmq.network import Network
 from commitlake.jobs.archive.command import main as archive
 from commitlake.pipelines.lag.answer import lag_of_lake
-from commitlake.pipelines.lag.measure import Choice
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.live import ask_progress
 from commitlake.pipelines.snapshot.progress import OffsetKind
@@ -29,6 +28,7 @@ from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, SubscriptionData
 from commitlake.schemas.remoting.json_fields import serialize_body
+from commitlake.schemas.selection import Selection
 from tests.servers.rocketmq import VERSIONS, RocketMQ
 from tests.support.topic_reading import make_topic
 from tests.support.waiting import let_pass
@@ -172,7 +172,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
 def test_lag_is_within_its_bounds_at_200_moments_and_exact_at_snapshots(recording: Recording) -> None:
     exact = total = 0
     for moment in recording.moments:
-        rows = lag_of_lake(recording.lake, moment.at, Choice(topics=[TOPIC])).rows
+        rows = lag_of_lake(recording.lake, moment.at, Selection(topics=[TOPIC])).rows
         found = {(row.group, row.queue_id): row for row in rows}
         for group in SPEEDS:
             for queue_id in range(QUEUES):

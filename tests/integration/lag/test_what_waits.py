@@ -27,7 +27,6 @@ from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main as lag
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import lag_of_store
-from commitlake.pipelines.lag.measure import Choice
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
@@ -164,7 +163,7 @@ def _broadcast(client: Network, address: str) -> None:
 def _in_flight(store: Path) -> int | None:
     """Return the number of halves in flight, from the files of a running broker."""
     (found,) = find_stores(str(store), None, formats=COMMITLOGS)
-    rows = lag_of_store(found, datetime.datetime.now(datetime.UTC), Choice()).rows
+    rows = lag_of_store(found, datetime.datetime.now(datetime.UTC)).rows
     return next((int(row.messages.low) for row in rows if row.kind == "half" and row.messages.is_exact), None)
 
 

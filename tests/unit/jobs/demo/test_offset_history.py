@@ -12,7 +12,6 @@ from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import by_group, not_moved_since
 from commitlake.pipelines.lag.history import lag_history
-from commitlake.pipelines.lag.measure import Choice
 from commitlake.pipelines.lag.verdicts import LagVerdict
 from tests.support.lakes import archive_store
 
@@ -30,10 +29,10 @@ def test_the_mail_service_stops_six_hours_before_the_end(tmp_path: Path) -> None
     known = [count for count in history.messages["mail-service"] if count is not None]
     assert len(known) == 24
     assert known[-3] == 0 < known[-2] < known[-1]
-    worst = by_group(lag_of_lake(lake, None, Choice()).rows)[0]
+    worst = by_group(lag_of_lake(lake, None).rows)[0]
     assert (worst.group, worst.verdict) == ("mail-service", LagVerdict.STALLED)
     since = not_moved_since(lake, worst.worst)
     assert since is not None
     assert datetime.timedelta(hours=3) < end - since <= datetime.timedelta(hours=6)
-    before = by_group(lag_of_lake(lake, end - datetime.timedelta(hours=9), Choice()).rows)
+    before = by_group(lag_of_lake(lake, end - datetime.timedelta(hours=9)).rows)
     assert {one.verdict for one in before} == {LagVerdict.OK}

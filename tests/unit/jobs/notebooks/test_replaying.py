@@ -8,11 +8,11 @@ from commitlake.jobs.notebooks.replaying import Replayed, choice_report, sent_re
 from commitlake.jobs.report.text import lines
 from commitlake.pipelines.replay.ledger import Counts
 from commitlake.pipelines.replay.plan import QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planning import OverTime, QueueChoice
+from commitlake.pipelines.replay.planning import OverTime, QueueCount
 from commitlake.schemas.report import Report
 
 AT = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
-QUEUES = [QueueChoice("broker-a", f"topic-{number}", 0, 100, 2048, 0, 99, AT, AT) for number in range(6)]
+QUEUES = [QueueCount("broker-a", f"topic-{number}", 0, 100, 2048, 0, 99, AT, AT) for number in range(6)]
 NOTHING = OverTime(datetime.timedelta(hours=1), [], {})
 PLAN = ReplayPlan("R1", AT, "true", (), 600, 0, 0, Target("host:9876", None, QueueMapping.SAME, ()), 1)
 

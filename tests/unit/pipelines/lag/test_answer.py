@@ -22,11 +22,11 @@ from commitlake.jobs.replay.command import main as replay
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import DELETED_TOPIC, Given, lag_of_lake, lag_of_store, queue_ends
 from commitlake.pipelines.lag.counting import Queue
-from commitlake.pipelines.lag.group_filter import ALL, GroupFilter
 from commitlake.pipelines.lag.groups import not_moved_since
 from commitlake.pipelines.lag.history import lag_history
-from commitlake.pipelines.lag.measure import BROADCASTS, NO_OFFSET, Choice
+from commitlake.pipelines.lag.measure import BROADCASTS, NO_OFFSET
 from commitlake.pipelines.lag.queues import QueueSpan
+from commitlake.pipelines.lag.subscription_filter import ALL, SubscriptionFilter
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -37,6 +37,7 @@ from commitlake.pipelines.snapshot.progress import (
     StoreSnapshot,
     Subscription,
 )
+from commitlake.schemas.selection import Selection
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.lag_places import WRITTEN, lag_rows, places_of, put_bytes, put_offsets, stored
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
@@ -115,9 +116,9 @@ def test_a_clock_that_was_ahead_gives_no_negative_time(tmp_path: Path, capsys: p
 def test_late_and_repeated_snapshots_do_not_change_the_lag(growing: GrowingLake) -> None:
     for second, offset in ((5, 4), (9, 8), (7, 1), (9, 2), (5, 4)):
         append_progress(growing.lake, progress(second, offset))
-    (row,) = lag_of_lake(growing.lake, None, Choice()).rows
+    (row,) = lag_of_lake(growing.lake, None).rows
     assert (row.offset.low, row.messages.low, row.messages.high) == (8, 0, 2)  # its filter is not known
-    (row,) = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=7), Choice()).rows
+    (row,) = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=7)).rows
     assert (row.offset.low, row.offset.high) == (4, 8)
 
 
@@ -130,7 +131,7 @@ def test_messages_count_at_the_last_snapshot_even_if_no_group_has_moved(growing:
             growing.lake, replace(progress(second, 10), log_end=end + (len(growing.log) - end) * second // 59)
         )
     growing.archive()
-    (row,) = lag_of_lake(growing.lake, None, Choice()).rows
+    (row,) = lag_of_lake(growing.lake, None).rows
     assert (row.as_of, row.messages.high, row.seconds.high) == (START + 59 * SECOND, 50, 49.0)
 
 
@@ -155,8 +156,8 @@ def losing(tmp_path: Path) -> GrowingLake:
 def test_lost_messages_are_counted_as_the_group_filters(
     losing: GrowingLake, expression: str | None, lost: tuple[int, int], why: str
 ) -> None:
-    given = {} if expression is None else {GroupTopic("billing", "orders"): GroupFilter.of("TAG", expression)}
-    (row,) = lag_of_lake(losing.lake, None, Choice(), given=Given(given)).rows
+    given = {} if expression is None else {GroupTopic("billing", "orders"): SubscriptionFilter.of("TAG", expression)}
+    (row,) = lag_of_lake(losing.lake, None, given=Given(given)).rows
     assert (str(row.judged.verdict), row.lost) == ("lost", lost)
     assert row.notes[0] == f"{why} before 6 deleted unconsumed"
     history = lag_history(losing.lake, ["billing"], START + 900 * SECOND, given=given)
@@ -165,8 +166,8 @@ def test_lost_messages_are_counted_as_the_group_filters(
 
 
 def test_a_group_that_wants_none_of_the_deleted_messages_has_lost_none(losing: GrowingLake) -> None:
-    given = Given({GroupTopic("billing", "orders"): GroupFilter.of("TAG", "refunded")})
-    (row,) = lag_of_lake(losing.lake, None, Choice(), given=given).rows
+    given = Given({GroupTopic("billing", "orders"): SubscriptionFilter.of("TAG", "refunded")})
+    (row,) = lag_of_lake(losing.lake, None, given=given).rows
     assert (str(row.judged.verdict), row.lost, row.messages) == ("ok", (0, 0), (0, 0))
 
 
@@ -214,7 +215,7 @@ def test_a_group_is_stalled_after_the_watched_time(losing: GrowingLake) -> None:
         append_progress(losing.lake, replace(progress(second, offset), log_end=len(losing.log) + second))
     losing.write([stored("orders", 1561)])
     found = {
-        watch: lag_of_lake(losing.lake, START + 1500 * SECOND, Choice(), given=Given(given, watch=watch * 60 * SECOND))
+        watch: lag_of_lake(losing.lake, START + 1500 * SECOND, given=Given(given, watch=watch * 60 * SECOND))
         for watch in (5, 30)
     }
     verdicts = {watch: str(answer.rows[0].judged.verdict) for watch, answer in found.items()}
@@ -226,7 +227,7 @@ def test_a_group_is_stalled_after_the_watched_time(losing: GrowingLake) -> None:
 def test_a_group_reset_between_two_snapshots_has_wide_bounds(growing: GrowingLake) -> None:
     for second, offset in ((3, 3), (5, 5), (9, 3)):
         append_progress(growing.lake, progress(second, offset))
-    (row,) = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=7), Choice()).rows
+    (row,) = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=7)).rows
     assert (row.messages.low, row.messages.high) == (0, 8)
     assert str(row.judged.verdict) == "rewound"
     assert "the group's offset was set back between these two snapshots, so it may have been anywhere" in row.notes
@@ -237,11 +238,11 @@ def test_a_broadcasting_group_without_offsets_is_named(growing: GrowingLake) -> 
     wanted = Subscription("TAG", "*", 1, message_model="BROADCASTING", members=())
     found = {GroupTopic("radio", "orders"): wanted, GroupTopic("billing", "orders"): wanted}
     append_progress(growing.lake, progress(9, 4, subscribed_as_of=taken, subscriptions=found))
-    answer = lag_of_lake(growing.lake, None, Choice())
+    answer = lag_of_lake(growing.lake, None)
     (group,) = answer.broadcasting
     assert str(group).startswith("broker-a: radio broadcasts orders: each of its clients keeps its own offsets, so")
     assert "the group broadcasts: its clients keep their own offsets" in answer.rows[0].notes
-    assert not lag_of_lake(growing.lake, None, Choice(groups=["billing"])).broadcasting
+    assert not lag_of_lake(growing.lake, None, Selection(groups=["billing"])).broadcasting
 
 
 def test_a_broadcasting_group_has_its_own_clients_and_filter(growing: GrowingLake) -> None:
@@ -254,7 +255,7 @@ def test_a_broadcasting_group_has_its_own_clients_and_filter(growing: GrowingLak
         taken = START + second * SECOND
         more = {"subscribed_as_of": taken, "subscriptions": {GroupTopic("radio", "orders"): wanted}}
         append_progress(growing.lake, replace(progress(second, 4, **more), offsets=offsets))
-    answer = lag_of_lake(growing.lake, None, Choice(["radio"]))
+    answer = lag_of_lake(growing.lake, None, Selection(groups=["radio"]))
     (row,) = answer.rows
     assert (row.group, row.offset.low, row.members, row.filter, row.broadcasts) == ("radio", 4, 1, "paid", True)
     assert (str(row.judged.verdict), row.messages) == ("ok", (0, 0))  # no message has its tag
@@ -353,7 +354,7 @@ def test_a_queue_without_an_offset_at_two_snapshots_has_an_exact_lag_between_the
     append_progress(growing.lake, without_offsets(19))
     found = {}
     for second in (0, 5, 10, 15, 17, 19):
-        rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=second), Choice(), given=EVERYTHING).rows
+        rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=second), given=EVERYTHING).rows
         found[second] = [(row.messages.low, row.messages.high) for row in rows if row.queue_id == 1]
     # Of queue 1, a message was stored at each odd second. The offset of queue 0 was deleted between 15 s and 19 s.
     assert found == {0: [], 5: [(3, 3)], 10: [(5, 5)], 15: [(8, 8)], 17: [(0, 9)], 19: []}
@@ -371,7 +372,7 @@ def test_after_the_last_snapshot_the_group_may_have_consumed_queues_without_an_o
     )
     growing.archive()
     append_progress(growing.lake, progress(5, 1))
-    rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=10), Choice()).rows
+    rows = lag_of_lake(growing.lake, START + datetime.timedelta(seconds=10)).rows
     (row,) = (row for row in rows if row.queue_id == 1)
     assert row.messages.low == 0
     assert NO_OFFSET in row.notes
@@ -386,7 +387,7 @@ def test_a_topic_counts_for_a_group_whose_clients_subscribe_to_it(growing: Growi
         GroupTopic("radio", "orders"): Subscription("TAG", "*", 1, message_model="BROADCASTING", members=(client,)),
     }
     append_progress(growing.lake, progress(9, 4, subscribed_as_of=taken, subscriptions=found))
-    answer = lag_of_lake(growing.lake, None, Choice())
+    answer = lag_of_lake(growing.lake, None)
     rows = {row.group: (row.messages.low, row.messages.high, NO_OFFSET in row.notes) for row in answer.rows}
     assert rows == {"billing": (0, 6, False), "mailer": (10, 10, True)}
 
@@ -397,7 +398,7 @@ def test_a_broadcasting_group_counts_only_in_queues_with_an_offset(partly_commit
     wanted = Subscription("TAG", "*", 1, message_model="BROADCASTING", members=())
     found = {GroupTopic("billing", "orders"): wanted}
     append_progress(partly_committed.lake, progress(40, 4, subscribed_as_of=taken, subscriptions=found))
-    rows = lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"])).rows
+    rows = lag_of_lake(partly_committed.lake, None, Selection(topics=["orders"])).rows
     assert [(row.queue_id, row.messages.high) for row in rows] == [(0, 6)]
 
 
@@ -405,7 +406,7 @@ def test_a_group_that_never_moved_from_its_first_message_is_stalled(partly_commi
     partly_committed.archive()
     for minute in (1, 31, 61):
         append_progress(partly_committed.lake, progress(60 * minute, 4))
-    rows = {row.queue_id: row for row in lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"])).rows}
+    rows = {row.queue_id: row for row in lag_of_lake(partly_committed.lake, None, Selection(topics=["orders"])).rows}
     assert {queue_id: str(row.judged.verdict) for queue_id, row in rows.items()} == dict.fromkeys(range(3), "stalled")
     assert rows[1].notes[:2] == ("the group does not move; its clients are not known", NO_OFFSET)
     assert not_moved_since(partly_committed.lake, rows[1]) == START + datetime.timedelta(seconds=1)
@@ -415,7 +416,7 @@ def test_a_group_without_an_offset_at_the_earlier_snapshot_is_not_stalled(partly
     partly_committed.archive()
     append_progress(partly_committed.lake, without_offsets(60))
     append_progress(partly_committed.lake, progress(60 * 31, 4))
-    rows = lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"])).rows
+    rows = lag_of_lake(partly_committed.lake, None, Selection(topics=["orders"])).rows
     assert [str(row.judged.verdict) for row in rows] == ["unknown"] * 3
     assert {row.notes[0] for row in rows} == {
         "there is only one snapshot with an offset of the group, so it is not known whether it moves"
@@ -426,7 +427,7 @@ def test_the_ends_of_queues_without_a_group_are_known(partly_committed: GrowingL
     partly_committed.archive()
     for minute in (1, 31):
         append_progress(partly_committed.lake, progress(60 * minute, 4))
-    answer = lag_of_lake(partly_committed.lake, None, Choice(topics=["orders"]))
+    answer = lag_of_lake(partly_committed.lake, None, Selection(topics=["orders"]))
     assert queue_ends(partly_committed.lake, answer) == {Queue("broker-a", "others", 0): QueueSpan(0, 1, 1)}
 
 
@@ -449,10 +450,10 @@ def test_offsets_in_rocksdb_are_named_unless_the_file_is_newer(growing: GrowingL
     rocksdb = growing.store / "config" / "consumerOffsets"
     rocksdb.mkdir(parents=True)
     (rocksdb / "CURRENT").write_text("MANIFEST-000005\n")
-    (sentence,) = lag_of_store(store, WRITTEN, Choice()).missing
+    (sentence,) = lag_of_store(store, WRITTEN).missing
     assert "config/consumerOffsets: the offsets of groups are in RocksDB, which cannot be read" in sentence
     assert "'commitlake snapshot --namesrv' asks the broker for them" in sentence
     put_offsets(growing.store, "consumerOffset.json", {"orders@billing": {0: 1}})  # from before the broker used RocksDB
-    assert lag_of_store(store, WRITTEN, Choice()).missing == [sentence]
+    assert lag_of_store(store, WRITTEN).missing == [sentence]
     os.utime(rocksdb / "CURRENT", (0, 0))
-    assert [row.offset.low for row in lag_of_store(store, WRITTEN, Choice()).rows] == [1]
+    assert [row.offset.low for row in lag_of_store(store, WRITTEN).rows] == [1]

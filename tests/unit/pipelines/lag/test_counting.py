@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.pipelines.lag.counting import BacklogCounter, Behind, Cursor, Queue
-from commitlake.pipelines.lag.group_filter import GroupFilter
+from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 
-PAID = GroupFilter.of("TAG", "paid")
+PAID = SubscriptionFilter.of("TAG", "paid")
 ORDERS = Queue("a", "orders", 0)
 
 
@@ -56,7 +56,8 @@ def test_the_order_of_batches_does_not_matter() -> None:
     ]
     cursors = [
         Cursor(Queue("a", f"t{topic}", queue), offset, wanted)
-        for topic in range(3) for queue in (-1, 0) for offset in (0, 7, 99, 100) for wanted in (PAID, GroupFilter())
+        for topic in range(3) for queue in (-1, 0) for offset in (0, 7, 99, 100)
+        for wanted in (PAID, SubscriptionFilter())
     ]  # fmt: skip
     generator.shuffle(rows)
     counter = BacklogCounter(cursors)

@@ -12,7 +12,7 @@ from commitlake.jobs.lag.report import summary
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import by_group, not_moved_since, sum_bounds, times_of
-from commitlake.pipelines.lag.measure import Choice, Lag
+from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import OffsetAt
 from commitlake.pipelines.lag.verdicts import FigureBounds, Judged, LagVerdict
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
@@ -87,7 +87,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 def test_a_group_is_standing_since_its_offset_or_the_first_waiting_message(growing: GrowingLake) -> None:
     found = []
     for hour in OFFSETS:
-        (row,) = lag_of_lake(growing.lake, MIDNIGHT + hour * HOUR, Choice()).rows
+        (row,) = lag_of_lake(growing.lake, MIDNIGHT + hour * HOUR).rows
         found.append(not_moved_since(growing.lake, row))
     # At 1 the message of 1 waits; at 2 none does; from 3 on it is the message of 3.
     assert found == [MIDNIGHT + HOUR, None, MIDNIGHT + 3 * HOUR, MIDNIGHT + 3 * HOUR]

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.pipelines.lag.answer import Given, lag_of_lake
-from commitlake.pipelines.lag.group_filter import GroupFilter
 from commitlake.pipelines.lag.history import lag_history
-from commitlake.pipelines.lag.measure import Choice
+from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import (
     GroupTopic,
@@ -22,6 +21,7 @@ from commitlake.pipelines.snapshot.progress import (
     Subscription,
 )
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION
+from commitlake.schemas.selection import Selection
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 from tests.support.shop_days import HOSTILE_GROUP, HOURS, MIDNIGHT, MINUTE, SILENT_HOURS, shop_day
@@ -42,7 +42,7 @@ def test_each_window_has_the_lag_of_its_snapshot(shop: GrowingLake) -> None:
     assert history is not None
     assert (history.windows.start, history.windows.length, history.windows.count) == (MIDNIGHT, HOUR, HOURS + 1)
     for hour in (0, 3, 7, 12, 13, HOURS):
-        rows = lag_of_lake(shop.lake, MIDNIGHT + hour * HOUR, Choice()).rows
+        rows = lag_of_lake(shop.lake, MIDNIGHT + hour * HOUR).rows
         for group in GROUPS:
             expected = sum(row.messages.low for row in rows if row.group == group)
             assert history.messages[group][hour] == expected, (group, hour)
@@ -50,9 +50,9 @@ def test_each_window_has_the_lag_of_its_snapshot(shop: GrowingLake) -> None:
 
 
 def test_a_filter_by_properties_is_applied(shop: GrowingLake) -> None:
-    given = {GroupTopic("billing", "orders"): GroupFilter.of(SQL92_EXPRESSION, "KEYS LIKE '%1'")}
+    given = {GroupTopic("billing", "orders"): SubscriptionFilter.of(SQL92_EXPRESSION, "KEYS LIKE '%1'")}
     history = lag_history(shop.lake, ["billing"], END, given=given)
-    rows = lag_of_lake(shop.lake, END, Choice(groups={"billing"}), given=Given(given)).rows
+    rows = lag_of_lake(shop.lake, END, Selection(groups=["billing"]), given=Given(given)).rows
     assert history is not None
     assert history.messages["billing"][HOURS] == sum(row.messages.high or 0 for row in rows)
 
@@ -130,7 +130,7 @@ def test_each_window_has_the_filter_of_its_time(tmp_path: Path) -> None:
     history = lag_history(growing.lake, ["billing"], MIDNIGHT + 60 * MINUTE)
     assert history is not None
     for minute in (10, 20, 30, 40, 50, 60):
-        (row,) = lag_of_lake(growing.lake, MIDNIGHT + minute * MINUTE, Choice()).rows
+        (row,) = lag_of_lake(growing.lake, MIDNIGHT + minute * MINUTE).rows
         number = (MIDNIGHT + minute * MINUTE - history.windows.start) // history.windows.length
         assert history.messages["billing"][number] == row.messages.low, minute
 
@@ -170,7 +170,7 @@ def test_queues_without_an_offset_count_as_at_that_moment(tmp_path: Path) -> Non
     assert history is not None
     found = {}
     for minute, _, _ in steps:
-        rows = lag_of_lake(growing.lake, MIDNIGHT + minute * MINUTE, Choice()).rows
+        rows = lag_of_lake(growing.lake, MIDNIGHT + minute * MINUTE).rows
         number = (MIDNIGHT + minute * MINUTE - history.windows.start) // history.windows.length
         found[minute] = history.messages["billing"][number], sum(row.messages.low for row in rows)
     # At 20 there are two messages with tag a in each queue, besides the one that is consumed, and four retries.

@@ -12,12 +12,13 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.pipelines.lag.answer import Given, lag_of_lake
-from commitlake.pipelines.lag.group_filter import ALL
-from commitlake.pipelines.lag.measure import Choice, Lag
+from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.offsets import WATCH, offsets_at
+from commitlake.pipelines.lag.subscription_filter import ALL
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
+from commitlake.schemas.selection import Selection
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
 
@@ -77,7 +78,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 def lag_at(recording: Recording, second: float, group: str = "billing") -> Lag:
     given = Given({GroupTopic(group, "orders"): ALL})
-    (row,) = lag_of_lake(recording.lake, at(second), Choice([group]), given=given).rows
+    (row,) = lag_of_lake(recording.lake, at(second), Selection(groups=[group]), given=given).rows
     return row
 
 
@@ -116,7 +117,7 @@ def test_after_the_last_snapshot_the_lag_may_be_zero(recording: Recording) -> No
 
 
 def test_before_the_first_snapshot_the_lag_is_unknown(recording: Recording) -> None:
-    answer = lag_of_lake(recording.lake, at(-1), Choice())
+    answer = lag_of_lake(recording.lake, at(-1))
     assert not answer.rows
     (sentence,) = answer.missing
     assert "has no snapshot of its groups at or before 2023-11-14T23:59:59Z" in sentence
@@ -146,6 +147,6 @@ def empty(tmp_path: Path) -> GrowingLake:
 
 
 def test_a_lake_without_snapshots_is_reported(empty: GrowingLake) -> None:
-    answer = lag_of_lake(empty.lake, None, Choice())
+    answer = lag_of_lake(empty.lake, None)
     assert not answer.rows
     assert answer.missing == ["broker-a: the lake has no snapshot of its groups, so their lag is not known"]

@@ -19,15 +19,16 @@ from commitlake.jobs.archive.command import main as archive
 from commitlake.jobs.lag.command import main
 from commitlake.pipelines.lag import store_messages
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_store
-from commitlake.pipelines.lag.group_filter import GroupFilter
-from commitlake.pipelines.lag.measure import NO_OFFSET, Choice
+from commitlake.pipelines.lag.measure import NO_OFFSET
+from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
+from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from tests.support.indexed_stores import OPTIONS, RARE, Clock, message, without_seeks, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.lag_places import WRITTEN, lag_rows, put_offsets, stored
 
 TAGGED = GroupTopic("tagged", RARE)
-FILTERED = Given({TAGGED: GroupFilter.of("TAG", "tag-0")})
+FILTERED = Given({TAGGED: SubscriptionFilter.of("TAG", "tag-0")})
 
 
 @pytest.fixture
@@ -58,9 +59,9 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[Split]:
     return found
 
 
-def lag(root: Path, choice: Choice | None = None, given: Given | None = None) -> LagAnswer:
+def lag(root: Path, wanted: Selection = ALL_MESSAGES, given: Given | None = None) -> LagAnswer:
     (store,) = find_stores(str(root), None, formats=COMMITLOGS)
-    return lag_of_store(store, WRITTEN + datetime.timedelta(hours=1), choice or Choice(), given)
+    return lag_of_store(store, WRITTEN + datetime.timedelta(hours=1), wanted, given)
 
 
 def from_log(root: Path, monkeypatch: pytest.MonkeyPatch, given: Given | None = None) -> LagAnswer:

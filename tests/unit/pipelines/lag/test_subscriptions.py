@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.lake.committer import open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import SUBSCRIBED, open_snapshots
-from commitlake.pipelines.lag.group_filter import GroupFilter
+from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.lag.subscriptions import Subscriptions, subscriptions_at
 from commitlake.pipelines.snapshot.append import append_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, Member, SnapshotSource, StoreSnapshot, Subscription
@@ -47,8 +47,8 @@ def ask(lake: Lake, second: int) -> Subscriptions:
 def test_a_group_has_its_latest_filter_at_each_time(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     add_subscription(lake, 10, "open")
-    assert ask(lake, 9).of(BILLING).wanted == GroupFilter.of("TAG", "paid")
-    assert ask(lake, 10).of(BILLING).wanted == GroupFilter.of("TAG", "open")
+    assert ask(lake, 9).of(BILLING).wanted == SubscriptionFilter.of("TAG", "paid")
+    assert ask(lake, 10).of(BILLING).wanted == SubscriptionFilter.of("TAG", "open")
     assert ask(lake, 10).of(BILLING).members == 1
 
 
@@ -56,7 +56,7 @@ def test_a_group_without_a_client_keeps_its_filter(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     add_subscription(lake, 10, None)
     found = ask(lake, 20).of(BILLING)
-    assert (found.wanted, found.members) == (GroupFilter.of("TAG", "paid"), 0)
+    assert (found.wanted, found.members) == (SubscriptionFilter.of("TAG", "paid"), 0)
 
 
 def test_what_was_seen_long_before_has_its_age(lake: Lake) -> None:
@@ -67,7 +67,7 @@ def test_what_was_seen_long_before_has_its_age(lake: Lake) -> None:
     assert found.of(BILLING).as_of == START + datetime.timedelta(seconds=600)
     soon, late = (found.aged(START + datetime.timedelta(seconds=second)) for second in (1000, 8000))
     assert (soon.of(BILLING).members, soon.of(BILLING).note) == (0, "")
-    assert late.of(BILLING).wanted == GroupFilter.of("TAG", "paid")
+    assert late.of(BILLING).wanted == SubscriptionFilter.of("TAG", "paid")
     assert late.of(BILLING).note == (
         "its filter is that of 2026-11-20T14:10:00Z, 2 hours before: no client has been seen since"
     )
@@ -77,7 +77,7 @@ def test_what_was_seen_long_before_has_its_age(lake: Lake) -> None:
 def test_a_group_that_a_broker_did_not_name_has_no_client(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
     other = GroupTopic("other", "orders")
-    assert (ask(lake, 0).of(other).members, ask(lake, 0).of(other).wanted) == (0, GroupFilter())
+    assert (ask(lake, 0).of(other).members, ask(lake, 0).of(other).wanted) == (0, SubscriptionFilter())
 
 
 def test_the_number_of_clients_is_unknown_from_files(lake: Lake) -> None:
@@ -89,7 +89,7 @@ def test_the_number_of_clients_is_unknown_from_files(lake: Lake) -> None:
 def test_a_filter_known_only_from_later_is_used_with_a_note(lake: Lake) -> None:
     add_subscription(lake, 60, "paid")
     found = ask(lake, 0).of(BILLING)
-    assert found.wanted == GroupFilter.of("TAG", "paid")
+    assert found.wanted == SubscriptionFilter.of("TAG", "paid")
     assert "is known only from 2026-11-20T14:01:00Z on" in found.note
 
 
@@ -101,5 +101,5 @@ def test_clients_with_different_subscriptions_have_a_note(lake: Lake) -> None:
 
 def test_a_filter_given_by_the_user_is_preferred(lake: Lake) -> None:
     add_subscription(lake, 0, "paid")
-    stated = ask(lake, 0).with_given({BILLING: GroupFilter.of("TAG", "sent")})
-    assert (stated.of(BILLING).wanted, stated.of(BILLING).members) == (GroupFilter.of("TAG", "sent"), 1)
+    stated = ask(lake, 0).with_given({BILLING: SubscriptionFilter.of("TAG", "sent")})
+    assert (stated.of(BILLING).wanted, stated.of(BILLING).members) == (SubscriptionFilter.of("TAG", "sent"), 1)

@@ -6,7 +6,7 @@ import pytest
 
 from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm, Mode
-from commitlake.connectors.rocketmq.queue_reading import MessageFilter
+from commitlake.connectors.rocketmq.queue_reading import PullFilter
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition
 from commitlake.connectors.rocketmq.spark_options import credentials_of
@@ -37,7 +37,7 @@ def test_names_are_accepted_in_any_case() -> None:
     assert (options.client.name_server_addresses, options.topics, options.min_partitions) == (
         ["a:1", "b:2"], ("x", "y"), 7,
     )  # fmt: skip
-    assert options.message_filter == MessageFilter("a || b")
+    assert options.message_filter == PullFilter("a || b")
     assert options.message_filter.tags == ("a", "b")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.pipelines.replay.groups.consumed import ChosenMessages, Consumed
-from commitlake.pipelines.replay.planning import count_choice
+from commitlake.pipelines.replay.planning import count_queues
 from tests.support.lag_places import stored
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake, rows_of, shop_messages
 from tests.support.logs import new_message
@@ -43,7 +43,7 @@ def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
 def chosen(growing: GrowingLake, topic: str) -> ChosenMessages:
     """Return all messages of a topic."""
     table, condition = growing.lake.table("messages"), f"topic = '{topic}'"
-    return ChosenMessages(table, condition, count_choice(table, condition))
+    return ChosenMessages(table, condition, count_queues(table, condition))
 
 
 def test_messages_before_the_offsets_are_consumed(growing: GrowingLake) -> None:
@@ -66,7 +66,7 @@ def test_messages_of_a_deleted_topic_are_unknown(tmp_path: Path) -> None:
 
     def consumed(offset: int, second: int) -> Consumed:
         as_of = {"broker-a": START + datetime.timedelta(seconds=second)}
-        choice = count_choice(table, "topic = 'orders'")
+        choice = count_queues(table, "topic = 'orders'")
         return ChosenMessages(table, "topic = 'orders'", choice, as_of).consumed({("broker-a", "orders", 0): offset})
 
     assert [consumed(offset, 20) for offset in (0, 2, 3)] == [Consumed(number, 5) for number in (0, 2, 3)]

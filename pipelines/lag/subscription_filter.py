@@ -21,8 +21,8 @@ _TRIMMED = "".join(map(chr, range(0x21)))
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFilter:
-    """A group's choice among the messages of a topic.
+class SubscriptionFilter:
+    """The filter of a group's subscription to a topic, as a broker evaluates it.
 
     Attributes:
         expression_type: TAG or SQL92; None if the subscription is not known, so that every message counts.
@@ -35,8 +35,8 @@ class GroupFilter:
     problem: str = ""
 
     @classmethod
-    def of(cls, expression_type: str, expression: str) -> GroupFilter:
-        """Return the choice of a subscription."""
+    def of(cls, expression_type: str, expression: str) -> SubscriptionFilter:
+        """Return the filter of a subscription."""
         if expression_type == TAG_EXPRESSION:
             return cls(TAG_EXPRESSION, expression)
         if expression_type != SQL92_EXPRESSION:
@@ -83,7 +83,7 @@ class GroupFilter:
         return _select_by_sql92(self.expression, batch.column("properties"))
 
 
-ALL = GroupFilter(TAG_EXPRESSION)
+ALL = SubscriptionFilter(TAG_EXPRESSION)
 """Choice of every message."""
 
 
