@@ -85,14 +85,14 @@ def owned_folder(place: str) -> OwnedFolder | None:
 
 def broker_folders(log_format: Format) -> frozenset[str]:
     """Return the names of the folders of a store that belong to the broker."""
-    rebuilt = (name.split("/")[0] for name in log_format.rebuilt_files)
-    return log_format.store_folders.union(rebuilt, (log_format.folder, _CONFIG))
+    rebuilt = (name.split("/")[0] for name in log_format.folders.rebuilt)
+    return log_format.folders.own.union(rebuilt, (log_format.folder, _CONFIG))
 
 
 def _owner_of(folder: Path) -> str | None:
     def is_store(log_format: Format) -> bool:
         root = folder.parent
-        has_queues = any((root / name).is_dir() for name in log_format.queue_folders)
+        has_queues = any((root / name).is_dir() for name in log_format.queues.folders)
         return _has_segment(root / log_format.folder) or (has_queues and (root / _CHECKPOINT).is_file())
 
     try:

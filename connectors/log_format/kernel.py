@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.log_format.queues import QueueFormat
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 
@@ -47,7 +46,6 @@ class FormatKernel:
         queue_ids: returns the queue ids of these records.
         queue_offsets: returns the queue offsets of these records.
         decoder: finds and decodes the records of a split; a `reading.decoding.decoder.Decoder`.
-        queues: the queues of the format.
     """
 
     hop: Callable[..., None]
@@ -58,4 +56,3 @@ class FormatKernel:
     queue_ids: Callable[[Array, Array], Array]
     queue_offsets: Callable[[Array, Array], Array]
     decoder: type[Any]
-    queues: QueueFormat

@@ -181,7 +181,7 @@ class _Reader:
             return BadRange(start, start + size, Fault.CUT)
         bounds = self._split.bounds(self._max_record_bytes)
         view = window.data[: start + size - origin]
-        finding = self._split.format.rules.examine(view, start - origin, start, bounds)
+        finding = self._split.format.records.examine(view, start - origin, start, bounds)
         if finding.fault is Fault.BODY_CRC and finding.size == size:
             return BadRange(start, start + size, Fault.BODY_CRC)
         if finding.kind is SpanKind.RECORD:
@@ -221,7 +221,9 @@ class _Reader:
         index = "an IndexFile"
         if split.queues:
             topic, queue_id = split.queues[split.array("queue_numbers")[row]]
-            index = f"entry {split.array('queue_offsets')[row]} of the {self._kernel.queues.name} {topic}/{queue_id}"
+            index = (
+                f"entry {split.array('queue_offsets')[row]} of the {split.format.queues.lookup.name} {topic}/{queue_id}"
+            )
         return IndexMismatchError(
             f"{split.path}, byte {start - split.base_offset} (physical offset {start}): expected {expected}, according "
             f"to {index}, found {found}. The broker's index contradicts its log: "

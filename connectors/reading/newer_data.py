@@ -115,7 +115,7 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]
         end: physical offset at which it ends.
     """
     _, text = settings_of(log.root, log.broker)
-    folders = log.format.other_logs(log.root, log.folder, parse_properties(text))
+    folders = log.format.folders.other_logs(log.root, log.folder, parse_properties(text))
     distinct = {os.path.realpath(folder): folder for folder in folders}
     found = (_look_into(folder, log, start, end) for folder in distinct.values())
     return [other for other in found if other is not None]
@@ -179,7 +179,7 @@ class KnownEnd(NamedTuple):
         claims: tuple[Claim, ...] = ()
         if not log.is_copy:
             with suppress(OSError):
-                claims = log.format.checkpoint_claims(read_file(log.root / CHECKPOINT, below=log.root))
+                claims = log.format.small_files.claims(read_file(log.root / CHECKPOINT, below=log.root))
         return cls(_newest_entry(log), claims)
 
     def after(self, log: ReadLog, end: LogEnd) -> str | None:
@@ -215,12 +215,12 @@ def _time_text(ms: int) -> str:
 def _newest_entry(log: ReadLog) -> tuple[str, int] | None:
     found = [
         (f"{folder}/{topic}/{queue_id}", offset)
-        for folder, entry_size in log.format.queue_entry_sizes.items()
+        for folder, entry_size in log.format.queues.entry_sizes.items()
         for topic, queue_id in islice(_queues(log.root / folder), _MAX_QUEUES)
         if (offset := _last_entry(log.root / folder / topic / str(queue_id), entry_size)) is not None
     ]
     with suppress(OSError):
-        found += [each for each in [log.format.newest_indexed(log.root)] if each is not None]
+        found += [each for each in [log.format.indexes.newest_record(log.root)] if each is not None]
     return max(found, key=lambda each: each[1], default=None)
 
 

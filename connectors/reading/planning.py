@@ -65,7 +65,6 @@ class Indexes:
 def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, filters: Filters) -> Indexes:
     """Open the indexes beside a store's log that can answer a read; none for a read of all topics."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
-    kernel = store.format.kernel
     by_key = filters.keys is not None and filters.topics is not None
     if not (by_queue or by_key):
         return Indexes()
@@ -79,22 +78,23 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
     folder = Path(store.root).parent
     usable: list[Index] = []
     reasons: list[str] = []
-    if by_key and (reason := store.format.why_no_key_index(store.segments)):
+    if by_key and (reason := store.format.indexes.why_no_keys(store.segments)):
         reasons.append(f"{_KEY_INDEX}: {reason}")
     elif by_key:
         try:
             log = _Log(store, store_range, options.max_record_bytes)
-            index = store.format.open_key_index(folder, filters.topics or (), filters.keys or (), log.message_at)
+            index = store.format.indexes.open_keys(folder, filters.topics or (), filters.keys or (), log.message_at)
         except IndexUnusable as unusable:
             reasons.append(f"{_KEY_INDEX}: {unusable}")
         else:
             usable.append(index)
             reasons += [f"{_KEY_INDEX}: {note}" for note in index.notes]
     if by_queue:
+        queues = store.format.queues.lookup
         try:
-            usable.append(QueueIndex(folder, filters, options.max_record_bytes, kernel.queues))
+            usable.append(QueueIndex(folder, filters, options.max_record_bytes, queues))
         except IndexUnusable as unusable:
-            reasons.append(f"{kernel.queues.name}: {unusable}")
+            reasons.append(f"{queues.name}: {unusable}")
     return Indexes(tuple(usable), tuple(reasons))
 
 

@@ -29,7 +29,7 @@ def examine_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: i
         offset: the physical offset.
         max_record_bytes: larger sizes are faults.
     """
-    bounds, rules = split.bounds(max_record_bytes), split.format.rules
+    bounds, rules = split.bounds(max_record_bytes), split.format.records
     view = _read(file, split, offset, _FIRST_READ_BYTES)
     finding = rules.examine(view, 0, offset, bounds)
     if finding.kind is SpanKind.MORE and len(view) >= rules.head_bytes:
@@ -43,7 +43,7 @@ def message_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: i
     finding, view = examine_at(file, split, offset, max_record_bytes)
     if finding.kind is not SpanKind.RECORD:
         return None
-    found = split.format.rules.parse(view)
+    found = split.format.records.parse(view)
     return None if found is None else found[0]
 
 

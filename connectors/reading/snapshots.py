@@ -33,7 +33,8 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import Segment, SegmentFile
-from commitlake.connectors.log_format.format import Format, RecordRules
+from commitlake.connectors.log_format.format import Format
+from commitlake.connectors.log_format.records import RecordRules
 from commitlake.connectors.reading.errors import OptionError, StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
 from commitlake.connectors.reading.kernel import hop
@@ -231,7 +232,7 @@ def _time_of_end(store: Store, found: StoreRange) -> int | None:
     """Return the store time of the last record of a log, ms; None without one."""
     last = found if found.last_record is not None else with_last_record(store, StoreRange(0, found.end))
     message = None if last.last_record is None else LogRecords(store.segments, store.format).at(last.last_record)
-    return None if message is None else int(str(store.format.rules.row_of(message, "")["store_timestamp"]))
+    return None if message is None else int(str(store.format.records.row_of(message, "")["store_timestamp"]))
 
 
 def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
@@ -260,7 +261,7 @@ def _newest_time(store: Store, end: int) -> int | None:
 
 def log_range(store: Store, *, is_live: bool) -> StoreRange:
     """Return the range of a whole log, as seen by the broker that has it open, or that will open it next."""
-    is_stopped = not is_live and store.format.accepts_zero_texts
+    is_stopped = not is_live and store.format.brokers.accepts_zero_texts
     return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
 
 
@@ -375,7 +376,7 @@ class _LastRecords:
     def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0
         self._needs_texts = needs_texts
-        self._rules = log_format.rules
+        self._rules = log_format.records
         self._texts = log_format.kernel.texts
         self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
 

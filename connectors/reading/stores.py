@@ -326,7 +326,7 @@ def _look_into(
     if not logs and any(name == shipped.FOLDER for _, name in inner):
         manifest = read_shipped_manifest(filesystem, folder.rstrip("/"))
         logs = [f"{folder.rstrip('/')}/{manifest.folder}"] if manifest and manifest.folder in names else []
-    never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.store_folders for log_format in known))
+    never_hold_a_store = frozenset({shipped.FOLDER}).union(*(log_format.folders.own for log_format in known))
     return logs, [path for path, name in inner if name not in never_hold_a_store]
 
 

@@ -59,7 +59,7 @@ def unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[
     found: dict[str, list[str]] = {}
     for name in folders:
         for log_format in formats:
-            for prefix, kind in log_format.unsupported_logs.items():
+            for prefix, kind in log_format.folders.unsupported_logs.items():
                 if name.startswith(prefix):
                     found.setdefault(kind, []).append(name)
     return found

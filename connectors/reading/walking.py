@@ -184,7 +184,7 @@ def _skip_hole(file: SegmentFile, split: Split, limit: int, state: Array) -> Non
         data = file.next_data(position - split.base_offset)
         following = limit if data is None else min(limit, split.base_offset + data)
         # A landmark may begin in the zeros before the data.
-        state[kernel.POSITION] = max(position, following - split.format.rules.head_bytes)
+        state[kernel.POSITION] = max(position, following - split.format.records.head_bytes)
 
 
 def _bad_ranges(faults: Array) -> list[BadRange]:

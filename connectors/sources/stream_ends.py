@@ -63,7 +63,7 @@ class LogEnd:
 
     def _continue_search(self, store: Store, known: StorePosition) -> StorePosition:
         segment = segment_at(store, known.offset)
-        while segment is not None and _has_data(segment, known.offset, store.format.rules.head_bytes):
+        while segment is not None and _has_data(segment, known.offset, store.format.records.head_bytes):
             found = self._end_of_new(store.format, segment, known.offset, size_of(store, segment))
             before, known = known, _position(store, found, known)
             if found.tail is not TailKind.CLOSED or known.offset <= before.offset:
@@ -97,7 +97,7 @@ def _newest_begun(store: Store, offset: int) -> Segment | None:
     for segment in reversed(store.segments):
         if segment.base_offset <= offset:
             break
-        if _has_data(segment, segment.base_offset, store.format.rules.head_bytes):
+        if _has_data(segment, segment.base_offset, store.format.records.head_bytes):
             return segment
     return None
 

@@ -152,7 +152,7 @@ def known_record(store: Store, offset: int) -> KnownRecord | None:
     segment = segment_at(store, offset)
     if segment is None:
         return None
-    rules = store.format.rules
+    rules = store.format.records
     head = np.empty(rules.known_bytes, np.uint8)
     try:
         with OpenSegment(segment.path) as file:

@@ -220,7 +220,7 @@ def _have_deliveries(config: Config) -> bool:
         stores = find_stores(config.store, config.broker, formats=config.layout)
     except EmptyStoreError:
         return False
-    return any(store.format.has_consume_log or store.format.has_retry_store for store in stores)
+    return any(store.format.read_consume_log or store.format.read_retry_store for store in stores)
 
 
 def _first_line(error: Exception) -> str:

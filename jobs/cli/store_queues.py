@@ -23,7 +23,7 @@ def queues_by_topic(store: Store) -> dict[str, set[int]]:
         return _queues_of_copy(store)
     root = Path(store.root).parent
     found: dict[str, set[int]] = {}
-    for name in store.format.queue_folders:
+    for name in store.format.queues.folders:
         for topic in _folders(root / name):
             queues = found.setdefault(topic.name, set())
             queues |= {number for each in _folders(topic) if (number := parse_int(each.name, 0, INT32_MAX)) is not None}
@@ -36,7 +36,7 @@ def _queues_of_copy(store: Store) -> dict[str, set[int]]:
     except NoCopyError:
         return {}
     found: dict[str, set[int]] = {}
-    for folder in store.format.queue_folders:
+    for folder in store.format.queues.folders:
         for topic in files.folders_in(folder):
             names = files.folders_in(f"{folder}/{topic}")
             numbers = {number for name in names if (number := parse_int(name, 0, INT32_MAX)) is not None}

@@ -70,23 +70,22 @@ def _warm_format(task: tuple[str, Path]) -> int:
     name, root = task
     log_format = format_named(name)
     segment = root / log_format.folder / segment_name(0)
-    segment.parent.mkdir(parents=True)
-    segment.write_bytes(log_format.sample_segment(_SEGMENT_BYTES))
-    for path, data in log_format.sample_other_files().items():
+    for path, data in log_format.sample_files(_SEGMENT_BYTES).items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
     (store,) = find_stores(str(root), formats=only(log_format))
     _archive(store, str(root))
-    list(log_format.read_consume_log(store.folder, store.broker, None))
+    if (read_consume_log := log_format.read_consume_log) is not None:
+        list(read_consume_log(store.folder, store.broker, None))
     _map(segment)
     _find_border(log_format)
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
-    queues = log_format.queues
+    queues = log_format.queues.layout
     for split in splits:  # as `verify` does
         for facts in read_facts(split):
             for entries in queue_entries(facts):
                 queues.is_written(queues.to_entries(entries))
-    wanted = RequestedSettings(index_slots=4, index_entries=16) if log_format.has_index_files else RequestedSettings()
+    wanted = RequestedSettings(index_slots=4, index_entries=16) if log_format.indexes.has_files else RequestedSettings()
     rebuild_store(store, root / "rebuilt", wanted)
     _verify(log_format, segment.parent, root / "rebuilt")
     if log_format.can_be_restored:
@@ -137,7 +136,7 @@ def _find_border(log_format: Format) -> None:
 def _decode_answer() -> None:
     """Decode a record as a live broker sends it, as the Spark source `rocketmq` does."""
     (log_format,) = COMMITLOGS
-    segment = log_format.sample_segment(_SEGMENT_BYTES)
+    segment, *_ = log_format.sample_files(_SEGMENT_BYTES).values()
     parsed = parse_message(segment)
     assert parsed is not None, "expected the segment to begin with a whole record"
     request = Request(arrow_schema(SOURCE), Mode.PERMISSIVE)

@@ -138,10 +138,10 @@ def _run_indexes(command: Dump) -> ExitCode:
         damage += 1
         print(f"damage: {sentence}", file=sys.stderr)
 
-    if command.index and not store.format.has_index_files:
+    if command.index and not store.format.indexes.has_files:
         raise JobError(f"{command.store} has no IndexFiles: expected a RocketMQ store, found a {store.format.folder}")
     if command.index:
-        if (reason := store.format.why_no_key_index(store.segments)) is not None:
+        if (reason := store.format.indexes.why_no_keys(store.segments)) is not None:
             print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)
         if store.is_remote:
             print("note: a copy has all IndexFiles but the broker's newest one", file=sys.stderr)

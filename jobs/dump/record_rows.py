@@ -57,7 +57,7 @@ def dump_records(store: Store, segment_bytes: int, body: str, report: DumpReport
 
 def record_row(message: Any, store: Store, segment: str, body: str, report: DumpReport) -> Row:
     """Return a record as `dump` prints it; `body_error` says why a body cannot be decompressed."""
-    row: Row = {**store.format.rules.row_of(message, store.broker), "segment": segment}
+    row: Row = {**store.format.records.row_of(message, store.broker), "segment": segment}
     if body == "base64":
         row["body"] = base64.b64encode(message.body).decode()
     elif body == "text":
@@ -109,7 +109,7 @@ def dump_queues(
     """
     files = open_store_files(store_of(store.root))
     for topic, queue_id in product(dict.fromkeys(topics) or [None], dict.fromkeys(queue_ids) or [None]):
-        yield from store.format.walk_queues(files, topic, queue_id, damage)
+        yield from store.format.queues.walk(files, topic, queue_id, damage)
 
 
 def dump_index_files(store: Store, geometry: Geometry | None) -> Iterator[Row]:

@@ -67,14 +67,14 @@ def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.d
     except BrokerConfError as error:
         hint = "the broker ignores a value that it cannot read, and uses its default: correct the file"
         raise JobError(f"{path}: {error}", hint) from None
-    return replace(common, conf=conf, source_note=store.format.retention_note)
+    return replace(common, conf=conf, source_note=store.format.brokers.retention_note)
 
 
 def _is_boltmq(store: Store, text: str) -> bool:
     """Return True for a store of BoltMQ; the settings decide for a store without records."""
-    if not store.format.has_dialects:
+    if not store.format.dialects.exist:
         return False
-    dialects = store.format.dialects_of(store.segments)
+    dialects = store.format.dialects.of(store.segments)
     return dialects == {BOLTMQ} if dialects else is_boltmq_conf(text)
 
 

@@ -88,7 +88,7 @@ class Rebuild(RebuildOptions):
             hint = "'commitlake verify' lists all damage"
             if not error.is_of_log:
                 hint = f"a queue without messages in the log keeps its files: move damaged ones elsewhere; {hint}"
-            elif not stores[0].format.steps_over_damage:
+            elif not stores[0].format.brokers.steps_over_damage:
                 hint = f"the log is damaged: --salvage with --out writes a clean one; {hint}"
             raise JobError(str(error), hint, ExitCode.DAMAGE) from None
         except UnknownDelaysError as error:
@@ -117,7 +117,7 @@ def _check(command: RebuildOptions, store: Store) -> None:
 
 
 def _check_index_options(command: RebuildOptions, store: Store) -> None:
-    if store.format.has_index_files:
+    if store.format.indexes.has_files:
         return
     for name in ("index-slots", "index-entries", "index-tags"):
         if getattr(command, name.replace("-", "_")) is not None and variable_of(name) not in os.environ:
@@ -125,13 +125,13 @@ def _check_index_options(command: RebuildOptions, store: Store) -> None:
 
 
 def _check_salvage(store: Store) -> None:
-    if store.format.steps_over_damage:
+    if store.format.brokers.steps_over_damage:
         title, folder = store.format.title, store.format.folder
         raise JobError(
             f"--salvage writes RocketMQ's log: a {title} broker skips damaged parts of its {folder}",
             "leave --salvage out: queue files are made for all intact records",
         )
-    if not (dialect := store.format.dialect_of(store.segments)).is_rocketmq:
+    if not (dialect := store.format.dialects.main(store.segments)).is_rocketmq:
         raise JobError(
             f"--salvage writes RocketMQ's log, but {store.root} belongs to {dialect.name}",
             "leave --salvage out: queues are made for all intact records",
@@ -185,7 +185,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
     totals, log_format = rebuilt.totals, rebuilt.settings.format
     keys = (
         ""
-        if not log_format.has_index_files
+        if not log_format.indexes.has_files
         else f", {count_text(totals.keys, 'key')} in {count_text(rebuilt.index_files, 'index file')}"
     )
     first = (
@@ -200,7 +200,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
             what += "; --salvage writes one that it reads to the end"
         lines.append(
             f"{count_text(totals.bad_ranges, 'range of the log is', 'ranges of the log are')} damaged, "
-            f"{size_text(totals.bad_bytes)}: a broker {'skips them' if log_format.steps_over_damage else what}"
+            f"{size_text(totals.bad_bytes)}: a broker {'skips them' if log_format.brokers.steps_over_damage else what}"
         )
     if rebuilt.lost:
         lines.append(

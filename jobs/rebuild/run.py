@@ -49,7 +49,7 @@ def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
     """
     if not wanted.topics:
         return
-    names = store.format.queue_folders
+    names = store.format.queues.folders
     files = open_store_files(store_of(store.root))
     made = {topic for name in names for topic in _folders(out / name)}
     had = {topic for name in names for topic in files.folders_in(name)}
@@ -83,7 +83,7 @@ def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettin
 
     with open_small_files(store.root) as root:
         files = open_store_files(store_of(store.root))
-        dialect = store.format.dialect_of(store.segments)
+        dialect = store.format.dialects.main(store.segments)
         found = find_settings(root, wanted, store.format, dialect, store.segments, files)
     return RequestedSettings(
         wanted.topics,

@@ -95,9 +95,9 @@ def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
         UnsafeFileError: if a file of a retry store is a link or not regular.
     """
     found = {
-        store.broker: store.format.read_retry_store(store.folder, store.broker)
+        store.broker: read_retry_store(store.folder, store.broker)
         for store in stores
-        if store.format.has_retry_store
+        if (read_retry_store := store.format.read_retry_store) is not None
     }
     problems = [problem for one in found.values() for problem in one.problems]
     read = {broker: one.rows for broker, one in found.items() if one.is_read}

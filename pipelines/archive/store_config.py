@@ -205,7 +205,7 @@ def settings_of(store: Store, problems: list[str] | None = None) -> dict[str, An
         problems: Receives a sentence if queues or indexes cannot be read, whose settings are left out then.
     """
     found: dict[str, Any] = {}
-    if store.format.has_archived_settings:
+    if store.format.brokers.has_archived_settings:
         try:
             _find_settings(store, found)
         except (StoreError, OSError) as error:
@@ -221,7 +221,7 @@ def _find_settings(store: Store, found: dict[str, Any]) -> None:
         files = open_store_files(store_of(store.root))
     except NoCopyError:
         return
-    queues, dialect = store.format.queues, store.format.dialect_of(store.segments)
+    queues, dialect = store.format.queues.layout, store.format.dialects.main(store.segments)
     if size := _file_size(files, queues):
         found["queue_file_size_bytes"] = size
         levels = _numbers(files, f"{queues.folder}/{dialect.schedule_topic}")
@@ -229,7 +229,7 @@ def _find_settings(store: Store, found: dict[str, Any]) -> None:
         records = LogRecords(store.segments, store.format)
         if delays := observe_delays(files, folders, dialect.schedule_topic, size, queues, records):
             found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
-    if (batches := store.format.batch_queues) and (size := _file_size(files, batches)):
+    if (batches := store.format.queues.batch_layout) and (size := _file_size(files, batches)):
         found["batch_queue_file_size_bytes"] = size
     for name in _files(files, _INDEX, 1):
         with suppress(OSError, LayoutError):

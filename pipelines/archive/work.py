@@ -203,7 +203,7 @@ def _has_later_data(store: Store, end: int | None) -> bool:
         return True
     if end >= newest.base_offset + newest.file_size:
         return False
-    head = np.zeros(store.format.rules.head_bytes, np.uint8)
+    head = np.zeros(store.format.records.head_bytes, np.uint8)
     with suppress(FileNotFoundError), OpenSegment(newest.path) as file:
         file.read_into(head, end - newest.base_offset)
     return bool(head.any())

@@ -50,10 +50,11 @@ def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpda
     rows = 0
     problems: list[str] = []
     for store in stores:
-        if not store.format.has_consume_log:
+        read_consume_log = store.format.read_consume_log
+        if read_consume_log is None:
             continue
         progress = read_progress(lake, store.broker)
-        for part in store.format.read_consume_log(store.folder, store.broker, progress):
+        for part in read_consume_log(store.folder, store.broker, progress):
             problems += part.problems
             if part.end == progress:
                 continue

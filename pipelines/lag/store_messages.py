@@ -117,7 +117,7 @@ class StoreMessages:
 
     def _is_gone(self, queue: Queue) -> bool:
         """Return whether the broker has other queues of a topic, but no longer this one."""
-        folder = Path(self._store.root).parent / self._store.format.queues.folder
+        folder = Path(self._store.root).parent / self._store.format.queues.layout.folder
         try:
             numbers_there = folders_in(folder / queue.topic, below=folder) if queue.topic in folders_in(folder) else []
         except UnsafeFileError:
@@ -148,7 +148,7 @@ class StoreMessages:
     def _time_of(self, queue: Queue, queue_offset: int, physical_offset: int) -> int:
         """Return the store time of a message that an entry points to."""
         record = self._records.at(physical_offset)
-        row: dict[str, Any] = {} if record is None else self._store.format.rules.row_of(record, queue.broker)
+        row: dict[str, Any] = {} if record is None else self._store.format.records.row_of(record, queue.broker)
         if (row.get("topic"), row.get("queue_id"), row.get("queue_offset")) != (*queue[1:], queue_offset):
             found = f"message {row['queue_offset']} of {row['topic']}/{row['queue_id']}" if row else "none"
             raise IndexMismatchError(

@@ -340,9 +340,10 @@ def entries_of_store(store: Store) -> tuple[list[Entry], list[str]]:
     Raises:
         UnsafeFileError: A file of it is a link or not regular.
     """
-    if not store.format.has_retry_store:
+    read_retry_store = store.format.read_retry_store
+    if read_retry_store is None:
         return [], []
-    found = store.format.read_retry_store(store.folder, store.broker)
+    found = read_retry_store(store.folder, store.broker)
     names = ["consumer_group", "topic", "queue_id", "is_dead", "due_timestamp"]
     return [Entry(*row.values()) for row in found.rows.select(names).to_pylist()], list(found.problems)
 

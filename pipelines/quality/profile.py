@@ -247,7 +247,7 @@ class RowArrays:
     def _lack_transaction_flags(self) -> Array:
         """Return which rows are of a format that does not use these bits of sysFlag."""
         codes, names = self._codes("format")
-        lacking = {each.name for each in all_formats() if not each.has_transaction_flags}
+        lacking = {each.name for each in all_formats() if not each.brokers.has_transaction_flags}
         lacks = np.array([name in lacking for name in names.to_pylist()] + [False])  # the last one is for null
         found: Array = lacks[codes]
         return found

@@ -109,7 +109,7 @@ def begin_or_resume(
     check_own_folder(plan.parts)
     known = _read(plan.work / PLAN)
     if known is None:
-        for name in settings.format.rebuilt_files:
+        for name in settings.format.folders.rebuilt:
             if os.path.lexists(out / name) and not (name == TOPICS and out == root):
                 raise RebuildError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
         make_folders(plan.parts, below=out)

@@ -203,7 +203,7 @@ def _note(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
 def _writer_of(task: QueueTask, queue: Queue, folder: QueueFolder) -> QueueWriter:
     settings = task.settings
     new = NewQueue(_file_size(settings, queue), queue.is_batch, settings.close_heads, task.log_start)
-    return settings.format.queue_writer(folder, new)
+    return settings.format.queues.writer(folder, new)
 
 
 def _file_size(settings: Settings, queue: Queue) -> int:

@@ -91,7 +91,7 @@ class Replacement:
         self._log = None if log is None else [log.start, log.end]
         self._wanted = None if wanted is None else json.loads(json.dumps(asdict(wanted)))
         self._format = log_format
-        self._queues = log_format.queue_folders
+        self._queues = log_format.queues.folders
         self.out = root / FOLDER
 
     def check_places(self) -> None:
@@ -103,7 +103,7 @@ class Replacement:
         if check_own_folder(self.out):
             check_own_folder(self.out / WORK)
         hint = ", which --in-place does not replace: give --out, and put the new files in their places yourself"
-        for name in self._format.rebuilt_files:
+        for name in self._format.folders.rebuilt:
             path = self._root / name
             if path.parent != self._root:
                 check_folder(path.parent, hint)
@@ -160,7 +160,7 @@ class Replacement:
                     if names and not check_folder(new):
                         self._copy_synced([folder / name for name in names], new)
                         count += 1
-        if count and topics is None and self._format.counts_entries:
+        if count and topics is None and self._format.small_files.counts_entries:
             update_entry_count(self.out, settings)
         return count
 
@@ -189,7 +189,7 @@ class Replacement:
             (report,) = verify_stores(stores, VerifyOptions(delay_levels_ms, limit=_FINDINGS))
         finally:
             link.unlink()
-        allowed = _OF_THE_LOG | (_SKIPPED_DAMAGE if self._format.steps_over_damage else frozenset())
+        allowed = _OF_THE_LOG | (_SKIPPED_DAMAGE if self._format.brokers.steps_over_damage else frozenset())
         _refuse(report.findings, allowed, frozenset(shifted), None if topics is None else frozenset(topics))
 
     def replace(self, stamp: str) -> list[Path]:
@@ -240,7 +240,7 @@ class Replacement:
         paths = [Path(check_relative(name)) for name in names]
         for place in paths:
             is_of_topic = len(place.parts) == 2 and place.parts[0] in self._queues
-            if not is_of_topic and str(place) not in self._format.rebuilt_files:
+            if not is_of_topic and str(place) not in self._format.folders.rebuilt:
                 found = f"{str(place)[:100]!r}: remove {self.out}, and run again"
                 raise UnsafeFileError.of(path, "paths of queues, index, checkpoint or topics.json", found, errno.EINVAL)
         return str(stamp), paths
@@ -269,7 +269,7 @@ class Replacement:
         deletes the newest IndexFile, and enters only the records of the newest segments again. Compacted topics, which
         are not rebuilt, may need the file.
         """
-        if not self._format.repairs_after_abort or not os.path.lexists(self._root / ABORT):
+        if not self._format.brokers.repairs_after_abort or not os.path.lexists(self._root / ABORT):
             return False
         return not any((self._root / _COMPACTED).glob("*"))
 
@@ -284,7 +284,7 @@ class Replacement:
     def _new_paths(self) -> list[Path]:
         """Return the paths to rename: whole folders where everything was rebuilt, otherwise those of topics."""
         if os.path.lexists(self.out / CHECKPOINT):
-            return [Path(name) for name in self._format.rebuilt_files if os.path.lexists(self.out / name)]
+            return [Path(name) for name in self._format.folders.rebuilt if os.path.lexists(self.out / name)]
         return [Path(kind) / topic for kind in self._queues for topic in folders_in(self.out / kind)]
 
 

@@ -109,7 +109,7 @@ def rebuild_store(
     with open_small_files(store.root) as root:
         files = open_store_files(store_of(store.root))
         settings = find_settings(
-            root, wanted, store.format, store.format.dialect_of(store.segments), store.segments, files
+            root, wanted, store.format, store.format.dialects.main(store.segments), store.segments, files
         )
         is_live = not owns_lock and is_locked(root)
         plan = begin_or_resume(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
@@ -166,7 +166,7 @@ def _topics_shown_to_hold_batches(
             evidence[topic] = evidence.get(topic, BatchEvidence()).joined(of_range)
     if not evidence:
         return shown
-    kinds = log_format.topic_kinds(root)
+    kinds = log_format.queues.topic_kinds(root)
     records = Counter[str]()
     for queue, count in counts.items():
         records[queue.topic] += count
@@ -204,7 +204,7 @@ def _build(
         name_files(files, plan.out)
         index_time = max((each.header.end_timestamp for each in files if each.is_full), default=0)
         checkpoint = new_checkpoint(plan, totals, index_time)
-        if settings.format.has_topic_configs:
+        if settings.format.small_files.has_topic_configs:
             topics = topics_of(plan.root, counts.keys() - unlikely, totals.last_time, settings.dialect)
             write_synced(plan.out / TOPICS, topics, below=plan.out)
         write_synced(plan.out / CHECKPOINT, checkpoint, below=plan.out)

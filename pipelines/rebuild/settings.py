@@ -115,16 +115,16 @@ class Settings:
     @property
     def has_key_index(self) -> bool:
         """True if the store has IndexFiles that answer look-ups by key."""
-        return self.format.has_index_files and self.dialect.has_key_index
+        return self.format.indexes.has_files and self.dialect.has_key_index
 
     @property
     def queues(self) -> QueueLayout:
         """The kind of the store's queues."""
-        return self.format.queues
+        return self.format.queues.layout
 
     def queues_of_kind(self, *, is_batch: bool) -> QueueLayout:
         """Return the layout of ConsumeQueues or BatchConsumeQueues."""
-        layout = self.format.batch_queues if is_batch else self.queues
+        layout = self.format.queues.batch_layout if is_batch else self.queues
         assert layout is not None  # no topic of the store has batches otherwise
         return layout
 
@@ -156,22 +156,23 @@ def find_settings(
             are in RocksDB.
     """
     _check_options(root, wanted, log_format)
-    if log_format.has_rocksdb_queues(root):
+    if log_format.queues.are_in_rocksdb(root):
         raise RebuildError(
             f"{root}: expected queues in files, found queues in RocksDB; the broker rebuilds those itself"
         )
     files = LocalStoreFiles(root) if files is None else files
     records = LogRecords(segments, log_format)
-    batch_queues = log_format.batch_queues
-    size = _file_size(files, wanted.queue_file_size, log_format.queues)
+    batch_queues = log_format.queues.batch_layout
+    size = _file_size(files, wanted.queue_file_size, log_format.queues.layout)
     batch_size = 0 if batch_queues is None else _file_size(files, wanted.batch_file_size, batch_queues)
     index = _IndexSettings(0, 0, has_tags=False)
-    if log_format.has_index_files:
+    if log_format.indexes.has_files:
         index = _index_settings(root, files, wanted, records)
     delays: dict[int, int] = {}
-    if log_format.has_delay_levels and not wanted.delay_levels_ms:
-        found = list_queues(files, log_format.queues)
-        delays = observe_delays(files, found, dialect.schedule_topic, size, log_format.queues, records)
+    has_levels = log_format.brokers.has_delay_levels
+    if has_levels and not wanted.delay_levels_ms:
+        found = list_queues(files, log_format.queues.layout)
+        delays = observe_delays(files, found, dialect.schedule_topic, size, log_format.queues.layout, records)
     observed = wanted.observed_levels if wanted.delay_levels_ms else tuple(sorted(delays))
     return Settings(
         format=log_format,
@@ -180,11 +181,11 @@ def find_settings(
         index_slots=index.slots,
         index_entries=index.entries,
         index_tags=index.has_tags,
-        delay_levels_ms=(wanted.delay_levels_ms or with_observed(delays)) if log_format.has_delay_levels else (),
-        observed_levels=observed if log_format.has_delay_levels else None,
+        delay_levels_ms=(wanted.delay_levels_ms or with_observed(delays)) if has_levels else (),
+        observed_levels=observed if has_levels else None,
         topics=wanted.topics,
         close_heads=wanted.close_heads,
-        batch_topics=tuple(sorted(log_format.topic_kinds(root).batch)),
+        batch_topics=tuple(sorted(log_format.queues.topic_kinds(root).batch)),
         dialect_name=dialect.name,
         may_have_light_queues=may_have_light_queues(root),
     )
@@ -192,8 +193,8 @@ def find_settings(
 
 def _check_options(root: Path, wanted: RequestedSettings, log_format: Format) -> None:
     index = (wanted.index_slots, wanted.index_entries, wanted.index_tags)
-    has_index_options = any(each is not None for each in index) and not log_format.has_index_files
-    if has_index_options or (wanted.delay_levels_ms and not log_format.has_delay_levels):
+    has_index_options = any(each is not None for each in index) and not log_format.indexes.has_files
+    if has_index_options or (wanted.delay_levels_ms and not log_format.brokers.has_delay_levels):
         title = log_format.title
         raise RebuildError(f"{root}: expected no option of an index or of delay levels: a {title} store has neither")
 

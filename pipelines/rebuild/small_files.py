@@ -57,15 +57,15 @@ def new_checkpoint(plan: RebuildPlan, totals: Totals, index_time: int) -> bytes:
         queued_time=totals.queued_time,
         index_time=index_time,
         has_index_tags=settings.index_tags,
-        entries=_count_entries(plan.out, settings) if settings.format.counts_entries else 0,
+        entries=_count_entries(plan.out, settings) if settings.format.small_files.counts_entries else 0,
     )
-    return settings.format.new_checkpoint(plan.root, log)
+    return settings.format.small_files.new_checkpoint(plan.root, log)
 
 
 def update_entry_count(out: Path, settings: Settings) -> None:
     """Update the checkpoint's count of entries to that of all queues in the folder."""
     path = out / CHECKPOINT
-    updated = settings.format.with_entry_count(read_file(path), _count_entries(out, settings))
+    updated = settings.format.small_files.with_entry_count(read_file(path), _count_entries(out, settings))
     if updated is not None:
         write_synced(path, updated)
 

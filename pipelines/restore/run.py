@@ -281,7 +281,7 @@ def _write_config(
 def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, known: KnownConfig) -> Rebuilt:
     """Rebuild indexes and small files from the restored log."""
     if not (plan.out / REBUILD_WORK / REBUILD_PLAN).exists():
-        for name in plan.format.rebuilt_files:  # from a run that was interrupted after its rebuild
+        for name in plan.format.folders.rebuilt:  # from a run that was interrupted after its rebuild
             remove_tree(plan.out / name)
         if known.topics:  # the rebuild adds topics that are only in the log
             write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)

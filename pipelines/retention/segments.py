@@ -117,13 +117,13 @@ def _archived(log_format: Format, segment: Segment, archived_end: int) -> Archiv
         return Archived.YES
     # After its last message, a segment has zeros while it is being written, and a filler when it is closed.
     head = _read_head(log_format, segment, archived_end - segment.base_offset)
-    rules = log_format.rules
+    rules = log_format.records
     is_filler = len(head) == rules.head_bytes and rules.is_filler(memoryview(head))
     return Archived.YES if is_filler or not any(head) else Archived.PARTLY
 
 
 def _read_head(log_format: Format, segment: Segment, position: int) -> bytes:
-    window = np.zeros(log_format.rules.head_bytes, np.uint8)
+    window = np.zeros(log_format.records.head_bytes, np.uint8)
     with OpenSegment(segment.path) as file:
         return window[: file.read_into(window, position)].tobytes()
 

@@ -216,7 +216,7 @@ def _disks_of(store: Store, rules: Rules) -> list[Disk]:
     if store.is_remote:
         return []
     log = Path(store.root)
-    queues = Path(rules.conf.store_path or log.parent) / store.format.queue_folders[0]
+    queues = Path(rules.conf.store_path or log.parent) / store.format.queues.folders[0]
     disks = [read_disk(log)]
     if queues.is_dir() and queues.stat().st_dev != disks[0].device:
         disks.append(read_disk(queues))

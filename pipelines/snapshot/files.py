@@ -93,7 +93,7 @@ def _read_progress(store: Store, root: Path, now: datetime.datetime, wait: Calla
             wait(_WAIT_SECONDS)
         unreadable = _Unreadable()
         before = _written(root, now)
-        files = store.format.read_small_files(root, unreadable, is_live=False)
+        files = store.format.small_files.read(root, unreadable, is_live=False)
         is_read = not unreadable.files and not unreadable.backups
         if is_read and _unmapped(_written(root, now)) == _unmapped(before):
             break
@@ -122,7 +122,7 @@ def _unmapped(written: dict[str, datetime.datetime]) -> dict[str, datetime.datet
 
 def _newer_rocksdb(store: Store, root: Path, written: datetime.datetime | None) -> Path | None:
     """Return the folder of offsets in RocksDB, unless the broker has written a file of offsets after it."""
-    folder = store.format.rocksdb_offsets(root)
+    folder = store.format.small_files.rocksdb_offsets(root)
     if folder is None or written is None:
         return folder
     with suppress(OSError):
@@ -141,9 +141,9 @@ def _progress(
         taken[OffsetKind.GROUP] = written[files.offsets_file]
         for one in files.group_offsets:
             offsets[OffsetOwner(OffsetKind.GROUP, one.group, one.topic, one.queue_id)] = one.offset
-    if store.format.has_delay_levels and _DELAYS in written and _DELAYS not in unreadable.files:
+    if store.format.brokers.has_delay_levels and _DELAYS in written and _DELAYS not in unreadable.files:
         taken[OffsetKind.DELAY] = written[_DELAYS]
-        topic = store.format.dialect_of(store.segments).schedule_topic
+        topic = store.format.dialects.main(store.segments).schedule_topic
         for level, offset in files.delay_offsets.items():
             offsets[OffsetOwner(OffsetKind.DELAY, "", topic, level - 1)] = offset
     if files.timers is not None and _TIMERS in written:

@@ -54,7 +54,7 @@ MINUTES = CountedTable(
     },
 )
 """The table of minutes; small."""
-_FLAGLESS = ", ".join(f"'{each.name}'" for each in all_formats() if not each.has_transaction_flags)
+_FLAGLESS = ", ".join(f"'{each.name}'" for each in all_formats() if not each.brokers.has_transaction_flags)
 _HAS_FLAGS = f" AND coalesce(format, '') NOT IN ({_FLAGLESS})"
 _IS_COMMITTED = f"kind = 'normal' AND (sys_flag & {int(TRANSACTION_MASK)}) = {int(TransactionType.COMMIT)}{_HAS_FLAGS}"
 """Condition for a message of a committed transaction.

@@ -106,7 +106,7 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
         is_remote = is_uri(root)
         is_live, was_aborted = not is_remote and is_locked(folder), os.path.lexists(folder / ABORT)
         # A copy has `abort` while the broker runs.
-        small = store.format.read_small_files(folder, findings, is_live=is_live or (is_remote and was_aborted))
+        small = store.format.small_files.read(folder, findings, is_live=is_live or (is_remote and was_aborted))
         files = open_store_files(root)
         if is_remote:  # see `store_view` for the order
             was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
@@ -131,17 +131,17 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
             batch_file_size=0,
             dispatched_end=log.end,
             index=(),
-            kinds=store.format.topic_kinds(folder),
+            kinds=store.format.queues.topic_kinds(folder),
             lacks_queues=_instead_of_queues(store.format, folder, manifest),
             delay_levels_ms=options.delay_levels_of(store.broker) or DEFAULT_DELAY_LEVELS_MS,
             limit=options.limit,
-            topics=store.format.known_topics(folder),
+            topics=store.format.small_files.known_topics(folder),
             format=store.format,
-            dialect=store.format.dialect_of(store.segments),
+            dialect=store.format.dialects.main(store.segments),
             may_have_light_queues=may_have_light_queues(folder),
         )
         view, queues, batches = _with_queues(view, listed_kinds(folder), findings)
-    if store.format.has_delay_levels and options.delay_levels_of(store.broker) is None:
+    if store.format.brokers.has_delay_levels and options.delay_levels_of(store.broker) is None:
         view = _with_observed_delays(view, queues, findings)
     _check_segments(store, view, small, findings)
     index = tuple(_index_parts(store, view, manifest, findings)) if view.has_key_index else ()
@@ -164,10 +164,10 @@ def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
 
 def _instead_of_queues(log_format: Format, folder: Path, manifest: Manifest | None) -> str:
     """Return what a store has instead of queues that can be read; empty if it has or may have queues."""
-    if log_format.has_rocksdb_queues(folder):
+    if log_format.queues.are_in_rocksdb(folder):
         return "queues in RocksDB"
     folders = {name.partition("/")[0] for name in manifest.files} if manifest is not None else set()
-    if manifest is not None and folders.isdisjoint(log_format.queue_folders):
+    if manifest is not None and folders.isdisjoint(log_format.queues.folders):
         return "no queue: 'commitlake ship' does not copy queues in RocksDB"
     return ""
 
@@ -194,7 +194,7 @@ def _with_queues(
     file_size = queue_file_size(files, queues, layout)
     ends = [last_dispatched(files, queues, file_size, view.end, layout)] if view.may_lag else []
     batches, batch_file_size = [], 0
-    if (batch_layout := view.format.batch_queues) is not None:
+    if (batch_layout := view.format.queues.batch_layout) is not None:
         batches = list_queues(files, batch_layout)
         batch_file_size = queue_file_size(files, batches, batch_layout)
         check_kinds(files, listed, queues, layout, findings, are_batches=False)

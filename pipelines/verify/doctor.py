@@ -193,7 +193,7 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
         entries=sum(queue.end for queue in bounds.values()),
         may_lag=view.may_lag,
     )
-    view.format.check_checkpoint(log, admitted.small, findings)
+    view.format.small_files.check(log, admitted.small, findings)
     check_offsets(admitted.small, bounds, findings, view.dialect.schedule_topic)
     if view.has_key_index:
         _check_index(view, reports, findings)
@@ -210,7 +210,7 @@ def _conclude(store: _StoreInProgress) -> StoreReport:
         is_live=view.is_live,
         first_time=next((report.first_time for report in reports if report.first_time is not None), None),
         last_time=newest or None,
-        can_salvage=view.dialect.is_rocketmq and not view.format.steps_over_damage,
+        can_salvage=view.dialect.is_rocketmq and not view.format.brokers.steps_over_damage,
     )
 
 

@@ -210,7 +210,7 @@ def _bad_finding(bad: BadRange, split: Split) -> Finding:
         finding, view = examine_at(opened, split, bad.start, DEFAULT_MAX_RECORD_BYTES)
     expected, found = finding.expected, f"{finding.found} (no record for {size})"
     if bad.fault is Fault.PHYSICAL_OFFSET:
-        own = split.format.rules.own_offset(view)
+        own = split.format.records.own_offset(view)
         segment_size = split.segment_end - split.base_offset
         if own is not None and own >= 0 and (own - bad.start) % segment_size == 0:
             code = "log_reused_file"

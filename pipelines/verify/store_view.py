@@ -118,12 +118,12 @@ class StoreView:
     @property
     def queues(self) -> QueueLayout:
         """The kind of its queues."""
-        return self.format.queues
+        return self.format.queues.layout
 
     @property
     def has_key_index(self) -> bool:
         """True if the store has IndexFiles that answer look-ups by key."""
-        return self.format.has_index_files and self.dialect.has_key_index
+        return self.format.indexes.has_files and self.dialect.has_key_index
 
     @property
     def may_lag(self) -> bool:
@@ -153,7 +153,7 @@ class StoreView:
 
     def batch_queue(self, topic: str, queue_id: int) -> QueueFiles:
         """Return the files of a BatchConsumeQueue as they are now."""
-        layout = self.format.batch_queues
+        layout = self.format.queues.batch_layout
         assert layout is not None  # no topic of the store has batches otherwise
         return QueueFiles(self.files, topic, queue_id, self.batch_file_size, layout)
 

@@ -10,17 +10,23 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.log_format.files import StoreFiles
-from commitlake.connectors.log_format.format import Format, RecordRules
+from commitlake.connectors.log_format.files import Segment, StoreFiles
+from commitlake.connectors.log_format.format import (
+    BrokerRules,
+    Format,
+    FormatIndexes,
+    FormatQueues,
+    FormatSmallFiles,
+    StoreFolders,
+)
 from commitlake.connectors.log_format.indexes import Facts
 from commitlake.connectors.log_format.kernel import BadRange, FormatKernel, HopArguments
 from commitlake.connectors.log_format.queues import (
@@ -31,12 +37,14 @@ from commitlake.connectors.log_format.queues import (
     QueueFormat,
     QueueLayout,
 )
+from commitlake.connectors.log_format.records import RecordRules
 from commitlake.connectors.log_format.small_files import Claim, Problems, RebuiltLog, SmallFiles, read_checkpoint_file
 from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.kernel.borders import NONE_HERE
 from commitlake.schemas.layouts.base import Field, Layout
 from commitlake.schemas.layouts.rocketmq.scan import Fault, Rules, ScanFinding, SegmentScanner, SizeLimits, SpanKind
+from commitlake.schemas.layouts.segments import segment_name
 
 HEAD = struct.Struct(">i2sqqqB")
 RECORD, FILLER = b"TY", b"TF"
@@ -193,8 +201,8 @@ KERNEL = FormatKernel(
     queue_ids=lambda _, parts: np.zeros(parts.shape[1], np.int64),
     queue_offsets=lambda window, parts: _numbers(window, parts, _AT_NUMBER),
     decoder=Decoder,  # for RocketMQ's records, which are not decoded here
-    queues=QueueFormat("toy queue", "toyqueue", ENTRY, "offset", _place_of, HEAD.size, re.compile("[a-z]+")),
 )
+LOOKUP = QueueFormat("toy queue", "toyqueue", ENTRY, "offset", _place_of, HEAD.size, re.compile("[a-z]+"))
 _DTYPE = np.dtype([("physical_offset", ">i8"), ("size", ">i4")])
 
 
@@ -288,36 +296,17 @@ class _Writer:
             self._files.write(number * ENTRY.size, np.ascontiguousarray(entry).data)
 
 
-class ToyFormat(Format):
-    """The toy format; see the module's docstring."""
+class _Folders(StoreFolders):
+    own = frozenset({"toylog", "toyqueue"})
+    rebuilt = ("toyqueue", "checkpoint")
 
-    name = "toy"
-    title = "Toy"
-    folder = "toylog"
-    id_pattern = "^toy:"
-    store_folders = frozenset({"toylog", "toyqueue"})
-    queue_folders = ("toyqueue",)
-    rebuilt_files = ("toyqueue", "checkpoint")
 
-    @cached_property
-    def rules(self) -> RecordRules:
-        return RULES
+class _Queues(FormatQueues):
+    folders = ("toyqueue",)
+    layout = QUEUES
+    lookup = LOOKUP
 
-    @cached_property
-    def kernel(self) -> FormatKernel:
-        return KERNEL
-
-    @cached_property
-    def queues(self) -> QueueLayout:
-        return QUEUES
-
-    def sample_segment(self, size: int) -> bytes:
-        return serialize("orders", b"first", 0, 0).ljust(size, b"\0")
-
-    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
-        return _Reader(start)
-
-    def walk_queues(
+    def walk(
         self, files: StoreFiles, topic: str | None, queue_id: int | None, damage: Callable[[str], None]
     ) -> Iterator[dict[str, object]]:
         for path in sorted(Path(files.place_of("toyqueue")).glob(f"{topic or '*'}/0/*")):
@@ -325,16 +314,45 @@ class ToyFormat(Format):
                 if entry["size"]:
                     yield {"topic": path.parts[-3], "physical_offset": int(entry["physical_offset"])}
 
-    def queue_writer(self, files: NewQueueFiles, queue: NewQueue) -> _Writer:
+    def writer(self, files: NewQueueFiles, queue: NewQueue) -> _Writer:
         return _Writer(files)
 
-    def read_small_files(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
+
+class _Indexes(FormatIndexes):
+    def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> _Reader:
+        return _Reader(start)
+
+    def why_no_keys(self, segments: Sequence[Segment]) -> str:
+        return "a toylog has no index of keys"
+
+
+class _SmallFiles(FormatSmallFiles):
+    def read(self, root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
         data = read_checkpoint_file(root / "checkpoint", problems, is_live=is_live)
         claims = () if data is None else (Claim("end", int.from_bytes(data[:8]), is_time=False),)
         return SmallFiles(claims, "offsets", (), {})
 
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
         return log.end.to_bytes(8)
+
+
+class ToyFormat(Format):
+    """The toy format; see the module's docstring."""
+
+    name = "toy"
+    title = "Toy"
+    folder = "toylog"
+    id_pattern = "^toy:"
+    brokers = BrokerRules()
+    folders = _Folders()
+    queues = _Queues()
+    indexes = _Indexes()
+    small_files = _SmallFiles()
+    records = RULES
+    kernel = KERNEL
+
+    def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
+        return {f"{self.folder}/{segment_name(0)}": serialize("orders", b"first", 0, 0).ljust(segment_size, b"\0")}
 
 
 FORMAT = ToyFormat()

@@ -94,6 +94,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.log_format.format",
         "connectors.log_format.indexes",
         "connectors.log_format.queues",
+        "connectors.log_format.records",
         "connectors.log_format.small_files",
         "connectors.reading.plain_records",
         "connectors.reading.facts.names",

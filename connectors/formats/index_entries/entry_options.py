@@ -151,7 +151,7 @@ class IndexFileOptions(EntryOptions):
     def formats(self) -> Formats:
         """Formats that have IndexFiles."""
         known = all_formats().known
-        return Formats(known, tuple(log_format for log_format in known if log_format.has_index_files))
+        return Formats(known, tuple(log_format for log_format in known if log_format.indexes.has_files))
 
     @property
     def key_hashes(self) -> frozenset[int] | None:

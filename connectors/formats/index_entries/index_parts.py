@@ -99,10 +99,10 @@ def plan_index_files(options: IndexFileOptions, filters: Filters) -> list[list[I
 def _parts_of_store(store: Store, planned: PlannedStore, options: IndexFileOptions) -> Iterator[IndexPart]:
     files = planned.files()
     if not files.has_folder(_FOLDER):
-        if planned.is_copy and any(map(files.has_folder, store.format.queue_folders)):
+        if planned.is_copy and any(map(files.has_folder, store.format.queues.folders)):
             return  # the store has one IndexFile at most, and the newest one is not copied
         raise StoreError(f"{planned.root} has no folder '{_FOLDER}': expected the IndexFiles of a RocketMQ broker")
-    if options.key_hashes is not None and (reason := store.format.why_no_key_index(store.segments)) is not None:
+    if options.key_hashes is not None and (reason := store.format.indexes.why_no_keys(store.segments)) is not None:
         folder = planned.place_of(_FOLDER)
         raise StoreError(f"{folder}: keys cannot be looked up in this index: {reason}. Read it without the option keys")
     for name in files.files_in(_FOLDER, str.isdecimal):

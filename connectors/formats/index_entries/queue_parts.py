@@ -33,7 +33,7 @@ from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_fol
 
 def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:
     """Return the queue types that a store may have, the usual one first."""
-    usual, batches = store.format.queues, store.format.batch_queues
+    usual, batches = store.format.queues.layout, store.format.queues.batch_layout
     return (usual,) if batches is None else (usual, batches)
 
 
@@ -122,7 +122,7 @@ def _parts_of_store(store: Store, planned: PlannedStore, filters: Filters) -> It
             f"{root} has no folder '{layouts[0].folder}': expected a broker's queues, which it rebuilds from its log "
             "when it starts"
         )
-    if not planned.is_copy and store.format.has_rocksdb_queues(Path(root)):  # which are not copied
+    if not planned.is_copy and store.format.queues.are_in_rocksdb(Path(root)):  # which are not copied
         refuse_rocksdb_queues(root)
     for layout in layouts:
         for queue in _queues(planned, files, layout, filters):

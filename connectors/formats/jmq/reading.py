@@ -14,7 +14,6 @@ from commitlake.connectors.formats.jmq.kernel.records import (
     JOURNAL,
     JOURNAL_PART_COUNT,
 )
-from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
 from commitlake.connectors.log_format.kernel import FormatKernel
 from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.files.windows import head_field, numbers_at
@@ -44,5 +43,4 @@ KERNEL = FormatKernel(
     queue_ids=head_field(HEAD, "queue_id"),
     queue_offsets=head_field(HEAD, "queue_offset"),
     decoder=JournalDecoder,
-    queues=QUEUE_FILES,
 )

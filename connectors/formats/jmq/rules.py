@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commitlake.connectors.formats.jmq.message_row import row_of
-from commitlake.connectors.log_format.format import RecordRules
+from commitlake.connectors.log_format.records import RecordRules
 from commitlake.schemas.layouts.jmq.checkpoint import parse_journal_checkpoint
 from commitlake.schemas.layouts.jmq.journal import FILLER, HEAD, JournalMessage, Magic, parse_message
 from commitlake.schemas.layouts.jmq.scan import JournalScanner, examine

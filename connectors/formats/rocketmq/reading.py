@@ -7,7 +7,6 @@ from functools import partial
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.rocketmq.decoder import CommitLogDecoder
 from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG, COMMITLOG_PART_COUNT, STORE_HOST
-from commitlake.connectors.formats.rocketmq.queue_formats import CONSUME_QUEUES
 from commitlake.connectors.log_format.kernel import FormatKernel
 from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.files.windows import head_field, numbers_at
@@ -29,5 +28,4 @@ KERNEL = FormatKernel(
     queue_ids=head_field(HEAD, "queue_id"),
     queue_offsets=head_field(HEAD, "queue_offset"),
     decoder=CommitLogDecoder,
-    queues=CONSUME_QUEUES,
 )

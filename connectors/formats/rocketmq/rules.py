@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commitlake.connectors.formats.rocketmq.message_row import row_of
-from commitlake.connectors.log_format.format import RecordRules
+from commitlake.connectors.log_format.records import RecordRules
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.checkpoint import parse_checkpoint

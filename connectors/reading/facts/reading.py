@@ -51,7 +51,7 @@ def read_facts(
     if split.missing:
         yield _missing(split)
         return
-    reader = split.format.facts_reader(split.start, delay_levels_ms, chunk_rows)
+    reader = split.format.indexes.facts_reader(split.start, delay_levels_ms, chunk_rows)
     end = End()
     try:
         with OpenSegment(split.path) as file:
@@ -68,7 +68,7 @@ def read_facts(
 
 
 def _missing(split: Split) -> Facts:
-    reader = split.format.facts_reader(split.start, (0,), 1)
+    reader = split.format.indexes.facts_reader(split.start, (0,), 1)
     reader.add_bad(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
     return reader.finish(split.end)
 

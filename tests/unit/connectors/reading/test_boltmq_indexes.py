@@ -57,16 +57,16 @@ def test_a_key_is_not_looked_up_in_an_index_without_chains(store: Path) -> None:
 
 
 def test_the_dialect_of_a_store_is_read_from_its_segments(store: Path, tmp_path: Path) -> None:
-    assert COMMITLOG.dialects_of(find_stores(str(store), formats=COMMITLOGS)[0].segments) == {BOLTMQ}
+    assert COMMITLOG.dialects.of(find_stores(str(store), formats=COMMITLOGS)[0].segments) == {BOLTMQ}
     mixed = [(0, closed_segment(messages(3), 4096)), (4096, open_segment(messages(3), 4096, 4096, dialect=BOLTMQ))]
     write_store(tmp_path / "mixed", mixed)
     found = find_stores(str(tmp_path / "mixed"), formats=COMMITLOGS)[0]
-    assert found.format.dialects_of(found.segments) == {ROCKETMQ, BOLTMQ}
-    assert found.format.dialect_of(found.segments) is ROCKETMQ
+    assert found.format.dialects.of(found.segments) == {ROCKETMQ, BOLTMQ}
+    assert found.format.dialects.main(found.segments) is ROCKETMQ
     mixed = [(0, closed_segment(messages(3), 4096, dialect=BOLTMQ)), (4096, open_segment(messages(3), 4096, 4096))]
     write_store(tmp_path / "later", mixed)
     found = find_stores(str(tmp_path / "later"), formats=COMMITLOGS)[0]
-    assert found.format.dialect_of(found.segments) is ROCKETMQ
+    assert found.format.dialects.main(found.segments) is ROCKETMQ
 
 
 @pytest.mark.parametrize("dialect", [ROCKETMQ, BOLTMQ])
@@ -82,13 +82,13 @@ def test_the_dialect_is_read_from_later_records_if_the_first_are_damaged(
     log[:damaged_bytes] = bytes(damaged_bytes)
     write_store(tmp_path, [(0, bytes(log[:4096])), (4096, bytes(log[4096:]))])
     (store,) = find_stores(str(tmp_path), formats=COMMITLOGS)
-    assert store.format.dialects_of(store.segments) == {dialect}
-    assert store.format.dialect_of(store.segments) is dialect
+    assert store.format.dialects.of(store.segments) == {dialect}
+    assert store.format.dialects.main(store.segments) is dialect
 
 
 @pytest.mark.parametrize("first", [bytes(4096), b"x" * 4096, b"", b"\xff" * 5])
 def test_a_store_without_records_at_its_beginning_has_no_dialect(first: bytes, tmp_path: Path) -> None:
     write_store(tmp_path, [(0, first)])
     found = find_stores(str(tmp_path), formats=COMMITLOGS)[0]
-    assert found.format.dialects_of(found.segments) == frozenset()
-    assert found.format.dialect_of(found.segments) is ROCKETMQ
+    assert found.format.dialects.of(found.segments) == frozenset()
+    assert found.format.dialects.main(found.segments) is ROCKETMQ
