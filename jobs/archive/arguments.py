@@ -167,7 +167,9 @@ class ArchiveOptions(
         parse=file_size,
         metavar="SIZE",
     )
-    follow: bool = flag("keep running and archive messages as they arrive, until stopped (SIGTERM)")
+    follow: bool = flag(
+        "keep running and archive messages as they arrive, until stopped (SIGTERM); with --store, on Spark"
+    )
     trigger: datetime.timedelta = option(
         "with --follow: how often to look for new messages (default: 2s)",
         parse=parse_duration,
@@ -189,6 +191,16 @@ class ArchiveOptions(
         default=1024,
         metavar="N",
     )
+
+    @property
+    def follows_store(self) -> bool:
+        """True if the log of a store is read as a stream, which only Spark does."""
+        return self.from_broker is None and (self.follow or self.available_now)
+
+    @property
+    def is_on_spark(self) -> bool:
+        """True if the tasks run on Spark: by an option, by where the job runs, or because a stream needs it."""
+        return super().is_on_spark or (self.follows_store and not self.local)
 
     @property
     def page(self) -> Path | None:

@@ -65,7 +65,7 @@ EXAMPLES = (
         "store bodies in an object store",
     ),
     (
-        "archive --store /data/rocketmq/store --lake /data/lake --spark --follow --trigger 10s",
+        "archive --store /data/rocketmq/store --lake /data/lake --follow --trigger 10s",
         "archive messages as they arrive",
     ),
     (
@@ -117,8 +117,8 @@ def _run(command: ArchiveOptions) -> ExitCode:
         raise JobError("the following arguments are required: --store", "Name the store's folder, or --from-broker")
     if command.is_on_spark:
         require("pyspark", "archive --spark")
-    elif command.from_broker is None and (command.follow or command.available_now):
-        raise JobError("--follow and --available-now need Spark", "add --spark, without")
+    elif command.follows_store:
+        raise JobError("--follow and --available-now need Spark", "leave out --local")
     if not command.no_quality:
         require("great_expectations", "archive without --no-quality")
     if command.hbase is not None:

@@ -119,7 +119,7 @@ def test_a_queue_that_skips_an_offset_is_marked_once_and_stops_nothing(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--follow"], "--follow and --available-now need Spark"),
+        (["--local", "--follow"], "--follow and --available-now need Spark"),
         (["--local", "--available-now"], "--follow and --available-now need Spark"),
     ],
 )
