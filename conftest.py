@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session that a job would have, with Delta and the source; a process has one, whoever asks for it."""
-    from commitlake.jobs.cli.runner import open_session  # noqa: PLC0415 (pyspark, only where wanted)
+    from commitlake.jobs.arguments.runner import open_session  # noqa: PLC0415 (pyspark, only where wanted)
 
     # The optimizing compiler would take more processor time than it saves in the minutes that such a JVM lives.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")

@@ -276,7 +276,7 @@ main() {
       ;;
     *)
       set_up run requirements.lock
-      exec_python -P -m commitlake.jobs.cli.submit "$@"
+      exec_python -P -m commitlake.jobs.launch.submit "$@"
       ;;
   esac
 }

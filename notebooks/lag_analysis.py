@@ -9,7 +9,7 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.arguments.lake_names import check_brokers
 from commitlake.jobs.lag.arguments import LagQuestion
 from commitlake.jobs.lag.report import LagSource, lag_report
 from commitlake.jobs.lag.source import unknown_names

@@ -13,7 +13,7 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.arguments.lake_names import check_brokers
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.jobs.notebooks.replaying import choice_report, replay, sent_report
 from commitlake.pipelines.replay.planning import count_over_time, count_queues

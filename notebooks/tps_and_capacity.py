@@ -9,7 +9,7 @@
 
 # COMMAND ----------
 
-from commitlake.jobs.cli.lake_names import check_brokers
+from commitlake.jobs.arguments.lake_names import check_brokers
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.jobs.tps.report import RatesSource, capacity_section, rates_report
 from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs

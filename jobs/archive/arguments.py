@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.evidence import EvidenceArgument
+from commitlake.jobs.arguments.html import HTML_HELP, HtmlArgument
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
+from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.runner import ThreadArguments
+from commitlake.jobs.arguments.stores import file_size
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.evidence import EvidenceArgument
-from commitlake.jobs.cli.html import HTML_HELP, HtmlArgument
-from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.cli.options import Once, Options, Section, flag, only_with, option, repeated, without_variable
-from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.runner import ThreadArguments
-from commitlake.jobs.cli.store_arguments import file_size
 from commitlake.schemas.layouts.numbers import parse_decimal
 
 if TYPE_CHECKING:

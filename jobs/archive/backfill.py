@@ -9,9 +9,9 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.jobs.archive.arguments import ArchiveOptions
 from commitlake.jobs.archive.run import VERSION
-from commitlake.jobs.cli.places import lake_of
+from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.pipelines.archive.following import edge_notes
 from commitlake.pipelines.edges.follow import catch_up_edges

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.past_runs import PastRun
 from commitlake.pipelines.archive_health.state import ArchiveState, MissingRanges, StoreState
 from commitlake.schemas.counts import count_text

@@ -12,8 +12,8 @@ from deltalake.exceptions import DeltaError
 from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import clean_message
-from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.decoded import bytes_text, decode_first_bytes, decode_value, offset_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history, seconds_text

@@ -20,16 +20,16 @@ from commitlake.jobs.archive.arguments import ArchiveOptions, source_of
 from commitlake.jobs.archive.page import TITLE, nothing_new_page, page_writer
 from commitlake.jobs.archive.snapshots import RepeatedSnapshots, append_snapshots, read_snapshots, unreadable_offsets
 from commitlake.jobs.archive.summary import summary
-from commitlake.jobs.cli.broker_name import BrokerName, broker_name
+from commitlake.jobs.arguments.broker_name import BrokerName, broker_name
+from commitlake.jobs.arguments.evidence import evidence_key, last_subject, write_evidence
+from commitlake.jobs.arguments.layouts import layout_of
+from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.runner import make_runner, open_session
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.evidence import evidence_key, last_subject, write_evidence
-from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
-from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.run_metrics import count
-from commitlake.jobs.cli.runner import make_runner, open_session
-from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.report.output import PageFile, failure_page, page_file
 from commitlake.pipelines.archive.body_location import check_bodies

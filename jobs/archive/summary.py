@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.run import Result
 from commitlake.pipelines.archive.run_page import runs_text
 from commitlake.schemas.counts import count_text

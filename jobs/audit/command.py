@@ -24,22 +24,22 @@ from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.jobs.arguments.broker_name import broker_name
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.evidence import EvidenceArgument, evidence_key, write_evidence
+from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.layouts import LayoutArgument, layout_of, layout_option
+from commitlake.jobs.arguments.places import LakeArguments, bodies_of, lake_of
+from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
+from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.audit.page import TITLE, audit_page
-from commitlake.jobs.cli.broker_name import broker_name
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.evidence import EvidenceArgument, evidence_key, write_evidence
-from commitlake.jobs.cli.html import HtmlArgument
-from commitlake.jobs.cli.layouts import LayoutArgument, layout_of, layout_option
 from commitlake.jobs.cli.options import Once, flag, only_with, option, overrides
-from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.jobs.cli.rows_output import write_objects
-from commitlake.jobs.cli.runner import ThreadArguments, make_runner
 from commitlake.jobs.cli.terminal import print_line, print_text
-from commitlake.jobs.cli.times import parse_time
 from commitlake.jobs.report.output import PageFile, failure_page, page_file
+from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.rows_output import write_objects
 from commitlake.pipelines.audit.comparisons import (
     ComparedStores,
     compare_hbase,

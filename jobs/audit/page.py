@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
 from commitlake.jobs.report.output import names_text, period_text

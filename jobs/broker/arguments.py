@@ -7,11 +7,11 @@ import datetime
 from dataclasses import dataclass
 from typing import ClassVar
 
-from commitlake.jobs.cli.broker_conf import BROKER_CONF_HELP
+from commitlake.jobs.arguments.broker_conf import BROKER_CONF_HELP
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.stores import at_least, file_size, positive
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.options import Once, Section, flag, older_form, option, repeated
-from commitlake.jobs.cli.store_arguments import at_least, file_size, positive
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 
 NO_NAME_SERVER = "none"

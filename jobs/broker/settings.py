@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from commitlake.jobs.arguments.broker_conf import read_broker_conf, read_store_conf
 from commitlake.jobs.broker.arguments import JMQ, BrokerArguments
-from commitlake.jobs.cli.broker_conf import read_broker_conf, read_store_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.schemas.layouts.boltmq.conf import is_boltmq_conf, parse_boltmq_conf
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue

@@ -23,10 +23,10 @@ from commitlake.connectors.catalog.names import parse_name
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import catalog_server
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
+from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.options import OneOf, flag, option
-from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
@@ -75,7 +75,7 @@ class CatalogCommand(Command, S3Arguments, after={S3Arguments: "credentials"}):
 def _register(client: CatalogClient, command: CatalogCommand, to: str) -> ExitCode:
     from commitlake.connectors.lake.catalog_tables import catalog_tables
     from commitlake.connectors.lake.paths import local_folder
-    from commitlake.jobs.cli.places import lake_of
+    from commitlake.jobs.arguments.places import lake_of
 
     name = parse_name(to)
     lake = lake_of(command)

@@ -47,6 +47,7 @@ from commitlake.connectors.reading.unread import noticed_unread
 from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
 from commitlake.connectors.storage.uris import absolute_place, is_uri
 from commitlake.connectors.worker_errors import raised_in_worker
+from commitlake.jobs.arguments.times import join_times, local_texts, parse_time
 from commitlake.jobs.cli.options import (
     ENVIRONMENT_PREFIX,
     OneOf,
@@ -60,11 +61,10 @@ from commitlake.jobs.cli.options import (
     values_of,
     variable_of,
 )
-from commitlake.jobs.cli.output_forms import displaying
 from commitlake.jobs.cli.process import OutputError, is_own_process, stop_signal
 from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
-from commitlake.jobs.cli.text_table import fold
-from commitlake.jobs.cli.times import join_times, local_texts, parse_time
+from commitlake.jobs.report.output_forms import displaying
+from commitlake.jobs.report.text_table import fold
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import restricted_umask
 
@@ -255,7 +255,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
 
     def _suggestion(self, message: str) -> str:
         """Return "Did you mean" with the nearest known option, or the option that a folder without one needs."""
-        from commitlake.jobs.cli.names import did_you_mean_option
+        from commitlake.jobs.arguments.names import did_you_mean_option
         from commitlake.jobs.cli.settings_check import shown_names
 
         known = [name for action in self._actions for name in action.option_strings]

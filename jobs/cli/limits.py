@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.process import end_at_once, is_own_process
-from commitlake.jobs.cli.sizes import size_text
 from commitlake.schemas.errors import ExitCode
 
 TIMEOUT = datetime.timedelta(minutes=10)

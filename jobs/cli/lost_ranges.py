@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
-from commitlake.jobs.cli.names import warn
+from commitlake.jobs.arguments.names import warn
 
 OF_MESSAGES = frozenset({"messages", "message_keys", "edges"})
 """Tables that lack rows of lost messages; others, such as `topic_minutes`, still count these."""

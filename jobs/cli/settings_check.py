@@ -15,8 +15,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from commitlake.jobs.arguments.names import did_you_mean, warn
 from commitlake.jobs.cli.main import JOBS
-from commitlake.jobs.cli.names import did_you_mean, warn
 from commitlake.jobs.cli.options import ENVIRONMENT_PREFIX, variable_of
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.store_files import kind_of

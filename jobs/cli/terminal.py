@@ -14,9 +14,9 @@ from shutil import get_terminal_size
 from typing import Any, TextIO, cast
 
 from commitlake.connectors.printable import printable, printable_line
-from commitlake.jobs.cli.output_forms import display
-from commitlake.jobs.cli.text_table import fold
-from commitlake.jobs.cli.times import local_texts
+from commitlake.jobs.arguments.times import local_texts
+from commitlake.jobs.report.output_forms import display
+from commitlake.jobs.report.text_table import fold
 
 
 class GuardedStream:

@@ -23,9 +23,9 @@ from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.cli.options import option
-from commitlake.jobs.cli.rows_output import plain_rows, write_table
 from commitlake.jobs.demo.offset_history import OffsetHistory
 from commitlake.jobs.lineage.tree import write_tree
+from commitlake.jobs.report.rows_output import plain_rows, write_table
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.lineage.answer import story_of
 from commitlake.pipelines.lineage.story import Question
@@ -68,7 +68,7 @@ class Demo(Command):
     def run(self) -> ExitCode:
         """Fill the store, archive it, and show the result."""
         from commitlake.connectors.spark.runner import SparkRunner
-        from commitlake.jobs.cli.runner import open_session
+        from commitlake.jobs.arguments.runner import open_session
 
         if self.orders < 1:
             raise JobError(f"--orders: expected at least 1, found {self.orders}")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Keys, Predicate, Tags, TimeRange
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.durations import parse_duration
 from commitlake.jobs.cli.options import Section, argument, flag, given_options, needs, option, repeated, shorthand
-from commitlake.jobs.cli.output_forms import FORMS, DisplayArguments
-from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.selection import WHICH, Brokers, Groups, Keys, Predicate, Tags, TimeRange
 from commitlake.jobs.replay.arguments import SendingArguments, queues_option
+from commitlake.jobs.report.output_forms import FORMS, DisplayArguments
 
 SHOW, EXPORT, REDRIVE, OUTCOME = "show", "export", "redrive", "outcome"
 ACTIONS = {

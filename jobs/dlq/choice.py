@@ -11,13 +11,13 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.jobs.arguments.lake_names import check_brokers, unknown_values
+from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.places import bodies_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.lake_names import check_brokers, unknown_values
 from commitlake.jobs.cli.limits import limited, limits_of_where
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
-from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.pipelines.dead_letters.cause_conditions import find_cause, narrow_to_cause
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, group_letters

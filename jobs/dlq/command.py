@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.dlq.arguments import EXPORT, OUTCOME, REDRIVE, SHOW, DlqOptions
 from commitlake.schemas.errors import ExitCode
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.jobs.cli.places import bodies_of
+from commitlake.jobs.arguments.places import bodies_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import choose, explaining_where

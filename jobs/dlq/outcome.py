@@ -12,14 +12,14 @@ import numpy as np
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import printable_json
+from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.output_forms import SCHEMA
 from commitlake.jobs.cli.process import stop_softly
-from commitlake.jobs.cli.rows_output import Row, write_objects, write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.replay.target import target_client
+from commitlake.jobs.report.output_forms import SCHEMA
+from commitlake.jobs.report.rows_output import Row, write_objects, write_table
 from commitlake.pipelines.replay.groups.outcomes import (
     GroupFollower,
     GroupOutcomes,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import Chosen, choose, explaining_where
 from commitlake.jobs.dlq.outcome import follow

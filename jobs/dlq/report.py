@@ -12,12 +12,12 @@ from typing import Any
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import printable_json, printable_line
-from commitlake.jobs.cli.output_forms import SCHEMA
-from commitlake.jobs.cli.rows_output import PIPE_WIDTH, Row, write_objects, write_table
+from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.terminal import GuardedStream, print_text, trusted
-from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import Chosen, choose
+from commitlake.jobs.report.output_forms import SCHEMA
+from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_objects, write_table
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode

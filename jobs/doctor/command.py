@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import option
-from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.rows_output import write
-from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.jobs.doctor.findings import DoctorFinding, State
+from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.rows_output import write
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import Column
 
@@ -109,7 +109,7 @@ def _place(name: str, place: str, command: Doctor) -> Iterator[DoctorFinding]:
     from commitlake.connectors.catalog.names import is_catalog_place
     from commitlake.connectors.lake.lake import Lake
     from commitlake.connectors.lake.paths import local_folder
-    from commitlake.jobs.cli.places import lake_of
+    from commitlake.jobs.arguments.places import lake_of
     from commitlake.jobs.doctor import machine
     from commitlake.jobs.doctor.servers import object_store
     from commitlake.schemas.errors import CommitLakeError

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
-from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError
@@ -155,7 +155,7 @@ def stores(place: str) -> Iterator[DoctorFinding]:
     from commitlake.connectors.formats.registry import all_formats
     from commitlake.connectors.reading.stores import find_stores
     from commitlake.connectors.storage.arrow_errors import s3_error_of
-    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.arguments.broker_name import broker_name
 
     formats = all_formats()
     try:

@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import printable_json
-from commitlake.jobs.cli.broker_conf import (
+from commitlake.jobs.arguments.broker_conf import (
     BROKER_CONF_HELP,
     BrokerConfArgument,
     read_store_conf,
 )
-from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
-from commitlake.jobs.cli.names import some_names, warn
-from commitlake.jobs.cli.options import Once, OneOf, flag, only_with, option, repeated
-from commitlake.jobs.cli.store_arguments import (
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
+from commitlake.jobs.arguments.names import some_names, warn
+from commitlake.jobs.arguments.stores import (
     at_least,
     given_store,
     store_argument,
 )
+from commitlake.jobs.cli.command import Command, JobError
+from commitlake.jobs.cli.options import Once, OneOf, flag, only_with, option, repeated
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -170,7 +170,7 @@ def _geometry(command: Dump, store: Store) -> Geometry | None:
 
 def _check_names(store: Store, topics: Sequence[str], queues: Sequence[int]) -> None:
     """Warn of a topic or queue that has no folder."""
-    from commitlake.jobs.cli.store_queues import queues_by_topic, unknown_names
+    from commitlake.jobs.arguments.store_queues import queues_by_topic, unknown_names
 
     for sentence in unknown_names([store], topics, queues):
         warn("commitlake dump", f"the store has {sentence}; topics with queues: {some_names(queues_by_topic(store))}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 from dataclasses import dataclass
 
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.evidence import EvidenceArgument
+from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.runner import SparkArguments
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.evidence import EvidenceArgument
 from commitlake.jobs.cli.options import flag, not_with, only_with, option, overrides, repeated
-from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.runner import SparkArguments
+from commitlake.jobs.report.output_forms import OutputArguments
 
 SELECTING = ("key", "keys_file", "unique_key", "id")
 

@@ -35,10 +35,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.output_forms import format_option
 from commitlake.jobs.erase.arguments import SELECTING, EraseOptions
+from commitlake.jobs.report.output_forms import format_option
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:

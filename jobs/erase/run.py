@@ -12,17 +12,17 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_comm
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import pack_location
+from commitlake.jobs.arguments.evidence import evidence_key, last_subject, write_evidence
+from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.places import bodies_of, lake_of
+from commitlake.jobs.arguments.runner import make_runner
+from commitlake.jobs.arguments.sizes import size_text
+from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.confirm import confirm
-from commitlake.jobs.cli.evidence import evidence_key, last_subject, write_evidence
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
-from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.places import bodies_of, lake_of
-from commitlake.jobs.cli.rows_output import Row, write
-from commitlake.jobs.cli.runner import make_runner
-from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.erase.arguments import EraseOptions
+from commitlake.jobs.report.rows_output import Row, write
 from commitlake.pipelines.archive.body_location import IN_LAKE, bodies_root, check_same_root
 from commitlake.pipelines.erasure.ledger import ErasureState, erasure_facts, purge_facts, read_states
 from commitlake.pipelines.erasure.purge import Purged

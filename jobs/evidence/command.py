@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import argument, flag, option, repeated, without_variable
-from commitlake.jobs.cli.places import lake_of
-from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode

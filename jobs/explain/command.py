@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import printable_line
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
+from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.selection import WHICH, Queues, TimeRange, Topics
+from commitlake.jobs.arguments.stores import given_store, store_argument
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
-from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.options import Once, flag, needs, option, repeated
-from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.rows_output import write_objects
-from commitlake.jobs.cli.selection import WHICH, Queues, TimeRange, Topics
-from commitlake.jobs.cli.store_arguments import given_store, store_argument
+from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.jobs.report.rows_output import write_objects
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.times import epoch_ms
@@ -107,7 +107,7 @@ def _warn_of_unknown_names(command: Explain) -> None:
     if not command.topic and not command.queue:
         return
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.cli.store_queues import unknown_names
+    from commitlake.jobs.arguments.store_queues import unknown_names
 
     stores = find_stores(given_store(command.store), command.broker, formats=layout_of(command))
     for sentence in unknown_names(stores, command.topic, command.queue):

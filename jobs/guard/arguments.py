@@ -7,9 +7,9 @@ import datetime
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.stores import positive_decimal
 from commitlake.jobs.cli.options import Options, option
-from commitlake.jobs.cli.store_arguments import positive_decimal
 
 
 def _time_zone(text: str) -> ZoneInfo:

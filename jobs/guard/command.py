@@ -17,16 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
+from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.html import HtmlArgument
-from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
-from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.cli.options import Once, option
-from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.places import lake_of
-from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.guard.arguments import RuleArguments
+from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.schemas.advice import Places
 from commitlake.schemas.errors import ExitCode
 
@@ -117,7 +117,7 @@ def _watch(
     """Return the archived offset of each store (None without a lake), and the expected fate of the stores' segments."""
     from commitlake.connectors.reading.files.shipped import read_shipped_manifest, resolve_filesystem
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.arguments.broker_name import broker_name
     from commitlake.jobs.guard.rules import read_rules
     from commitlake.pipelines.retention.watch import watch_stores
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, verdict_of
 from commitlake.jobs.report.decoded import bytes_text, offset_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section

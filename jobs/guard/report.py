@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.rows_output import Row, write, write_table
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.sizes import size_text
+from commitlake.jobs.report.rows_output import Row, write, write_table
 from commitlake.pipelines.retention.rules import Disk, Rules
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
 from commitlake.schemas.advice import Advice, Places

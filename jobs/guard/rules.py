@@ -9,7 +9,7 @@ from pathlib import Path
 
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
 from commitlake.connectors.reading.stores import Store
-from commitlake.jobs.cli.broker_conf import read_broker_conf
+from commitlake.jobs.arguments.broker_conf import read_broker_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.guard.arguments import RuleArguments
 from commitlake.pipelines.retention.rules import Rules

@@ -6,14 +6,14 @@ import argparse
 import datetime
 from dataclasses import dataclass
 
-from commitlake.jobs.cli.broker_conf import BrokerConfArgument
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument
+from commitlake.jobs.arguments.broker_conf import BrokerConfArgument
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
+from commitlake.jobs.arguments.places import BODIES_HELP
+from commitlake.jobs.arguments.s3 import S3Arguments
+from commitlake.jobs.arguments.selection import Brokers, Groups, Topics
+from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.options import OneOf, needs, option, repeated
-from commitlake.jobs.cli.places import BODIES_HELP
-from commitlake.jobs.cli.s3_arguments import S3Arguments
-from commitlake.jobs.cli.selection import Brokers, Groups, Topics
-from commitlake.jobs.cli.times import parse_time
 
 _SOURCE = OneOf(required=True)
 

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.html import HtmlArgument
-from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.options import flag, option, repeated
-from commitlake.jobs.cli.output_forms import OutputArguments
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
 from commitlake.jobs.lag.conditions import Condition, parse_condition
+from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
@@ -102,9 +102,9 @@ class LagCommand(
 
 
 def _answer(file: PageFile | None, command: LagCommand) -> ExitCode:
-    from commitlake.jobs.cli.rows_output import write
     from commitlake.jobs.lag import report
     from commitlake.jobs.lag.source import measure_lag, unknown_names
+    from commitlake.jobs.report.rows_output import write
     from commitlake.pipelines.lag.groups import worst_first
 
     if command.by == "group" and command.output != "table":

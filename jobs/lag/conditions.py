@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int

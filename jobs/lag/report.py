@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary, by_group, sum_bounds, times_of, worst_first
 from commitlake.pipelines.lag.measure import Lag
 from commitlake.pipelines.lag.verdicts import FigureBounds, LagVerdict

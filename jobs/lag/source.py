@@ -9,14 +9,14 @@ from dataclasses import replace
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
-from commitlake.jobs.cli.broker_conf import read_store_conf
-from commitlake.jobs.cli.broker_name import named_stores
+from commitlake.jobs.arguments.broker_conf import read_store_conf
+from commitlake.jobs.arguments.broker_name import named_stores
+from commitlake.jobs.arguments.lake_names import check_brokers
+from commitlake.jobs.arguments.layouts import layout_of
+from commitlake.jobs.arguments.names import nearest_or_all, some_names
+from commitlake.jobs.arguments.places import bodies_of, lake_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.lake_names import check_brokers
-from commitlake.jobs.cli.layouts import layout_of
-from commitlake.jobs.cli.names import nearest_or_all, some_names
-from commitlake.jobs.cli.places import bodies_of, lake_of
 from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
 from commitlake.pipelines.lag.answer import Given, LagAnswer, lag_of_lake, lag_of_store
 from commitlake.pipelines.lag.groups import by_group

@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.lake_names import check_brokers
+from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.selection import WHICH, TimeRange
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.html import HtmlArgument
-from commitlake.jobs.cli.lake_names import check_brokers
 from commitlake.jobs.cli.options import flag, needs, option, repeated
-from commitlake.jobs.cli.output_forms import DisplayArguments
-from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.selection import WHICH, TimeRange
+from commitlake.jobs.report.output_forms import DisplayArguments
 from commitlake.pipelines.lineage.story import MAX_RECORDS, Question
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, Mask, check_key, parse_mask
 from commitlake.schemas.layouts.numbers import parse_int64

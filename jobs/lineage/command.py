@@ -20,10 +20,9 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.arguments.names import did_you_mean, warn
+from commitlake.jobs.arguments.places import bodies_of, lake_of
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.names import did_you_mean, warn
-from commitlake.jobs.cli.places import bodies_of, lake_of
-from commitlake.jobs.cli.rows_output import write_table
 from commitlake.jobs.cli.terminal import print_line, trusted
 from commitlake.jobs.lineage.arguments import (
     JSON,
@@ -35,6 +34,7 @@ from commitlake.jobs.lineage.arguments import (
     one_by_one,
     question_of,
 )
+from commitlake.jobs.report.rows_output import write_table
 from commitlake.pipelines.lineage.answer import story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import Story

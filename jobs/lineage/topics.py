@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from commitlake.connectors.printable import printable_json, printable_line
-from commitlake.jobs.cli.rows_output import Row
 from commitlake.jobs.lineage.picture.mermaid import MAX_CHARACTERS, MAX_EDGES, MAX_STEPS, label
 from commitlake.jobs.report.markup import joined, tag
 from commitlake.jobs.report.output import time_text
+from commitlake.jobs.report.rows_output import Row
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text

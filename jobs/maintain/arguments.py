@@ -6,12 +6,12 @@ import argparse
 import datetime
 from dataclasses import dataclass
 
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.layouts import LayoutArgument, layout_option
+from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.runner import SparkArguments
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import LayoutArgument, layout_option
 from commitlake.jobs.cli.options import Once, flag, only_with, option, repeated
-from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.runner import SparkArguments
 
 
 def _parse_keep(text: str) -> tuple[str, datetime.timedelta]:

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.names import did_you_mean
+from commitlake.jobs.arguments.places import bodies_of, lake_of
+from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.names import did_you_mean
-from commitlake.jobs.cli.places import bodies_of, lake_of
-from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
 from commitlake.schemas.counts import count_text
@@ -170,7 +170,7 @@ def _check(command: MaintainOptions) -> None:
 
 def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
     """Return lines about what was done, or would be done, to a table; one line if nothing was necessary."""
-    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.jobs.arguments.sizes import size_text
 
     line = f"{care.table}: {count_text(care.files_before, 'file')}, {size_text(care.bytes_before)}"
     if not dry_run and (care.files_after, care.bytes_after) != (care.files_before, care.bytes_before):
@@ -194,7 +194,7 @@ def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
 
 def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
     """Return lines about what was done, or would be done, to the packs."""
-    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.jobs.arguments.sizes import size_text
 
     lines = []
     if care.expired.count:
@@ -213,7 +213,7 @@ def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
 
 
 def _expired_text(expired: Expired) -> str:
-    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.jobs.arguments.sizes import size_text
 
     return f"{count_text(expired.rows, 'row')} in {count_text(expired.count, 'file')} ({size_text(expired.bytes)})"
 

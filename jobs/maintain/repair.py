@@ -12,11 +12,11 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.cli.layouts import layout_of
+from commitlake.jobs.arguments.layouts import layout_of
+from commitlake.jobs.arguments.names import did_you_mean, warn
+from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
-from commitlake.jobs.cli.names import did_you_mean, warn
-from commitlake.jobs.cli.places import bodies_of
-from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.maintain.arguments import MaintainOptions
 from commitlake.pipelines.audit.refilled import record_new_places
@@ -97,7 +97,7 @@ def _stores(command: MaintainOptions, lake: Lake) -> Stores | None:
         return None
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.cli.broker_name import broker_name
+    from commitlake.jobs.arguments.broker_name import broker_name
     from commitlake.pipelines.masking.archiving import masks_of_lake
 
     try:

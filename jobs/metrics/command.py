@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.options import OneOf, option
 from commitlake.jobs.cli.output_files import check_text_file
 from commitlake.jobs.cli.terminal import print_line

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from prometheus_client.core import GaugeMetricFamily
 
+from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.lag.arguments import LagArguments
 from commitlake.jobs.lag.source import measure_lag
 from commitlake.jobs.metrics.archive_families import archive_families

@@ -22,12 +22,12 @@ from typing import Any, TypeVar
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import printable, printable_line
 from commitlake.connectors.whole_files import write_whole
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.rows_output import write_table
-from commitlake.jobs.cli.store_arguments import positive_decimal
-from commitlake.jobs.cli.times import join_times, parse_time
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.stores import positive_decimal
+from commitlake.jobs.arguments.times import join_times, parse_time
 from commitlake.jobs.report.markup import tag
 from commitlake.jobs.report.page import render_pictures
+from commitlake.jobs.report.rows_output import write_table
 from commitlake.jobs.report.text import lines, numbers_of
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.report import BarChart, HeatMap, Html, LineChart, Section, Table

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.notebooks.notebook import NotebookError
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_sent

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.jobs.arguments.names import did_you_mean, some_names, warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
-from commitlake.jobs.cli.names import did_you_mean, some_names, warn
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.offsets.arguments import OffsetsOptions
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset

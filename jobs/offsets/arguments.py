@@ -6,15 +6,15 @@ import datetime
 from dataclasses import dataclass
 from typing import ClassVar
 
+from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import OneOf, flag, needs, option, repeated, shorthand
-from commitlake.jobs.cli.output_forms import (
+from commitlake.jobs.lag.arguments import SourceArguments
+from commitlake.jobs.report.output_forms import (
     JsonArgument,
     OutputArguments,
     format_option,
 )
-from commitlake.jobs.cli.times import parse_time
-from commitlake.jobs.lag.arguments import SourceArguments
 
 MQADMIN = "mqadmin"
 

@@ -18,10 +18,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
-from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.offsets.arguments import MQADMIN, OffsetsOptions
 from commitlake.schemas.errors import ExitCode
@@ -73,10 +73,10 @@ class Offsets(OffsetsOptions):
 
 
 def _answer(command: OffsetsOptions, client: OffsetClient | None) -> ExitCode:
-    from commitlake.jobs.cli.rows_output import write
     from commitlake.jobs.offsets.apply import apply_offsets, mqadmin_lines
     from commitlake.jobs.offsets.formatting import GROUP_COLUMNS, PLAIN_COLUMNS, plain_rows, summary, table_rows
     from commitlake.jobs.offsets.gather import gather
+    from commitlake.jobs.report.rows_output import write
 
     groups = [replace(command, group=(group,)) for group in dict.fromkeys(command.group)]
     found = [(one, gather(one, client)) for one in groups]

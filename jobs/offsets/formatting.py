@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
 
-from commitlake.jobs.cli.rows_output import Row
-from commitlake.jobs.cli.times import time_text
+from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.lag.report import bounded_text, seconds_text
+from commitlake.jobs.report.rows_output import Row
 from commitlake.pipelines.lag.groups import sum_bounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import count_text

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, open_snapshots
 from commitlake.connectors.rocketmq import Admin, ClientOptions, Puller
-from commitlake.jobs.cli.broker_name import named_stores
+from commitlake.jobs.arguments.broker_name import named_stores
+from commitlake.jobs.arguments.lake_names import check_brokers
+from commitlake.jobs.arguments.layouts import layout_of
+from commitlake.jobs.arguments.names import did_you_mean, nearest_or_all, some_names, there_are
+from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.lake_names import check_brokers
-from commitlake.jobs.cli.layouts import layout_of
-from commitlake.jobs.cli.names import did_you_mean, nearest_or_all, some_names, there_are
-from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.offsets.arguments import OffsetsOptions
 from commitlake.pipelines.lag.subscriptions import BROADCASTING
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset

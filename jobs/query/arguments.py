@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.engine import EngineArguments, is_spark_given
+from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.selection import WHICH, Brokers, Ids, Keys, Kinds, Queues, TimeRange, Topics
+from commitlake.jobs.arguments.stores import file_size
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.engine_argument import EngineArguments, is_spark_given
 from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory
 from commitlake.jobs.cli.options import flag, needs, not_with, option, overrides, shorthand
-from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.selection import WHICH, Brokers, Ids, Keys, Kinds, Queues, TimeRange, Topics
-from commitlake.jobs.cli.store_arguments import file_size
 from commitlake.jobs.query.bodies import MAX_BODY_ROWS
+from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _CONDITIONS = ("topic", "queue", "kind", "key", "id", "broker", "start", "end")

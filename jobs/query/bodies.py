@@ -11,8 +11,8 @@ from typing import Any
 
 from commitlake.connectors.printable import printable
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.rows_output import Row
 from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
+from commitlake.jobs.report.rows_output import Row
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 

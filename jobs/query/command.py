@@ -26,13 +26,12 @@ from commitlake.connectors.lake.followed_runs import check_follows
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
+from commitlake.jobs.arguments.names import did_you_mean, warn
+from commitlake.jobs.arguments.places import bodies_of, lake_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.limits import limited
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
-from commitlake.jobs.cli.names import did_you_mean, warn
-from commitlake.jobs.cli.places import bodies_of, lake_of
-from commitlake.jobs.cli.rows_output import Row, plain_rows, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import (
@@ -46,6 +45,7 @@ from commitlake.jobs.query.bodies import (
 )
 from commitlake.jobs.query.grep import answer_grep
 from commitlake.jobs.query.sql_question import answer_sql
+from commitlake.jobs.report.rows_output import Row, plain_rows, write
 from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.query.engines import TableQuery, ask_deltalake, ask_hbase, ask_spark, missing_in_hbase
 from commitlake.schemas.counts import count_text
@@ -208,7 +208,7 @@ def _write_body(query: QueryOptions, rows: Iterable[Row], fetch: Fetch) -> bool:
 
 def _check_brokers(query: QueryOptions, lake: Lake, table: DeltaTable | None) -> None:
     if query.broker and table is not None:
-        from commitlake.jobs.cli.lake_names import check_brokers
+        from commitlake.jobs.arguments.lake_names import check_brokers
 
         check_brokers(lake, query.broker)
 
@@ -239,7 +239,7 @@ def _explain_empty(query: QueryOptions, lake: Lake, table: DeltaTable | None, co
         return
     if count and len(query.topic) < 2:  # of several topics, one may be misspelled
         return
-    from commitlake.jobs.cli.lake_names import archived_time, unknown_queues, unknown_topics
+    from commitlake.jobs.arguments.lake_names import archived_time, unknown_queues, unknown_topics
 
     if table is None:  # HBase was queried
         try:

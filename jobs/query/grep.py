@@ -10,11 +10,11 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.sql import Engine
-from commitlake.jobs.cli.places import bodies_of
-from commitlake.jobs.cli.rows_output import plain_rows, write
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.query.arguments import QueryOptions
+from commitlake.jobs.report.rows_output import plain_rows, write
 from commitlake.pipelines.query.engines import TableQuery
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -88,7 +88,7 @@ def _bodies_of(query: QueryOptions, lake: Lake) -> str:
 def _runner(query: QueryOptions) -> Runner:
     if query.is_on_spark:
         from commitlake.connectors.spark.runner import SparkRunner
-        from commitlake.jobs.cli.runner import open_session
+        from commitlake.jobs.arguments.runner import open_session
 
         return SparkRunner(open_session("query"))
     from commitlake.connectors.runtime.local_runner import ThreadRunner

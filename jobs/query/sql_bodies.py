@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 
-from commitlake.jobs.cli.rows_output import Row
 from commitlake.jobs.query.bodies import BodyTexts
+from commitlake.jobs.report.rows_output import Row
 
 _NAME = "body"
 _PLACE = ("body_ref", "body_crc", "body_codec")

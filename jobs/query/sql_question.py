@@ -13,15 +13,15 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.reader import QueryError, run_sql_over
+from commitlake.jobs.arguments.names import did_you_mean
+from commitlake.jobs.arguments.places import bodies_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
 from commitlake.jobs.cli.lost_ranges import OF_MESSAGES, warn_of_lost_ranges
-from commitlake.jobs.cli.names import did_you_mean
-from commitlake.jobs.cli.places import bodies_of
-from commitlake.jobs.cli.rows_output import plain_rows, write
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.query.bodies import BodyTexts, body_fetcher
 from commitlake.jobs.query.sql_bodies import expand_body, explain_body_error, rows_with_bodies
+from commitlake.jobs.report.rows_output import plain_rows, write
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

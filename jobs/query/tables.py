@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from commitlake.connectors.lake.catalog_tables import catalog_tables
 from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.arguments.names import did_you_mean, there_are
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import did_you_mean, there_are
-from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.query.arguments import QueryOptions
+from commitlake.jobs.report.rows_output import write
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import Column
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.broker_conf import BrokerConfArgument
-from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument
-from commitlake.jobs.cli.options import OneOf, flag, option, repeated
-from commitlake.jobs.cli.runner import ThreadArguments
-from commitlake.jobs.cli.store_arguments import (
+from commitlake.jobs.arguments.broker_conf import BrokerConfArgument
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
+from commitlake.jobs.arguments.runner import ThreadArguments
+from commitlake.jobs.arguments.stores import (
     delay_levels,
     file_size,
     positive,
     store_argument,
 )
+from commitlake.jobs.cli.command import Command
+from commitlake.jobs.cli.options import OneOf, flag, option, repeated
 
 if TYPE_CHECKING:
     from commitlake.pipelines.rebuild.settings import RequestedSettings

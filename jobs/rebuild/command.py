@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.broker_conf import read_store_conf
-from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.layouts import layout_of
-from commitlake.jobs.cli.options import variable_of
-from commitlake.jobs.cli.store_arguments import (
+from commitlake.jobs.arguments.broker_conf import read_store_conf
+from commitlake.jobs.arguments.layouts import layout_of
+from commitlake.jobs.arguments.stores import (
     given_store,
 )
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.options import variable_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.schemas.counts import count_text
@@ -180,7 +180,7 @@ def _print(command: RebuildOptions, line: str) -> None:
 
 def summary(rebuilt: Rebuilt) -> list[str]:
     """Return lines about what was rebuilt, and about problems of the log."""
-    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.jobs.arguments.sizes import size_text
 
     totals, log_format = rebuilt.totals, rebuilt.settings.format
     keys = (
@@ -242,7 +242,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
 
 def salvage_summary(salvaged: Salvaged) -> str:
     """Return a line about the salvaged log."""
-    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.jobs.arguments.sizes import size_text
     from commitlake.pipelines.salvage.run import DAMAGES, MAX_COUNTED, MOVED
 
     text = (

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.formats.registry import only
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.reading.stores import Store, find_stores
+from commitlake.jobs.arguments.names import did_you_mean, there_are
+from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import did_you_mean, there_are
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.jobs.cli.runner import make_runner
 from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.arguments import ReplayOptions
+from commitlake.jobs.report.rows_output import Row, write
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import (
     Ledger,

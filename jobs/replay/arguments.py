@@ -8,9 +8,23 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.layouts import layout_option
+from commitlake.jobs.arguments.places import LakeArguments
+from commitlake.jobs.arguments.selection import (
+    WHICH,
+    Brokers,
+    Ids,
+    Keys,
+    Predicate,
+    Queues,
+    Selecting,
+    Tags,
+    TimeRange,
+    Topics,
+)
+from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import layout_option
 from commitlake.jobs.cli.options import (
     Rule,
     Section,
@@ -24,21 +38,7 @@ from commitlake.jobs.cli.options import (
     shorthand,
     switch,
 )
-from commitlake.jobs.cli.output_forms import JsonArgument, OutputArguments
-from commitlake.jobs.cli.places import LakeArguments
-from commitlake.jobs.cli.selection import (
-    WHICH,
-    Brokers,
-    Ids,
-    Keys,
-    Predicate,
-    Queues,
-    Selecting,
-    Tags,
-    TimeRange,
-    Topics,
-)
-from commitlake.jobs.cli.times import parse_time
+from commitlake.jobs.report.output_forms import JsonArgument, OutputArguments
 from commitlake.schemas.layouts.numbers import parse_decimal, parse_int64
 
 SEND, LIST, SHOW, RESUME, STOP, THROTTLE = "send", "list", "show", "resume", "stop", "throttle"

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.replay.arguments import SendingArguments
+from commitlake.jobs.report.rows_output import write
 from commitlake.pipelines.masking.masks import KEY_VARIABLE, check_key, parse_mask
 from commitlake.pipelines.replay.changes import Changes, Transform, as_produced, differences, finish
 from commitlake.pipelines.replay.planned_messages import PlannedMessages

@@ -10,9 +10,9 @@ from pathlib import Path
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_one_of, text_literal
+from commitlake.jobs.arguments.names import did_you_mean, there_are, warn
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import did_you_mean, there_are, warn
-from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.source import MessageSource, archived_stores

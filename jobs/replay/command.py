@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.replay.arguments import (
     LIST,
     RESUME,

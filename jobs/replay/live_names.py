@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from commitlake.connectors.rocketmq import Admin
+from commitlake.jobs.arguments.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind, kind_of

@@ -16,19 +16,18 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.rocketmq import Admin, RocketMQError
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.names import some_names, warn
+from commitlake.jobs.arguments.places import bodies_of
+from commitlake.jobs.arguments.sizes import size_text
+from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.durations import duration_text
 from commitlake.jobs.cli.limits import limited, limits_of_where
-from commitlake.jobs.cli.names import some_names, warn
-from commitlake.jobs.cli.places import bodies_of
 from commitlake.jobs.cli.process import stop_softly
 from commitlake.jobs.cli.progress import counted_progress
-from commitlake.jobs.cli.rows_output import Row, write
-from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.times import time_text
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.replay.changes import changes_of, show_changes, write_changes
@@ -38,6 +37,7 @@ from commitlake.jobs.replay.target import target_client
 from commitlake.jobs.replay.unknown_names import warn_of_unknown_names
 from commitlake.jobs.replay.verify import verify, verify_sent
 from commitlake.jobs.replay.watch import watched
+from commitlake.jobs.report.rows_output import Row, write
 from commitlake.pipelines.replay.changes import Changes
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.consumed import ChosenMessages, Places, live_offsets

@@ -19,10 +19,10 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin
+from commitlake.jobs.arguments.layouts import layout_of
+from commitlake.jobs.arguments.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.layouts import layout_of
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
-from commitlake.jobs.cli.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
@@ -112,8 +112,8 @@ def open_source(arguments: ReplayOptions, lake: Lake) -> Iterator[MessageSource]
 
 
 def _copy_store(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
-    from commitlake.jobs.cli.broker_name import named_stores
-    from commitlake.jobs.cli.store_queues import unknown_names
+    from commitlake.jobs.arguments.broker_name import named_stores
+    from commitlake.jobs.arguments.store_queues import unknown_names
     from commitlake.pipelines.replay.copied_messages import copy_store
     from commitlake.pipelines.snapshot.files import read_store_progress
     from commitlake.pipelines.snapshot.progress import OffsetKind

@@ -7,14 +7,14 @@ from collections.abc import Collection, Mapping, Sequence
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.queue_reading import queue_text
+from commitlake.jobs.arguments.names import did_you_mean, there_are, warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
-from commitlake.jobs.cli.names import did_you_mean, there_are, warn
-from commitlake.jobs.cli.rows_output import Row, write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.offsets.apply import NOTHING, check_clients, report_set
 from commitlake.jobs.offsets.gather import offset_client
 from commitlake.jobs.replay.arguments import ReplayOptions
+from commitlake.jobs.report.rows_output import Row, write
 from commitlake.pipelines.offsets.live_queues import OffsetClient
 from commitlake.pipelines.offsets.setting import set_offsets
 from commitlake.pipelines.offsets.sources import lake_sources

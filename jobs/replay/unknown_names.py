@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.cli.lake_names import check_brokers, unknown_queues, unknown_tags, unknown_topics, unknown_values
-from commitlake.jobs.cli.names import warn
+from commitlake.jobs.arguments.lake_names import (
+    check_brokers,
+    unknown_queues,
+    unknown_tags,
+    unknown_topics,
+    unknown_values,
+)
+from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.replay.actions import PROG
 from commitlake.jobs.replay.arguments import ReplayOptions
 from commitlake.jobs.replay.source import MessageSource

@@ -7,12 +7,12 @@ import time
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.rocketmq import Puller
-from commitlake.jobs.cli.places import bodies_of
+from commitlake.jobs.arguments.places import bodies_of
 from commitlake.jobs.cli.progress import counted_progress
-from commitlake.jobs.cli.rows_output import write
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.replay.arguments import ReplayOptions, SendingArguments
 from commitlake.jobs.replay.target import target_client
+from commitlake.jobs.report.rows_output import write
 from commitlake.pipelines.replay.ledger import Ledger, add_event, check_has_copies, read_state
 from commitlake.pipelines.replay.planned_messages import PlannedMessages, open_planned
 from commitlake.pipelines.replay.verifying import Difference, Verification, verify_replay

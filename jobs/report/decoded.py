@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.layouts.boltmq.dialect import BLANK_MAGICS, MESSAGE_MAGICS, Magic
 from commitlake.schemas.layouts.jmq import journal

@@ -11,8 +11,8 @@ from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import clean_message
-from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun, read_past_runs
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.report import Badge, Block, Cell, Column, Kind, Paragraph, Section, Table, Text

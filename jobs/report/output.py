@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.jobs.arguments.html import check_html_argument
 from commitlake.jobs.cli.command import ErrorText, explain_error, is_error
-from commitlake.jobs.cli.html import check_html_argument
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.history import history_section, read_history
 from commitlake.jobs.report.page import write_page

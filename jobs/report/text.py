@@ -1,4 +1,4 @@
-"""The blocks of a report as lines of text; tables are laid out by `jobs.cli.rows_output`, and charts become tables."""
+"""The blocks of a report as lines of text; tables are laid out as those of rows, and charts become tables."""
 
 from __future__ import annotations
 

@@ -22,17 +22,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.jobs.cli.broker_conf import read_store_conf
+from commitlake.jobs.arguments.broker_conf import read_store_conf
+from commitlake.jobs.arguments.names import some_names, warn
+from commitlake.jobs.arguments.places import LakeArguments, bodies_of, lake_of
+from commitlake.jobs.arguments.runner import SparkArguments, make_runner
+from commitlake.jobs.arguments.stores import delay_levels, file_size, positive
+from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.names import some_names, warn
 from commitlake.jobs.cli.options import Once, option
-from commitlake.jobs.cli.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.cli.progress import runner_progress
-from commitlake.jobs.cli.runner import SparkArguments, make_runner
-from commitlake.jobs.cli.store_arguments import delay_levels, file_size, positive
 from commitlake.jobs.cli.terminal import print_line
-from commitlake.jobs.cli.times import parse_time
 from commitlake.jobs.rebuild.arguments import FileSettings
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -204,7 +204,7 @@ def _check(command: Restore) -> None:
 
 def _restore(command: Restore) -> Restored:
     from commitlake.connectors.runtime.local_runner import HERE
-    from commitlake.jobs.cli.lake_names import check_brokers
+    from commitlake.jobs.arguments.lake_names import check_brokers
     from commitlake.pipelines.restore.config import parse_offsets
     from commitlake.pipelines.restore.log_rows import Chosen
     from commitlake.pipelines.restore.run import restore_store
@@ -234,7 +234,7 @@ def _restore(command: Restore) -> Restored:
 
 def summary(restored: Restored) -> list[str]:
     """Return lines about what was restored, and about differences from the broker's store."""
-    from commitlake.jobs.cli.sizes import size_text
+    from commitlake.jobs.arguments.sizes import size_text
     from commitlake.pipelines.restore.run import NOTES
     from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
 

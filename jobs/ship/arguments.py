@@ -7,11 +7,11 @@ import datetime
 import re
 from dataclasses import dataclass
 
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.layouts import FOLDERS
+from commitlake.jobs.arguments.s3 import S3Arguments
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import FOLDERS
 from commitlake.jobs.cli.options import Once, flag, option
-from commitlake.jobs.cli.s3_arguments import S3Arguments
 from commitlake.schemas.layouts.numbers import parse_decimal
 
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(k|M|G|Ki|Mi|Gi|)B?(?:/s)?")

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from commitlake.jobs.cli.broker_conf import read_store_conf
+from commitlake.jobs.arguments.broker_conf import read_store_conf
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.ship.arguments import ShipOptions
 from commitlake.schemas.errors import ExitCode
@@ -77,7 +77,7 @@ def store_name(command: ShipOptions) -> str:
         JobError: if it cannot be the name of a store in a lake.
     """
     from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
-    from commitlake.jobs.cli.names_beside import NAME_HINT, names_beside
+    from commitlake.jobs.arguments.names_beside import NAME_HINT, names_beside
 
     root = Path(os.path.abspath(command.store))  # noqa: PTH100 (it does not follow links, as other jobs)
     if root.name in {"commitlog", "journal"}:

@@ -20,13 +20,13 @@ from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.connectors.storage.opening import is_storage, open_storage
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.uris import check_no_secret, has_scheme, is_s3
+from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.s3 import set_s3_environment
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli import run_metrics
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.names import warn
 from commitlake.jobs.cli.process import stop_signal, stop_softly
 from commitlake.jobs.cli.progress import counted_progress
-from commitlake.jobs.cli.s3_arguments import set_s3_environment
-from commitlake.jobs.cli.sizes import size_text
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.ship.arguments import ShipOptions
 from commitlake.pipelines.ship.agent import Round, ShipAgent, ShipStoppedError

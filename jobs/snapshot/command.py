@@ -18,12 +18,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
+from commitlake.jobs.arguments.names import did_you_mean, some_names, warn
+from commitlake.jobs.arguments.places import LakeArguments, lake_of
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
-from commitlake.jobs.cli.names import did_you_mean, some_names, warn
 from commitlake.jobs.cli.options import Once, OneOf, needs, option
-from commitlake.jobs.cli.places import LakeArguments, lake_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.errors import ExitCode
 
@@ -122,8 +122,8 @@ def _read(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterato
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.reading.snapshots import take_snapshot
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.cli.broker_name import broker_name
-    from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
+    from commitlake.jobs.arguments.broker_name import broker_name
+    from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
     from commitlake.pipelines.snapshot.files import read_store_progress
 
     last = read_last_commit(lake)

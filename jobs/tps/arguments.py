@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from commitlake.connectors.lake.sql import Engine
+from commitlake.jobs.arguments.durations import duration_text, parse_duration
+from commitlake.jobs.arguments.engine import EngineArguments, is_spark_given
+from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.names import did_you_mean
+from commitlake.jobs.arguments.selection import Brokers, Kinds, Queues, Tags, TimeRange, Topics
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.durations import duration_text, parse_duration
-from commitlake.jobs.cli.engine_argument import EngineArguments, is_spark_given
-from commitlake.jobs.cli.html import HtmlArgument
-from commitlake.jobs.cli.names import did_you_mean
 from commitlake.jobs.cli.options import flag, needs, option, shorthand
-from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.selection import Brokers, Kinds, Queues, Tags, TimeRange, Topics
 from commitlake.jobs.lag.arguments import SourceArguments
+from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.pipelines.tps.question import GROUPS, SECOND
 
 RATES, HOT_QUEUES, HOT_KEYS, DELAYED = "rates", "hot-queues", "hot-keys", "delayed"

@@ -22,11 +22,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import named_damage
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
-from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.rows_output import Row, write
+from commitlake.jobs.report.rows_output import Row, write
 from commitlake.jobs.tps import notes
 from commitlake.jobs.tps.arguments import COMPARED, DELAYED, HOT_KEYS, HOT_QUEUES, TpsOptions, check, groups_of
 from commitlake.jobs.tps.source import TpsSource, open_source

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.printable import printable_line
-from commitlake.jobs.cli.durations import duration_text
+from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.tps.arguments import COMPARED
 from commitlake.pipelines.tps.question import RatesQuestion
 from commitlake.schemas.counts import count_text

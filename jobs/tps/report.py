@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from commitlake.jobs.cli.durations import duration_text
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.durations import duration_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.overview import Capacity
 from commitlake.pipelines.tps.question import MINUTE

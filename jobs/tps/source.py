@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from commitlake.jobs.arguments.names import warn
+from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
-from commitlake.jobs.cli.names import warn
-from commitlake.jobs.cli.places import lake_of
 from commitlake.jobs.tps.arguments import TpsOptions
 from commitlake.pipelines.tps.question import MINUTES, CountedTable, rounded
 
@@ -48,10 +48,10 @@ class TpsSource:
 
     def warn_of_unknown_names(self, topics: Sequence[str], tags: Sequence[str], queues: Sequence[int]) -> None:
         """Warn of topics, tags and queues that do not exist; of a store, tags of the messages that were read."""
-        from commitlake.jobs.cli.lake_names import unknown_queues, unknown_tags, unknown_topics, unknown_values
+        from commitlake.jobs.arguments.lake_names import unknown_queues, unknown_tags, unknown_topics, unknown_values
 
         if self.stores:
-            from commitlake.jobs.cli.store_queues import unknown_names
+            from commitlake.jobs.arguments.store_queues import unknown_names
 
             sentences = unknown_names(self.stores, topics, queues)
             read = self.lake.table(self.table.name)
@@ -109,7 +109,7 @@ def open_source(
 def _open_lake(lake: Lake, brokers: Sequence[str], table: CountedTable) -> TpsSource:
     from commitlake.connectors.lake.followed_runs import check_follows
     from commitlake.connectors.lake.lake import NoTableError
-    from commitlake.jobs.cli.lake_names import check_brokers
+    from commitlake.jobs.arguments.lake_names import check_brokers
     from commitlake.pipelines.topic_minutes.progress import count_uncounted_runs
     from commitlake.pipelines.tps.coverage import read_coverage
 
@@ -136,8 +136,8 @@ def _read_store(
 ) -> TpsSource:
     from commitlake.connectors.lake.lake import Lake
     from commitlake.connectors.runtime.local_runner import ThreadRunner
-    from commitlake.jobs.cli.broker_name import named_stores
-    from commitlake.jobs.cli.layouts import layout_of
+    from commitlake.jobs.arguments.broker_name import named_stores
+    from commitlake.jobs.arguments.layouts import layout_of
     from commitlake.jobs.cli.progress import runner_progress
     from commitlake.pipelines.tps.store_tables import StoreLogs
     from commitlake.schemas.selection import Selection

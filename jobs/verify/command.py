@@ -16,16 +16,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from commitlake.jobs.cli.broker_conf import BrokerConfArgument, read_store_conf
+from commitlake.jobs.arguments.broker_conf import BrokerConfArgument, read_store_conf
+from commitlake.jobs.arguments.html import HtmlArgument
+from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
+from commitlake.jobs.arguments.places import lake_of
+from commitlake.jobs.arguments.runner import ProcessArguments, make_runner
+from commitlake.jobs.arguments.s3 import S3Arguments, set_s3_environment
+from commitlake.jobs.arguments.stores import delay_levels, given_store, positive, store_argument
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.html import HtmlArgument
-from commitlake.jobs.cli.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.cli.options import Once, option, variable_of
-from commitlake.jobs.cli.output_forms import OutputArguments
-from commitlake.jobs.cli.places import lake_of
-from commitlake.jobs.cli.runner import ProcessArguments, make_runner
-from commitlake.jobs.cli.s3_arguments import S3Arguments, set_s3_environment
-from commitlake.jobs.cli.store_arguments import delay_levels, given_store, positive, store_argument
+from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _settings(command: Verify) -> Iterator[str]:
 def _verify_stores(command: Verify) -> list[StoreReport]:
     """Find the stores, and verify them."""
     from commitlake.connectors.reading.stores import find_stores
-    from commitlake.jobs.cli.broker_name import named_stores
+    from commitlake.jobs.arguments.broker_name import named_stores
     from commitlake.pipelines.verify.admission import VerifyOptions
 
     place = given_store(command.store)
@@ -168,8 +168,8 @@ def _verify_stores(command: Verify) -> list[StoreReport]:
 def _name_in_lake(command: Verify, place: str) -> str | None:
     """Return the store's name in the lake to compare with."""
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.jobs.cli.broker_name import broker_name
-    from commitlake.jobs.cli.lake_names import warn_of_unknown_broker
+    from commitlake.jobs.arguments.broker_name import broker_name
+    from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
 
     last = read_last_commit(lake_of(command))
     known = () if last is None else tuple(last.stores)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.decoded import decode_value, offset_text, time_of_ms
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history

@@ -9,9 +9,9 @@ from typing import Any
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.storage.uris import is_uri
-from commitlake.jobs.cli.rows_output import Row, write, write_table
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.terminal import print_text
+from commitlake.jobs.report.rows_output import Row, write, write_table
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding, verdict_of

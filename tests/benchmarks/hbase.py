@@ -31,7 +31,7 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.spark.runner import SparkRunner
-from commitlake.jobs.cli.runner import open_session
+from commitlake.jobs.arguments.runner import open_session
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.query.keys import condition_of_keys
 from commitlake.schemas.selection import Selection

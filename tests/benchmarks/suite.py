@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from commitlake.jobs.cli.runner import open_session
+from commitlake.jobs.arguments.runner import open_session
 from tests.benchmarks import java, reading
 from tests.benchmarks.asked import AskedProcess
 from tests.benchmarks.journals import JOURNAL, kernel_steps, make_journal, spark_steps

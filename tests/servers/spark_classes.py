@@ -24,7 +24,7 @@ _NAME = "classes.jsa"
 _QUICK = "-XX:TieredStopAtLevel=1"
 _JOB = """
 import sys
-from commitlake.jobs.cli.runner import open_session
+from commitlake.jobs.arguments.runner import open_session
 spark = open_session("classes")
 spark.range(100).mapInArrow(lambda batches: batches, "id long").write.format("delta").save(sys.argv[1])
 assert spark.read.format("delta").load(sys.argv[1]).groupBy("id").count().count() == 100

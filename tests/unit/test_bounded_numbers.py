@@ -36,9 +36,9 @@ ALLOWED = {
     "connectors/formats/rocketmq/small_files.py": "numbers of 32 bits: the table was checked",
     "pipelines/verify/queue_files.py": SEGMENT,
     "jobs/report/decoded.py": LIMITED,
-    "jobs/cli/durations.py": LIMITED,
+    "jobs/arguments/durations.py": LIMITED,
     "jobs/cli/process.py": "a process number out of /proc",
-    "jobs/cli/times.py": LIMITED,
+    "jobs/arguments/times.py": LIMITED,
 }
 
 

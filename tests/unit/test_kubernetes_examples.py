@@ -12,7 +12,7 @@ import kubernetes_validate
 import pytest
 
 from commitlake.connectors.spark import kubernetes_executor
-from commitlake.jobs.cli.submit import split
+from commitlake.jobs.launch.submit import split
 from commitlake.schemas.errors import ExitCode
 from tests.support.kubernetes_manifests import EXAMPLES, FOLDER, SETTINGS, containers, documents, pod_spec
 

@@ -119,7 +119,7 @@ def test_a_complete_set_up_starts_the_job_with_unchanged_arguments(project: Path
     set_up(project)
     home = java(project / "java", "17")
     done = start(project, "--master", "local[2]", "query", "--where", "a = 'b  c'", JAVA_HOME=str(home))
-    words = ["-P", "-m", "commitlake.jobs.cli.submit", "--master", "local[2]", "query", "--where", "a = 'b  c'"]
+    words = ["-P", "-m", "commitlake.jobs.launch.submit", "--master", "local[2]", "query", "--where", "a = 'b  c'"]
     assert done.stdout.splitlines() == [str(home), *(f"<{word}>" for word in words)]
     assert (done.returncode, done.stderr) == (0, "")
 

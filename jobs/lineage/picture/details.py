@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.lineage.picture.times import moment_text
 from commitlake.jobs.report.blocks import paragraph

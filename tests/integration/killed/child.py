@@ -100,7 +100,7 @@ def arm(step: str) -> None:
 def spark_runner(step: str | None) -> Iterator[Runner]:
     """Start Spark and its workers, which have the step's limits."""
     from commitlake.connectors.spark.runner import SparkRunner
-    from commitlake.jobs.cli.runner import open_session
+    from commitlake.jobs.arguments.runner import open_session
 
     spark = open_session("killed")
     spark.range(4).mapInArrow(lambda batches: batches, "id long").collect()

@@ -36,7 +36,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.storage.s3_options import spark_uri
 from commitlake.jobs.archive import command as archive
-from commitlake.jobs.cli.runner import open_session
+from commitlake.jobs.arguments.runner import open_session
 
 def rows_of(spark, store, lake, bodies):
     paths = Lake(lake)

@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.spark.jars import delta_jars
-from commitlake.jobs.cli.runner import open_session
+from commitlake.jobs.arguments.runner import open_session
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """
 import json, sys
-from commitlake.jobs.cli.runner import open_session
+from commitlake.jobs.arguments.runner import open_session
 spark = open_session("test")
 spark.range(3).write.format("delta").save(sys.argv[1])
 names = ["spark.app.name", "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",

@@ -22,7 +22,7 @@ KILLS = kill_count(1, share=10)
 MESSAGES = 6_000
 STREAM = """
 import sys
-from commitlake.jobs.cli.runner import open_session
+from commitlake.jobs.arguments.runner import open_session
 store, table, checkpoint, trigger, limit = sys.argv[1:]
 frame = open_session("stream").readStream.format("commitlog").option("maxBytesPerTrigger", limit).load(store)
 writer = frame.writeStream.format("delta").option("checkpointLocation", checkpoint)

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.broker_lite.shop_traffic import fill_shop_store
+from commitlake.jobs.arguments.times import join_times
 from commitlake.jobs.cli import main as cli
-from commitlake.jobs.cli.times import join_times
 from docs.generate.table_queries import QUERIES
 from tests.support.snippets import Block, blocks_in, blocks_of, matches, pages
 

@@ -20,8 +20,8 @@ import yaml
 from databricks.bundles.jobs import Job
 from packaging.requirements import Requirement
 
-from commitlake.jobs.cli.databricks_task import parse_task
 from commitlake.jobs.cli.main import JOBS
+from commitlake.jobs.launch.databricks_task import parse_task
 from tests.support.local_archives import archive_here
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -12,7 +12,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.jobs.cli.store_queues import queues_by_topic
+from commitlake.jobs.arguments.store_queues import queues_by_topic
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.verify.admission import VerifyOptions

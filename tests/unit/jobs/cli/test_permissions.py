@@ -34,8 +34,8 @@ import commitlake.jobs.maintain.work
 import commitlake.jobs.cli.settings_check
 import commitlake.pipelines.restore.run
 import commitlake.jobs.cli.permissions
-import commitlake.jobs.cli.broker_name
-import commitlake.jobs.cli.names
+import commitlake.jobs.arguments.broker_name
+import commitlake.jobs.arguments.names
 modules = {}
 for name in ("query", "guard", "maintain", "audit", "restore"):
     modules[name] = importlib.import_module(f"commitlake.jobs.{name}.command")

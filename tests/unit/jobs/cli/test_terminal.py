@@ -18,9 +18,9 @@ import pytest
 from commitlake.connectors.printable import printable, printable_json, printable_line
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
-from commitlake.jobs.cli.rows_output import write_csv, write_jsonl, write_table
 from commitlake.jobs.cli.terminal import guarded_streams, print_line, trusted
 from commitlake.jobs.dump import command as dump
+from commitlake.jobs.report.rows_output import write_csv, write_jsonl, write_table
 from commitlake.schemas.errors import ExitCode
 from tests.support.logs import new_message, open_segment, write_store
 

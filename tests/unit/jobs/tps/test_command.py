@@ -20,7 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.cli.durations import parse_duration
+from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.tps import command as tps
 from commitlake.pipelines.tps import minute_counts, minute_rows, rates
 from commitlake.pipelines.tps.coverage import Coverage, TimeSpan

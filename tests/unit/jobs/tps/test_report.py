@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from commitlake.jobs.cli.durations import parse_duration
-from commitlake.jobs.cli.sizes import size_text
+from commitlake.jobs.arguments.durations import parse_duration
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.tps import command as tps
 from commitlake.jobs.tps.report import capacity_section
 from commitlake.pipelines.tps import report

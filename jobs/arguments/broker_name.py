@@ -1,0 +1,127 @@
+"""The name of a store in the lake, if neither an option nor the path gives it.
+
+The name is the first of these that exists:
+
+1. the name of its folder, if the lake has a store of that name, so that a store keeps its name;
+2. `brokerName` in the file of `--broker-conf`;
+3. `brokerName` in `broker.conf` or `conf/broker.conf`, in the folder that contains the store or in the store itself;
+4. the name of its folder, which is a guess.
+
+The user did not name the files of step 3, and anybody may have put them there. So such a file is skipped with a warning
+if it cannot be read, if it is a link in the store, or if its name is not a valid broker name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from commitlake.connectors.lake.packs.names import fault_of_name, fits_folder
+from commitlake.connectors.log_format.format import Formats
+from commitlake.connectors.reading.settings_files import BROKER_PLACEHOLDER
+from commitlake.connectors.reading.stores import Store, find_stores, is_glob, names_text
+from commitlake.jobs.arguments.broker_conf import read_store_conf
+from commitlake.jobs.arguments.names_beside import NAME_HINT, names_beside
+from commitlake.jobs.cli.command import JobError
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerName:
+    """A store's name, and where it comes from.
+
+    Attributes:
+        name: the name, or names of several stores, for `find_stores`; None for the name of the folder.
+        note: a sentence for the first run's summary, or empty.
+    """
+
+    name: str | None
+    note: str = ""
+
+
+def broker_name(path: str, given: str | None, conf: str | None, known: Collection[str], formats: Formats) -> BrokerName:
+    """Return the name that the store at a path has, or will have, in a lake.
+
+    Args:
+        path: path of the stores, as for `find_stores`.
+        given: value of `--broker`.
+        conf: value of `--broker-conf`.
+        known: names of the stores that the lake has.
+        formats: formats of the stores, as for `find_stores`.
+
+    Raises:
+        JobError: if the file of `--broker-conf` cannot be read, or its name is not a valid broker name.
+        CommitLogError: see `find_stores`.
+    """
+    if given is not None or "{" in path:
+        if given is not None and given not in known:
+            _check_name(given, "--broker")
+        return BrokerName(given)
+    if "," not in path and not is_glob(path):
+        (store,) = find_stores(path, None, formats=formats)
+        return _name_of(store, conf, known)
+    parts = [part.strip() for part in path.split(",") if part.strip()]
+    stores = [store for part in parts for store in find_stores(part, None, formats=formats)]
+    of_each = conf if conf and BROKER_PLACEHOLDER in conf else None
+    found = {store.root: _name_of(store, of_each, known) for store in stores}
+    names = {root: one.name for root, one in found.items() if one.name is not None}
+    notes = "; ".join(one.note for one in found.values() if one.note)
+    return BrokerName(names_text(names) if names else None, notes)
+
+
+def named_stores(path: str, given: str | None, conf: str | None, formats: Formats) -> list[Store]:
+    """Return the stores that a path names, for a command without a lake, with the names of steps 2 to 4.
+
+    If two of them would have the same name, as two copies of a store, all have the names of their folders. They have
+    these, too, if the file of `--broker-conf` is found by them.
+
+    Args:
+        path: path of the stores, as for `find_stores`.
+        given: value of `--broker`, if it names the store.
+        conf: value of `--broker-conf`.
+        formats: formats of the stores, as for `find_stores`.
+
+    Raises:
+        JobError: if the file of `--broker-conf` cannot be read, or its name is not a valid broker name.
+        CommitLogError: see `find_stores`.
+    """
+    stores = find_stores(path, given, formats=formats)
+    if given is not None or "{" in path or (conf and BROKER_PLACEHOLDER in conf):
+        return stores
+    of_single = conf if len(stores) == 1 else None
+    names = [next((name for _, name in _named_by(store, of_single)), store.broker) for store in stores]
+    if len(set(names)) < len(names):
+        return stores
+    named = (replace(store, broker=name) for store, name in zip(stores, names, strict=True))
+    return sorted(named, key=lambda store: store.broker)
+
+
+def _name_of(store: Store, conf: str | None, known: Collection[str]) -> BrokerName:
+    if store.broker in known:
+        return BrokerName(None)
+    for file, name in _named_by(store, conf):
+        note = "" if name in known else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
+        return BrokerName(name, note)
+    if not fits_folder(store.broker):
+        raise JobError(f"store {store.root}: its folder's name is too long for the lake", NAME_HINT)
+    note = (
+        f"store {store.root} is {store.broker!a} in the lake, after its folder, which is a guess. Before the first "
+        "run, --broker NAME or --broker-conf FILE gives it another name"
+    )
+    return BrokerName(None, note)
+
+
+def _check_name(name: str, source: str) -> None:
+    if fault := fault_of_name(name):
+        raise JobError(f"{source}: {fault}", NAME_HINT)
+
+
+def _named_by(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
+    """Yield the files that name a store, with the name; the most reliable file comes first."""
+    if conf:
+        name = read_store_conf(conf, store.broker).broker_name
+        if name is not None:
+            _check_name(name, f"--broker-conf {conf}: brokerName")
+            yield conf, name
+    elif not store.is_remote:
+        yield from names_beside(Path(store.root).parent)

@@ -1,0 +1,84 @@
+"""The options for the places of a lake and its bodies, for every job that reads a lake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.storage.uris import is_uri
+from commitlake.jobs.arguments.s3 import NamesObjectStore, S3Arguments, set_s3_environment
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.options import option
+from commitlake.jobs.cli.permissions import check_lake_is_readable
+
+BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (default: 'bodies' in the lake)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeArguments(S3Arguments, after={S3Arguments: "bodies"}):
+    """Options for the places of a lake and its bodies."""
+
+    lake: str = option(
+        "the lake: a folder, s3://bucket/prefix, or catalog.schema of Unity Catalog", metavar="PLACE", required=True
+    )
+    bodies: str | None = option(BODIES_HELP, metavar="PLACE")
+
+
+class NamesLake(NamesObjectStore, Protocol):
+    """Options that name a lake."""
+
+    @property
+    def lake(self) -> str | None:
+        """The lake, which is given where it is opened."""
+
+
+class NamesBodies(Protocol):
+    """Options that may name the place of the packs."""
+
+    @property
+    def bodies(self) -> str | None:
+        """The place; None for that in the lake."""
+
+
+def lake_of(arguments: NamesLake) -> Lake:
+    """Return the lake that the arguments name.
+
+    The options of the object store are set in this process's environment, from which all code that opens a table, a
+    pack or a JVM reads them.
+
+    Raises:
+        LakeError: if the lake cannot be read.
+        S3Error: if it is in an object store without a bucket's name, or the endpoint is not a URL.
+    """
+    set_s3_environment(arguments)
+    assert arguments.lake is not None
+    lake = Lake(arguments.lake)
+    check_lake_is_readable(lake)
+    return lake
+
+
+def bodies_of(arguments: NamesBodies, lake: Lake) -> str:
+    """Return the root of the packs.
+
+    Raises:
+        JobError: if `--bodies` names a folder that does not exist.
+    """
+    named: str | None = arguments.bodies
+    folder = _folder_of(named) if named else None
+    if folder is not None and not folder.is_dir():
+        found = "a file" if folder.exists() else "none"
+        raise JobError(
+            f"--bodies {named}: expected the folder of the lake's packs, found {found}",
+            "leave --bodies out if the packs are in the lake's own folder 'bodies'",
+        )
+    return named or lake.bodies
+
+
+def _folder_of(place: str) -> Path | None:
+    """Return the local folder that a place names; None if the place is in an object store."""
+    if place.startswith("file:"):
+        return Path(unquote(urlsplit(place).path))
+    return None if is_uri(place) else Path(place)

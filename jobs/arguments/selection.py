@@ -1,0 +1,142 @@
+"""Options that select messages: each is declared once, and commands inherit those that they need.
+
+    class QueryOptions(Command, LakeArguments, Topics, Keys, TimeRange): ...
+
+    command.selection  # Selection(topics=("orders",), ...)
+
+Each of them may be repeated, but for the times and the predicate; a message must meet all options, and one value of
+each. A command that means another topic or key by an option declares the option again, with its own help.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass
+
+from commitlake.jobs.arguments.stores import at_least
+from commitlake.jobs.arguments.times import parse_time
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.options import Options, Section, option, repeated
+from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.selection import Selection
+
+WHICH = Section("which messages")
+_CONDITIONS = {
+    "broker": "brokers",
+    "topic": "topics",
+    "queue": "queue_ids",
+    "kind": "kinds",
+    "tag": "tags",
+    "key": "keys",
+    "id": "ids",
+    "group": "groups",
+    "start": "start",
+    "end": "end",
+    "born": "is_by_birth",
+    "where": "where",
+}
+"""Names of the conditions of a selection, by the fields of the options."""
+
+
+def selection_of(options: Options) -> Selection:
+    """Return the messages that a command's options select; an option that a command lacks is no condition."""
+    given = {name: getattr(options, field) for field, name in _CONDITIONS.items() if hasattr(options, field)}
+    return Selection(**given)
+
+
+class Selecting(Options):
+    """The base of options that select messages."""
+
+    @property
+    def selection(self) -> Selection:
+        """The selected messages."""
+        return selection_of(self)
+
+    def check_times(self) -> None:
+        """Check that the time range is not empty.
+
+        Raises:
+            JobError: if it is.
+        """
+        start, end = self.selection.start, self.selection.end
+        if start is not None and end is not None and start >= end:
+            raise JobError(f"--from {start} is not before --to {end}", "exchange them")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brokers(Selecting):
+    """The stores of the messages."""
+
+    broker: tuple[str, ...] = repeated("only of this store", section=WHICH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topics(Selecting):
+    """The topics of the messages."""
+
+    topic: tuple[str, ...] = repeated("only of this topic, as stored", section=WHICH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queues(Selecting):
+    """The queues of the messages."""
+
+    queue: tuple[int, ...] = repeated("only of the queue with this id", parse=at_least(0), section=WHICH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kinds(Selecting):
+    """The kinds of the messages."""
+
+    kind: tuple[str, ...] = repeated("only of this kind of record", choices=[str(kind) for kind in Kind], section=WHICH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tags(Selecting):
+    """The tags of the messages."""
+
+    tag: tuple[str, ...] = repeated("only with this tag", "--tag", "--tags", section=WHICH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keys(Selecting):
+    """The business keys of the messages."""
+
+    key: tuple[str, ...] = repeated("only with this business key", section=WHICH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ids(Selecting):
+    """The ids of the messages."""
+
+    id: tuple[str, ...] = repeated("only with this offset message id, or client message id (UNIQ_KEY)", section=WHICH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Groups(Selecting):
+    """The consumer groups of offsets or dead letters."""
+
+    group: tuple[str, ...] = repeated("only of this consumer group", section=WHICH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicate(Selecting):
+    """A predicate over the messages."""
+
+    where: str | None = option("any predicate over the columns of messages", metavar="SQL", section=WHICH)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeRange(Selecting):
+    """The time in which messages were stored."""
+
+    start: datetime.datetime | None = option(
+        "only messages stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h",
+        "--from",
+        parse=parse_time,
+        metavar="TIME",
+        section=WHICH,
+    )
+    end: datetime.datetime | None = option(
+        "only messages stored before this time", "--to", parse=parse_time, metavar="TIME", section=WHICH
+    )

@@ -1,0 +1,66 @@
+"""Parsing and formatting of times on a command line."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+from collections.abc import Sequence
+
+from commitlake.jobs.arguments.durations import UNITS
+from commitlake.schemas.times import EPOCH, MILLISECOND, iso_text, parse_iso
+
+_AGO = re.compile(r"(?:now)?-([0-9]{1,12})([smhdw])")
+_EPOCH_MS = re.compile(r"[0-9]{12,14}")
+TIME_TEXT = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
+"""A time in UTC, as `time_text` and `iso_text` write it."""
+
+
+def parse_time(text: str) -> datetime.datetime:
+    """Parse a time: ISO 8601 (UTC unless it has an offset), a date, ms since 1970, `now`, or `-2h` for two hours ago.
+
+    Raises:
+        argparse.ArgumentTypeError: if it is none of these.
+    """
+    now = datetime.datetime.now(datetime.UTC)
+    if text == "now":
+        return now
+    try:
+        if match := _AGO.fullmatch(text):
+            return now - datetime.timedelta(**{UNITS[match[2]]: int(match[1])})
+        if _EPOCH_MS.fullmatch(text):
+            return EPOCH + int(text) * MILLISECOND
+        return parse_iso(text)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time: expected 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h (two hours ago)"
+        ) from None
+
+
+def join_times(arguments: Sequence[str], *options: str) -> list[str]:
+    """Turn `--from -2h` into `--from=-2h`, because argparse takes a value with a leading minus for an option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] in options and _AGO.fullmatch(argument):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def time_text(moment: datetime.datetime) -> str:
+    """Format a time as ISO 8601 in UTC, with milliseconds if it has any."""
+    return iso_text(moment, "milliseconds" if moment.microsecond else "seconds")
+
+
+def local_texts(text: str) -> str:
+    """Return a text with its times in the local time zone, with their offset from UTC, instead of in UTC."""
+    return TIME_TEXT.sub(_local, text)
+
+
+def _local(match: re.Match[str]) -> str:
+    try:
+        moment = parse_iso(match[0]).astimezone()
+    except (ValueError, OverflowError):  # it only looks like a time, or is at the end of the calendar
+        return match[0]
+    return moment.isoformat(timespec="milliseconds" if "." in match[0] else "seconds")

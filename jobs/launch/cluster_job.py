@@ -1,0 +1,239 @@
+"""A job whose driver runs in the cluster: `./spark-submit.sh --master yarn --deploy-mode cluster JOB …`.
+
+This process checks the arguments, submits the job to YARN, prints what the job prints, and ends with its exit code. The
+job's environment variables `COMMITLAKE_…`, `AWS_…`, `AZURE_…`, `GOOGLE_…` and `STORAGE_EMULATOR_HOST` and the user's
+settings file are sent with it, in a file that only its owner can read. They appear neither on a command line nor in
+Spark's settings, which its web pages show.
+
+A second attempt by YARN could succeed and so hide what the first one has found. So there is only one attempt; the
+caller decides on another by the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import codecs
+import importlib
+import json
+import os
+import secrets
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from commitlake.connectors.spark.submit_arguments import option_pairs
+from commitlake.jobs.cli.command import JobError, explain_error, find_named_lake
+from commitlake.jobs.cli.main import JOBS
+from commitlake.jobs.cli.process import set_command_name, stop_signal, stop_softly
+from commitlake.jobs.cli.settings_check import config_file
+from commitlake.jobs.launch.shared_places import SETTING, check_shared
+from commitlake.jobs.launch.yarn_driver import FILE
+from commitlake.schemas.errors import ExitCode
+
+if TYPE_CHECKING:
+    from commitlake.connectors.spark.yarn_application import YarnApplication
+    from commitlake.connectors.storage.s3_options import S3Options
+
+_ATTEMPTS = "spark.yarn.maxAppAttempts"
+_STAGING = "spark.yarn.stagingDir"
+_PREFIXES = ("COMMITLAKE_", "AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_HOST")
+_ONLY_HERE = frozenset({"COMMITLAKE_PYTHON", "COMMITLAKE_JARS", "COMMITLAKE_CONFIG"})
+_SUBMITTER = ("--master", "local", "--driver-memory", "512m")
+_CLUSTER_SETTINGS = {
+    # A job may read its stores for a long time before it needs Spark.
+    "spark.yarn.am.waitTime": "24h",
+}
+
+
+def run_on_yarn(options: Sequence[str], command: Sequence[str]) -> int:
+    """Run a job with its driver on YARN, and return its exit code.
+
+    Args:
+        options: options of spark-submit.
+        command: the job and its arguments.
+    """
+    name = f"commitlake {command[0]}"
+    set_command_name(name)
+    try:
+        return _run(options, command)
+    except JobError as error:
+        return _report(name, str(error), error.hint, error.exit_code)
+    except Exception as error:  # noqa: BLE001 (as for every job)
+        shown = explain_error(error)
+        return _report(name, shown.message, shown.hint, shown.exit_code or ExitCode.FAILED)
+
+
+def _run(options: Sequence[str], command: Sequence[str]) -> int:
+    job, *arguments = command
+    if job not in JOBS:
+        raise JobError(f"there is no job {job!a}", "./spark-submit.sh --help lists the jobs")
+    from commitlake.connectors.spark.defaults import configuration_folder, read_defaults
+    from commitlake.connectors.spark.submit_arguments import settings
+
+    chosen = {**read_defaults(configuration_folder()), **settings(options)}
+    check_attempts(settings(options))
+    parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
+    parsed = parser.parse_args(arguments)
+    command = with_lake_found(command, parsed)
+    check_shared(parser, parsed, [folder for folder in chosen.get(SETTING, "").split(",") if folder])
+    with tempfile.TemporaryDirectory(prefix="commitlake-job-") as temporary:
+        return _submit(command, parser, parsed, chosen, Path(temporary))
+
+
+def with_lake_found(command: Sequence[str], parsed: argparse.Namespace) -> list[str]:
+    """Return a job's arguments with the name of a lake in a catalog replaced by the lake's place.
+
+    Only this machine asks the catalog, so the token stays here; and the driver cannot take the name for a folder in its
+    working folder.
+
+    Args:
+        command: the job and its arguments.
+        parsed: the parsed arguments; the name in them is replaced, too.
+    """
+    given = getattr(parsed, "lake", None)
+    find_named_lake(parsed)
+    found = getattr(parsed, "lake", None)
+    return [*command] if found == given else [*command, "--lake", str(found)]  # the last one counts
+
+
+def check_attempts(given: Mapping[str, str]) -> None:
+    """Refuse a setting for more than one attempt.
+
+    Raises:
+        JobError: if the user has set more.
+    """
+    attempts = given.get(_ATTEMPTS, "1")
+    if attempts != "1":
+        raise JobError(
+            f"--conf {_ATTEMPTS}={attempts}: expected 1, because a second attempt could hide what the first one found",
+            "let the scheduler run the job again after exit code 1",
+        )
+
+
+def _submit(
+    command: Sequence[str],
+    parser: argparse.ArgumentParser,
+    parsed: argparse.Namespace,
+    chosen: Mapping[str, str],
+    folder: Path,
+) -> int:
+    from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_place
+    from commitlake.connectors.spark.jvm import prepare, start, stop
+    from commitlake.connectors.spark.session import QUIET_JVM, submission_settings
+    from commitlake.connectors.spark.yarn_application import YarnApplication, forget_settings
+
+    prepared = prepare({**submission_settings(_s3_of(parsed)), **_CLUSTER_SETTINGS}, with_driver=True)
+    no_defaults = folder / "no-defaults.conf"
+    no_defaults.touch()
+    submitter = [*_SUBMITTER, "--properties-file", str(no_defaults), "--driver-java-options", QUIET_JVM]
+    gateway = start([*submitter, "pyspark-shell"], prepared.folder)
+    try:
+        forget_settings(gateway)
+        staging = chosen.get(_STAGING) or None
+        output = HadoopFolder(gateway.jvm, staging_place(gateway.jvm, f".commitlake/{secrets.token_hex(8)}", staging))
+        job = folder / FILE
+        job.touch(mode=0o600)
+        job.write_text(json.dumps(job_file(parser, command, output.place, os.environ)))
+        application = YarnApplication(gateway, output, staging)
+        application.submit(with_file(prepared.words[:-1], job), str(Path(__file__).with_name("yarn_driver.py")))
+        try:
+            return _follow(application, command[0], quiet=getattr(parsed, "quiet", False))
+        finally:
+            output.delete_all()
+    finally:
+        stop(gateway)
+
+
+def _follow(application: YarnApplication, job: str, *, quiet: bool) -> int:
+    """Wait for the job, and return its exit code; if this process is asked to end, the application is killed."""
+    asked = threading.Event()
+    shown = []
+
+    def announce(identifier: str) -> None:
+        shown.append(identifier)
+        if not quiet:
+            print(f"commitlake {job}: {identifier} runs the job on YARN; Ctrl-C kills it", file=sys.stderr)
+
+    try:
+        with stop_softly(asked.set):
+            code = application.follow(TerminalOutput().write, announce, asked.is_set)
+    except BaseException:
+        application.kill()
+        raise
+    if code is None:
+        print(f"commitlake {job}: killed {shown[0] if shown else 'before YARN accepted it'}", file=sys.stderr)
+        return 128 + (stop_signal() or 0)
+    return code
+
+
+class TerminalOutput:
+    """Standard output and standard error of this process, to which a driver's bytes are written."""
+
+    def __init__(self) -> None:
+        make = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {stream: make("backslashreplace") for stream in (1, 2)}
+
+    def write(self, stream: int, content: bytes) -> None:
+        """Write bytes; on a terminal, control characters in them become escapes."""
+        from commitlake.connectors.printable import printable
+
+        target = sys.stdout if stream == 1 else sys.stderr
+        if target.isatty():
+            target.write(printable(self._decoders[stream].decode(content)))
+        else:
+            target.buffer.write(content)
+        target.flush()
+
+
+def job_file(
+    parser: argparse.ArgumentParser, command: Sequence[str], output: str, environment: Mapping[str, str]
+) -> dict[str, object]:
+    """Return the content of the file that the driver reads.
+
+    Args:
+        command: the job and its arguments.
+        output: URI of the folder for the output.
+        environment: variables of this process.
+    """
+    is_sent = {name: value for name, value in environment.items() if name.startswith(_PREFIXES)}
+    file = config_file(parser, command[1:])
+    return {
+        "arguments": list(command),
+        "environment": {name: value for name, value in is_sent.items() if name not in _ONLY_HERE},
+        "settings": file.read_text(encoding="utf-8") if file is not None and file.is_file() else None,
+        "output": output,
+    }
+
+
+def with_file(options: Sequence[str], file: Path) -> list[str]:
+    """Return options of spark-submit that also send a file, with one attempt.
+
+    >>> with_file(["--files", "a,b"], Path("/job.json"))
+    ['--files', 'a,b,/job.json', '--conf', 'spark.yarn.maxAppAttempts=1']
+    """
+    pairs = [list(pair) for pair in option_pairs(options)]
+    if sent := [pair for pair in pairs if pair[0] == "--files"]:
+        sent[-1][1] += f",{file}"
+    else:
+        pairs.append(["--files", str(file)])
+    return [*chain.from_iterable(pairs), "--conf", f"{_ATTEMPTS}=1"]
+
+
+def _s3_of(parsed: argparse.Namespace) -> S3Options | None:
+    """Return options of the object store if the lake is in one: Spark needs jars for it."""
+    if not str(getattr(parsed, "lake", None) or "").startswith("s3://"):
+        return None
+    from commitlake.connectors.storage.s3_clients import s3_options
+
+    return s3_options(getattr(parsed, "s3_endpoint", None), getattr(parsed, "s3_region", None))
+
+
+def _report(name: str, message: str, hint: str, code: int) -> int:
+    print(f"{name}: error: {message}", file=sys.stderr)
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
+    return int(code)

@@ -1,0 +1,232 @@
+"""Output of rows for people and programs: table, JSON, JSON lines, CSV. Rows are written as they arrive."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import chain, islice
+from shutil import get_terminal_size
+from typing import Any, TextIO
+
+import pyarrow as pa
+
+from commitlake.connectors.printable import csv_text, printable_json, printable_line
+from commitlake.jobs.arguments.times import TIME_TEXT, local_texts
+from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
+from commitlake.jobs.report.output_forms import SCHEMA, display
+from commitlake.jobs.report.text_table import TextTable, wrapped
+from commitlake.schemas.counts import count_text
+from commitlake.schemas.report import Column
+
+Row = dict[str, Any]
+
+PIPE_WIDTH = 120
+"""Width of a table in a pipe or a file, unless $COLUMNS is set."""
+
+_TIME_FORM = "%Y-%m-%dT%H:%M:%SZ"  # for milliseconds, %S includes the fraction
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def plain_rows(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[Row]:
+    """Yield at most `limit` rows (0 for all): times as ISO 8601 in UTC, maps as dicts, bytes in base64."""
+    rows = (row for batch in batches for row in _rows_of(batch))
+    return islice(rows, limit) if limit else rows
+
+
+def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    names = batch.schema.names
+    for values in zip(*(_plain_values(column) for column in batch.columns), strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def _plain_values(column: pa.Array) -> list[Any]:
+    """Convert a column at once: value by value takes three times as long, and pyarrow would import pandas for times."""
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        import pyarrow.compute as pc
+
+        times = column.cast(
+            pa.timestamp("ms", "UTC" if kind.tz else None), safe=False
+        )  # because the time zone of sessions may differ
+        return list(pc.strftime(times, format=_TIME_FORM).to_pylist())
+    if pa.types.is_date(kind):
+        return list(column.cast(pa.string()).to_pylist())
+    if pa.types.is_map(kind):
+        return [None if pairs is None else dict(pairs) for pairs in column.to_pylist()]
+    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind):
+        return [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
+    return list(column.to_pylist())
+
+
+def write_jsonl(rows: Iterable[Row], out: TextIO) -> int:
+    """Write one JSON object per line, and return the number of rows."""
+    count = 0
+    write_text = trusted(out).write
+    for row in rows:
+        write_text(printable_json(_to_json(row)) + "\n")
+        count += 1
+    return count
+
+
+def write_csv(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
+    """Write a header and one CSV line per row, with lists and maps as JSON, and return the number of rows.
+
+    Standard output shows control characters as escapes, as `jobs.cli.terminal` says, and texts are changed as
+    `csv_text` says; with --raw texts are exact.
+    """
+    writer = csv.writer(out, lineterminator="\n")
+    is_guarded = isinstance(out, GuardedStream)
+    remaining = iter(rows)
+    first = list(islice(remaining, 1))  # before the header, so that a refused query prints nothing
+    writer.writerow(map(csv_text, columns) if is_guarded else columns)
+    count = 0
+    for row in chain(first, remaining):
+        writer.writerow([_csv_field(row.get(name), is_guarded=is_guarded) for name in columns])
+        count += 1
+    return count
+
+
+def _csv_field(value: object, *, is_guarded: bool) -> object:
+    if isinstance(value, dict | list):
+        value = _to_json(value)
+    return csv_text(value) if is_guarded and isinstance(value, str) else value
+
+
+def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_full: bool = False) -> int:
+    """Write a table that is no wider than the terminal, and return the number of rows.
+
+    Args:
+        columns: names of columns; a `Column` says what can be left out.
+        out: the output. In a pipe or file the table is `PIPE_WIDTH` or $COLUMNS wide, or, with `--full`, as wide as its
+            content.
+        is_full: true for a table as with `--full`.
+    """
+    shown = display()
+    is_full = is_full or shown.is_full
+    notes: dict[str, int] = {}
+    named = [column if isinstance(column, Column) else Column(column) for column in columns]
+    cells, numeric = [], [True] * len(named)
+    for row in rows:
+        values = [row[name.key] for name in named]
+        for number, value in enumerate(values):
+            numeric[number] = numeric[number] and (value is None or _is_number(value))
+        cells.append(
+            [
+                _note_numbers(value, notes) if column.is_notes else _table_cell(value, is_local=shown.is_local)
+                for column, value in zip(named, values, strict=True)
+            ]
+        )
+    if not cells:
+        return 0
+    titles = [
+        Column(_table_cell(name), name.spare, is_number=name.is_number or is_numeric, is_whole=name.is_whole)
+        for name, is_numeric in zip(named, numeric, strict=True)
+        if notes or not name.is_notes
+    ]
+    if not notes:
+        cells = [[cell for cell, name in zip(row, named, strict=True) if not name.is_notes] for row in cells]
+    width = _width(out, is_full=is_full)
+    table = TextTable(titles, cells, width, is_full=is_full)
+    lines = list(table.lines())
+    is_styled = out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+    head = [f"{_BOLD}{line}{_PLAIN}" if is_styled else line for line in table.titles[:-1]] + table.titles[-1:]
+    lines += [""] if notes else []
+    for note, number in notes.items():
+        mark = f"{number:>{len(str(len(notes)))}}  "
+        lines += wrapped(note, width or PIPE_WIDTH, mark, " " * len(mark))
+    trusted(out).write("".join(f"{line}\n" for line in head + lines))
+    if (remark := _remark(table)) and not shown.is_quiet:
+        out.flush()
+        print_line(remark + ("; --full shows all" if shown.is_command else ""))
+    return len(cells)
+
+
+def _width(out: TextIO, *, is_full: bool) -> int | None:
+    if out.isatty():
+        return get_terminal_size().columns
+    given = os.environ.get("COLUMNS", "")
+    return None if is_full else int(given) if given.isdecimal() and int(given) else PIPE_WIDTH
+
+
+def _remark(table: TextTable) -> str:
+    """Return which columns are not shown, and how many texts are shortened."""
+    parts = []
+    if table.left_out:
+        parts.append(f"not shown: {', '.join(table.left_out)}")
+    if table.shortened:
+        parts.append(f"{count_text(table.shortened, 'text is', 'texts are')} shortened")
+    return "; ".join(parts)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+
+
+def _note_numbers(sentences: Iterable[str], notes: dict[str, int]) -> str:
+    """Return the numbers of sentences, and add new ones to the notes."""
+    numbers = [notes.setdefault(printable_line(sentence), len(notes) + 1) for sentence in sentences]
+    return ", ".join(str(number) for number in sorted(set(numbers)))
+
+
+_BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
+
+
+def _table_cell(value: object, *, is_local: bool = False) -> str:
+    match value:
+        case None:
+            text = ""
+        case str():
+            text = local_texts(value) if is_local and TIME_TEXT.fullmatch(value) else value
+        case list():
+            text = " ".join(str(item) for item in value)
+        case dict():
+            text = " ".join(f"{key}={item}" for key, item in value.items())
+        case _:
+            text = str(value)
+    return printable_line(text)
+
+
+def write_json(rows: Iterable[Row], out: TextIO, missing: Sequence[str] = ()) -> int:
+    """Write one JSON document, one row per line, and return the number of rows; see `jobs.report.output_forms`."""
+    remaining = iter(rows)
+    first = list(islice(remaining, 1))  # before the first output, so that a refused query prints nothing
+    write_text = trusted(out).write
+    write_text(f'{{"schema": "{SCHEMA}", "rows": [')
+    count = 0
+    for row in chain(first, remaining):
+        write_text((",\n" if count else "\n") + printable_json(_to_json(row)))
+        count += 1
+    write_text(f'\n], "missing": {printable_json(_to_json(list(missing)))}}}\n' if missing else "\n]}\n")
+    return count
+
+
+def write_objects(form: str, rows: Sequence[Row]) -> int:
+    """Write rows with varying keys to standard output as json, jsonl or csv, and return their number."""
+    return write(form, rows, list(dict.fromkeys(key for row in rows for key in row)))
+
+
+def write(form: str, rows: Iterable[Row], columns: Sequence[str], missing: Sequence[str] = ()) -> int:
+    """Write rows to standard output in a form of `jobs.report.output_forms`, and return their number.
+
+    The output is flushed, so that it comes before later lines of standard error if both go to one pipe or file.
+
+    Args:
+        columns: columns of a table and of CSV.
+        missing: sentences on what the answer lacks, for the JSON document; the job also prints them as warnings.
+    """
+    match form:
+        case "json":
+            count = write_json(rows, sys.stdout, missing)
+        case "jsonl":
+            count = write_jsonl(rows, sys.stdout)
+        case "csv":
+            count = write_csv(rows, columns, sys.stdout)
+        case _:
+            count = write_table(rows, columns, sys.stdout)
+    sys.stdout.flush()
+    return count

@@ -1,0 +1,47 @@
+"""The argument STORE, which can also be given as `--store`."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+import pytest
+
+from commitlake.jobs.arguments.stores import file_size, given_store, store_argument
+from commitlake.jobs.cli.command import JobError, job_parser
+from commitlake.jobs.cli.options import Options, add_options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stores(Options):
+    """Options with a store."""
+
+    store: str | None = store_argument("the store")
+
+
+@pytest.mark.parametrize("given", [["/store"], ["--store", "/store"], ["--store=/store"]])
+def test_a_store_is_an_argument_or_an_option(given: list[str]) -> None:
+    parser = job_parser("verify", "Check a store.", [("verify /store", "all")])
+    add_options(parser, Stores)
+    assert given_store(parser.parse_args(given).store) == "/store"
+
+
+def test_a_missing_store_is_an_error() -> None:
+    parser = job_parser("verify", "Check a store.", [("verify /store", "all")])
+    add_options(parser, Stores)
+    with pytest.raises(JobError, match="expected a store, found none"):
+        given_store(parser.parse_args([]).store)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("6000000", 6_000_000), ("1GiB", 1 << 30), ("128 MiB", 128 << 20), ("1.5KiB", 1536), ("1e3", 1000)],
+)
+def test_a_size_is_a_number_of_bytes_or_has_a_unit(text: str, size: int) -> None:
+    assert file_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "MiB", "1.5", "1.0001KiB", "1MB", "nan", "inf", "9" * 30, "1e400GiB"])
+def test_another_text_is_not_a_size(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="expected a number of bytes, or a size as in 16MiB"):
+        file_size(text)

@@ -1,0 +1,104 @@
+"""A job whose driver runs in the cluster: what is sent, and what is refused before."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from commitlake.connectors.catalog import lookup
+from commitlake.jobs.archive.command import build_parser
+from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.launch.cluster_job import (
+    TerminalOutput,
+    check_attempts,
+    job_file,
+    run_on_yarn,
+    with_file,
+    with_lake_found,
+)
+
+COMMAND = ["archive", "--store", "s3://logs/{broker}", "--lake", "s3://b/lake", "--topic", "\udcff{{x}} $y"]
+
+
+def test_the_driver_gets_arguments_and_variables_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    variables = {
+        "COMMITLAKE_MASK_KEY": "hidden", "AWS_SECRET_ACCESS_KEY": "hidden",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/key.json", "STORAGE_EMULATOR_HOST": "http://emulator",
+        "AZURE_FEDERATED_TOKEN_FILE": "/token", "COMMITLAKE_JARS": "/jars", "HOME": "/home/u",
+        "HADOOP_CONF_DIR": "/etc/hadoop",
+    }  # fmt: skip
+    sent = json.loads(json.dumps(job_file(build_parser(), COMMAND, "hdfs://nn/out", variables)))
+    assert sent["arguments"] == COMMAND
+    assert sent["environment"] == {
+        "COMMITLAKE_MASK_KEY": "hidden", "AWS_SECRET_ACCESS_KEY": "hidden", "AZURE_FEDERATED_TOKEN_FILE": "/token",
+        "GOOGLE_APPLICATION_CREDENTIALS": "/key.json", "STORAGE_EMULATOR_HOST": "http://emulator",
+    }  # fmt: skip
+    assert sent["settings"] is None
+    (tmp_path / "commitlake.toml").write_text("[archive]\nlake = 's3://ü'\n")
+    assert job_file(build_parser(), COMMAND, "", {})["settings"] == "[archive]\nlake = 's3://ü'\n"
+
+
+def test_the_file_is_sent_with_the_users_files_and_there_is_one_attempt() -> None:
+    once = ["--conf", "spark.yarn.maxAppAttempts=1"]
+    job = Path("/job.json")
+    assert with_file(["--name", "x"], job) == ["--name", "x", "--files", "/job.json", *once]
+    for given in (["--files", "a"], ["--files=a"]):
+        assert with_file([*given, "--name", "x"], job) == ["--files", "a,/job.json", "--name", "x", *once]
+
+
+def test_a_lake_that_is_named_in_a_catalog_is_found_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "find_lake", {"main.logs": "s3://b/lake"}.__getitem__)
+    words = ["archive", "--store", "s3://logs", "--lake", "main.logs", "--topic", "main.logs"]
+    parsed = build_parser().parse_args(words[1:])
+    sent = with_lake_found(words, parsed)
+    assert parsed.lake == "s3://b/lake"
+    assert build_parser().parse_args(sent[1:]) == parsed
+    assert with_lake_found(COMMAND, build_parser().parse_args(COMMAND[1:])) == COMMAND
+
+
+def test_more_than_one_attempt_is_refused() -> None:
+    check_attempts({})
+    check_attempts({"spark.yarn.maxAppAttempts": "1"})
+    with pytest.raises(JobError, match="maxAppAttempts=2: expected 1"):
+        check_attempts({"spark.yarn.maxAppAttempts": "2"})
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (["archives"], "there is no job 'archives'"),
+        (["query", "--lake", "lake"], "--lake lake: expected an absolute path"),
+        (["demo"], "--dir commitlake-demo: expected an absolute path"),
+    ],
+)
+def test_what_cannot_run_there_is_refused_here(
+    command: list[str], found: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
+    assert run_on_yarn(["--master", "yarn"], command) == 2
+    assert found in capsys.readouterr().err
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_gets_no_control_characters_and_whole_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = _Terminal()
+    monkeypatch.setattr("sys.stdout", shown)
+    output = TerminalOutput()
+    for content in (b"\xc3", b"\xa4 \x1b[31m\n", b"\xff"):
+        output.write(1, content)
+    assert shown.getvalue() == "ä \\x1b[31m\n\\xff"
+
+
+def test_a_file_gets_the_bytes_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(raw))
+    TerminalOutput().write(2, b"\xff\x1b")
+    assert raw.getvalue() == b"\xff\x1b"

@@ -1,0 +1,39 @@
+"""Output of rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from commitlake.jobs.cli.terminal import guarded_streams
+from commitlake.jobs.report.rows_output import write
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json", "jsonl"])
+def test_rows_in_a_file_come_before_later_lines_of_standard_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    with (tmp_path / "log").open("w") as out, (tmp_path / "log").open("a") as err:
+        monkeypatch.setattr(sys, "stdout", out)
+        write(form, [{"queue_id": 3}], ["queue_id"])
+        print("done", file=err, flush=True)
+    text = (tmp_path / "log").read_text()
+    assert 0 <= text.find("3") < text.find("done")
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_no_text_in_csv_is_a_formula_unless_raw(capsys: pytest.CaptureFixture[str], raw: bool) -> None:
+    """Names of groups and topics come from clients. Numbers stay numbers, also negative ones."""
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "'x", "\uff1dx", "orders"]
+    rows = [{"topic": text, "n": -5, "x": -0.5, "keys": [text]} for text in texts]
+    with guarded_streams(raw=raw):
+        write("csv", rows, ["topic", "n", "x", "keys", "-column"])
+    header, *found = csv.reader(capsys.readouterr().out.splitlines())
+    assert header[-1] == ("-column" if raw else "'-column")
+    assert [row[0] for row in found] == (texts if raw else [f"'{text}" for text in texts[:-1]] + ["orders"])
+    assert {tuple(row[1:3]) for row in found} == {("-5", "-0.5")}
+    assert [json.loads(row[3]) for row in found] == [[text] for text in texts]
