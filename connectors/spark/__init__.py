@@ -5,7 +5,7 @@ defaults, submit_arguments       settings of an installed Spark, and arguments o
 classic_session, connect_session cores, tags and progress of a session, in this process or at a server
 runner                           tasks on executors; `connectors.runtime` runs them on this machine
 worker_check, worker_environment the Python of workers, and the archive that takes this package to them
-yarn, yarn_application, yarn_master, kubernetes_executor, driver_output  drivers and executors on other machines
+yarn, yarn_application, kubernetes_executor, driver_output  drivers and executors on other machines
 versions, limited_streams        what differs between versions of Spark
 gc_freeze                        garbage collection in Python workers
 plan_check                       checks of SELECT statements

@@ -1,11 +1,12 @@
-"""Cores, tags and progress of a session with a JVM of this process, for the runner."""
+"""A session with a JVM of this process: cores, tags and progress, for the runner, and the JVM of a master on YARN."""
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from commitlake.connectors.runtime.runner import CounterGoneError, TaskCounter
@@ -64,3 +65,18 @@ class _Stages:
                 self._seen[stage] = (info.numCompletedTasks, info.numTasks)
         done = sum(done if stage in active else known for stage, (done, known) in self._seen.items())
         return done, sum(known for _, known in self._seen.values())
+
+
+def join_jvm() -> Any:
+    """Connect to the JVM of the application master on YARN that has started this process, and return it."""
+    SparkContext._ensure_initialized()  # noqa: SLF001 (no other way to ask)
+    return SparkContext._jvm  # noqa: SLF001 (likewise)
+
+
+def end_session(exit_code: int) -> None:
+    """Stop the session; for YARN, an application that succeeds must have had one."""
+    context = SparkContext._active_spark_context  # noqa: SLF001 (no other way to ask)
+    if context is None and exit_code == 0:
+        context = SparkContext(appName="commitlake")
+    if context is not None:
+        context.stop()

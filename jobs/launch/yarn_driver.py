@@ -28,9 +28,9 @@ def main() -> int:
         os.environ["XDG_CONFIG_HOME"] = str(Path.cwd())
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 (a descriptor)
         os.dup2(nothing.fileno(), 0)
+    from commitlake.connectors.spark.classic_session import end_session, join_jvm
     from commitlake.connectors.spark.driver_output import OutputSender
     from commitlake.connectors.spark.hadoop_folder import HadoopFolder
-    from commitlake.connectors.spark.yarn_master import end_session, join_jvm
 
     sender = OutputSender(HadoopFolder(join_jvm(), job["output"]))
     code = 1

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.message_row import row_of
+from commitlake.connectors.formats.rocketmq.rules import row_of
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.plain_records import walk_store
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot

@@ -69,7 +69,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/connectors/reading/test_key_index.py": ("connectors.formats.rocketmq.key_index",),
     "tests/unit/connectors/reading/test_live_store.py": (
         "connectors.reading.continuity",
-        "connectors.formats.rocketmq.samples",
+        "connectors.formats.rocketmq.reading",
         "jobs.cli.warm",
     ),
     "tests/unit/connectors/reading/test_pulled.py": (
@@ -81,7 +81,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.queue_walking",
         "connectors.formats.rocketmq.indexes",
     ),
-    "tests/unit/connectors/formats/index_entries/test_queue_rows.py": ("connectors.formats.rocketmq.message_row",),
+    "tests/unit/connectors/formats/index_entries/test_queue_rows.py": ("connectors.formats.rocketmq.rules",),
     "tests/unit/connectors/formats/jmq/test_consume_files.py": ("connectors.formats.jmq.kernel.consumptions",),
     "tests/unit/connectors/formats/jmq/test_journal_batches.py": (
         "connectors.formats.jmq.kernel.columns",
@@ -167,7 +167,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.facts",
         "connectors.formats.rocketmq.kernel.facts",
         "connectors.formats.rocketmq.irregular_records",
-        "connectors.formats.rocketmq.queue_formats",
         "connectors.formats.rocketmq.queue_rules",
         "connectors.formats.rocketmq.reading",
         "connectors.formats.rocketmq.rules",

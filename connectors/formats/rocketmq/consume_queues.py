@@ -1,14 +1,16 @@
-"""RocketMQ's ConsumeQueues, as columns; see `queue_layouts`."""
+"""RocketMQ's ConsumeQueues, as columns, and for look-ups of records; see `queue_layouts`."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.log_format.queues import QueueEntries, QueueLayout
-from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE, ENTRY, PRE_BLANK
+from commitlake.connectors.log_format.queues import AFTER_ALL, BEFORE_ALL, QueueEntries, QueueFormat, QueueLayout
+from commitlake.schemas.layouts.rocketmq.commitlog import MIN_RECORD_SIZE
+from commitlake.schemas.layouts.rocketmq.consumequeue import DEFAULT_FILE_SIZE, ENTRY, PRE_BLANK, parse_entry
 
 ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
@@ -55,4 +57,26 @@ QUEUES = QueueLayout(
     fills_gaps=False,
     to_entries=to_entries,
     words=_words,
+)
+
+
+def _place_of(data: bytes) -> int:
+    """Return the sort key of an entry: filler comes first, and entries that the broker rejects last."""
+    if len(data) < ENTRY.size:
+        return AFTER_ALL
+    entry = parse_entry(data)
+    if entry == PRE_BLANK:
+        return BEFORE_ALL
+    return entry.physical_offset if entry.is_valid else AFTER_ALL
+
+
+CONSUME_QUEUES = QueueFormat(
+    name="ConsumeQueue",
+    folder="consumequeue",
+    entry=ENTRY,
+    offset_field="physical_offset",
+    place_of=_place_of,
+    min_record_size=MIN_RECORD_SIZE,
+    topics=re.compile(r"[%|a-zA-Z0-9_-]+"),
+    no_queues="%LMQ%",
 )

@@ -93,7 +93,7 @@ class _Queues(FormatQueues):
     @cached_property
     def lookup(self) -> QueueFormat:
         """ConsumeQueues, for a look-up of records; see `FormatQueues`."""
-        from commitlake.connectors.formats.rocketmq.queue_formats import CONSUME_QUEUES
+        from commitlake.connectors.formats.rocketmq.consume_queues import CONSUME_QUEUES
 
         return CONSUME_QUEUES
 
@@ -238,7 +238,7 @@ class RocketmqFormat(Format):
 
     def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
         """Return a small segment; see `Format`."""
-        from commitlake.connectors.formats.rocketmq.samples import sample_segment
+        from commitlake.connectors.formats.rocketmq.reading import sample_segment
 
         return {f"{self.folder}/{segment_name(0)}": sample_segment(segment_size)}
 

@@ -1,4 +1,4 @@
-"""Compiled loops for RocketMQ's CommitLog; see `connectors.log_format.kernel`."""
+"""Compiled loops for RocketMQ's CommitLog, and a small log that set-up reads to compile them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,21 @@ from commitlake.connectors.reading.files.segment_files import Window
 from commitlake.connectors.reading.files.windows import head_field, numbers_at
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.kernel.borders import find_border
-from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED
+from commitlake.schemas.layouts.rocketmq.commitlog import HEAD, STORED, NewMessage, serialize_blank, serialize_message
+from commitlake.schemas.layouts.rocketmq.hosts import Host
+
+
+def sample_segment(size: int) -> bytes:
+    """Return a segment of three messages and a BLANK; see `Format.sample_segment`."""
+    host = Host.of("127.0.0.1", 10911)
+    data = b""
+    for body in (b"first", b"second", b"third"):
+        message = NewMessage("topic", body, 0, host, properties=(("KEYS", "a b"), ("TAGS", "tag"), ("city", "Zuerich")))
+        data += serialize_message(
+            message, queue_offset=0, physical_offset=len(data), store_timestamp=0, store_host=host
+        )
+    data = data.replace(b"second", b"Second").replace(b"Zuerich", b"Z\xfcrich_", 1)
+    return (data + serialize_blank(size - len(data))).ljust(size, b"\0")
 
 
 def _store_times(window: Window, parts: Array) -> Array:

@@ -7,11 +7,11 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from commitlake.connectors.spark.yarn_master import join_jvm
+from commitlake.connectors.spark.classic_session import join_jvm
 
 PROGRAM = """
 from pyspark import SparkContext
-from commitlake.connectors.spark.yarn_master import end_session
+from commitlake.connectors.spark.classic_session import end_session
 end_session(3)
 print(SparkContext._gateway, SparkContext._active_spark_context)
 """

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.formats.rocketmq.message_row import row_of
+from commitlake.connectors.formats.rocketmq.rules import row_of
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.packs.frames import BodyRef
