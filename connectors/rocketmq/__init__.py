@@ -4,7 +4,7 @@
     options.py                      addresses, time limits, and environment variables with credentials
     exchange.py                     requests and answers, without a socket
     connection.py, network.py       sockets, and all connections of a client
-    routing.py, directory.py        routes of topics
+    routing.py                      routes of topics
     producers/                      sending
     puller.py                       reading of queues
     admin.py, message_lookup.py     administration, and look-ups of single messages

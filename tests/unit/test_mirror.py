@@ -62,7 +62,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.reading.kernel.buffers",
         "connectors.reading.kernel.layouts",
         "connectors.formats.rocketmq.kernel.columns",
-        "connectors.formats.rocketmq.kernel.message_ids",
     ),
     "tests/unit/connectors/reading/test_boltmq_indexes.py": ("connectors.formats.rocketmq.dialects",),
     "tests/unit/connectors/reading/test_cuts.py": ("connectors.reading.kernel.borders",),

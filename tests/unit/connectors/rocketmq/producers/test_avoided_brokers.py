@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.rocketmq.producers.faults import Faults, choose_queue, not_available_ms
+from commitlake.connectors.rocketmq.producers.sending import Faults, choose_queue, not_available_ms
 from commitlake.schemas.remoting.routes import MessageQueue
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number in range(2)]
