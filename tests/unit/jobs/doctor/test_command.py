@@ -109,7 +109,7 @@ def test_without_java_and_jars_only_spark_is_missing(
     monkeypatch.setenv("PATH", str(tmp_path))
     found = findings(capsys)
     assert found["jars"]["state"] == "warning"
-    assert "--local" in found["jars"]["advice"]
+    assert "--spark" in found["jars"]["advice"]
     assert "delta-spark" in found["jars"]["found"]
     assert "SHA" not in found["jars"]["found"]
 
