@@ -10,13 +10,12 @@ messages and delayed messages that wait are never chosen: they are not, or not y
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from commitlake.connectors.lake.sql import any_of, column_name, conditions, text_literal
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID
-from commitlake.schemas.layouts.rocketmq.topics import ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Kind, kind_of
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, Kind, kind_of
 from commitlake.schemas.selection import Selection
 
 SENDABLE = (Kind.NORMAL, Kind.RETRY, Kind.DLQ)
@@ -30,6 +29,9 @@ def condition(
     origin: str | None = None,
 ) -> str:
     """Return the SQL condition on rows of `messages` to send again.
+
+    Its text identifies what was chosen: a notebook recognises an earlier replay of the same messages by it. So the same
+    selection must always give the same text, also in later versions.
 
     Args:
         wanted: selected messages. Without kinds and groups, the kinds of the named topics are chosen, or normal
@@ -46,14 +48,25 @@ def condition(
     for topic in wanted.topics:
         if kind_of(topic) not in SENDABLE:
             raise ReplayError(f"the topic {topic} is a system topic of the broker: its records cannot be sent again")
-    parts = conditions(wanted if origin is None else replace(wanted, topics=()))
+    texts = (("broker", wanted.brokers), ("topic", wanted.topics if origin is None else ()), ("kind", wanted.kinds))
+    parts = [_one_of(column, values) for column, values in texts if values]
+    parts += conditions(Selection(queue_ids=sorted(wanted.queue_ids), keys=wanted.keys))
+    times = conditions(Selection(start=wanted.start, end=wanted.end, is_by_birth=wanted.is_by_birth))
+    parts += [] if wanted.is_by_birth else times
+    parts += conditions(Selection(where=wanted.where))
     if origin is not None and wanted.topics:
         parts.append(f"({_one_of('topic', wanted.topics)} OR {_one_of(origin, wanted.topics)})")
-    if not wanted.groups and not wanted.kinds:
+    parts += times if wanted.is_by_birth else []
+    if wanted.groups:
+        parts.append(any_of([f"topic = {text_literal(DLQ_PREFIX + group)}" for group in wanted.groups]))
+    elif not wanted.kinds:
         kinds = sorted({kind_of(topic) for topic in wanted.topics} or {Kind.NORMAL})
         parts.append(f"kind IN ({', '.join(map(text_literal, kinds))})")
     if not wanted.topics:  # archives by older versions have these as normal messages
         parts.append(f"topic NOT IN ({text_literal(ROCKSDB_HALF_TOPIC)}, {text_literal(ROCKSDB_OP_TOPIC)})")
+    if wanted.tags:
+        parts.append(_one_of("tags", wanted.tags))
+    parts += conditions(Selection(ids=wanted.ids))
     if not_consumed is not None:
         parts.append(_from_starts(not_consumed))
     if not has_replayed:

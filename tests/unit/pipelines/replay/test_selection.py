@@ -14,7 +14,7 @@ from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.groups.not_consumed import NotConsumed, QueueStart
 from commitlake.pipelines.replay.selection import condition
-from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, SCHEDULE_TOPIC
+from commitlake.schemas.layouts.rocketmq.topics import HALF_TOPIC, ROCKSDB_HALF_TOPIC, ROCKSDB_OP_TOPIC, SCHEDULE_TOPIC
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
@@ -91,3 +91,27 @@ def test_a_group_with_very_many_queues_can_be_selected(table: DeltaTable) -> Non
     some = starts({(f"topic-{number}", number): number for number in range(5_000)})
     sql = f"SELECT count(*) AS messages FROM messages WHERE {condition(ALL_MESSAGES, not_consumed=some)}"
     assert run_sql(table, "messages", sql).read_all().to_pylist() == [{"messages": 0}]
+
+
+def test_the_text_of_a_condition_stays_as_plans_have_it() -> None:
+    """A notebook recognises an earlier replay of the same messages by it, and must not send them again."""
+    end = START + datetime.timedelta(seconds=5)
+    wanted = Selection(brokers=["b"], topics=["o"], queue_ids=[2, 1], keys=["k"], tags=["t"], start=START, end=end)
+    times = (
+        """store_timestamp >= arrow_cast(1700006400000000, 'Timestamp(Microsecond, Some("UTC"))') AND """
+        "store_date >= DATE '2023-11-15' AND "
+        """store_timestamp < arrow_cast(1700006405000000, 'Timestamp(Microsecond, Some("UTC"))') AND """
+        "store_date <= DATE '2023-11-15'"
+    )
+    unsent = """NOT array_contains(map_keys("properties"), 'REPLAY_ID')"""
+    assert condition(wanted) == (
+        f"broker IN ('b') AND topic IN ('o') AND queue_id IN (1, 2) AND array_contains(keys, 'k') AND {times} AND "
+        f"kind IN ('normal') AND tags IN ('t') AND {unsent}"
+    )
+    others = f"topic NOT IN ('{ROCKSDB_HALF_TOPIC}', '{ROCKSDB_OP_TOPIC}')"
+    assert condition(Selection(groups=["g"], where="a = 1")) == (
+        f"(a = 1\n) AND topic = '%DLQ%g' AND {others} AND {unsent}"
+    )
+    many = [f"t{number}" for number in range(50)]
+    assert condition(Selection(topics=many)).startswith("topic IN ('t0', 't1', ")
+    assert " OR " not in condition(Selection(topics=many))
