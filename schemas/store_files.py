@@ -424,17 +424,20 @@ def newest_file(folder: Path, names: Sequence[str]) -> str:
     return max(times, key=lambda name: times[name], default=names[0])
 
 
-def folders_in(folder: Path, *, below: Path | None = None) -> list[str]:
-    """Return the sorted names of the folders in a folder; an empty list if it does not exist.
+def folders_in(
+    folder: Path, is_wanted: Callable[[str], bool] = lambda _: True, *, below: Path | None = None
+) -> list[str]:
+    """Return the sorted names of the folders in a folder that match a filter; an empty list if it does not exist.
 
     Args:
         folder: path of the folder; it may be a link if `below` is not given.
+        is_wanted: filter of names; what does not match is ignored, links too.
         below: folder below which no part of the path may be a link.
 
     Raises:
         UnsafeFileError: if it contains a link, because ignoring a linked folder could lose data.
     """
-    return sorted(name for name, mode in _entries(folder, below) if _is_folder(folder / name, mode))
+    return sorted(name for name, mode in _entries(folder, below) if is_wanted(name) and _is_folder(folder / name, mode))
 
 
 def _is_folder(path: Path, mode: int) -> bool:

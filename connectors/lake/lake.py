@@ -139,8 +139,11 @@ class Lake:
             opened = self.find(table)
         except OSError as error:  # an object store's error contains the server's complete answer
             from commitlake.connectors.lake.reader import clean_message
+            from commitlake.connectors.storage.arrow_errors import s3_error_of
 
             self.check_readable()
+            if (known := s3_error_of(error)) is not None:
+                raise known from None
             raise LakeError(f"{self.uri(table)} cannot be read: {clean_message(str(error))}") from None
         if opened is not None:
             return opened

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -57,23 +58,40 @@ class FolderStorage(LakeStorage):
 
     def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
         """See LakeStorage; links are refused, because ignoring a linked folder could lose data."""
-        folder, _, start = prefix.rpartition("/")
-        yield from self._files(self._path(folder), suffix, start)
+        for folder, start in self._folders(prefix):
+            with self._refused_links():
+                names = files_in(folder, partial(_is_between, start, suffix), below=self._below)
+            for name in names:
+                with suppress(FileNotFoundError):  # deleted meanwhile
+                    status = (folder / name).lstat()
+                    found = FoundFile(status.st_size, from_seconds(status.st_mtime))
+                    yield (folder / name).relative_to(self._root).as_posix(), found
 
-    def _files(self, folder: Path, suffix: str, start: str = "") -> Iterator[tuple[str, FoundFile]]:
+    def _folders(self, prefix: str) -> Iterator[tuple[Path, str]]:
+        """Yield the folders with the files of a prefix, and the beginning of the names of these files."""
+        name, _, start = prefix.rpartition("/")
+        yield self._path(name), start
+        if start or not prefix:
+            with self._refused_links():
+                found = folders_in(self._path(name), below=self._below)
+            for inner in found:
+                if inner.startswith(start):
+                    yield from self._partitions(self._path(name) / inner)
+
+    def _partitions(self, folder: Path) -> Iterator[tuple[Path, str]]:
+        """Yield a folder and the folders of partitions in it, whose names have the form `column=value`."""
+        yield folder, ""
+        with self._refused_links():
+            found = folders_in(folder, lambda name: "=" in name, below=self._below)
+        for inner in found:
+            yield from self._partitions(folder / inner)
+
+    @contextmanager
+    def _refused_links(self) -> Iterator[None]:
         try:
-            names = files_in(folder, lambda name: name.startswith(start) and name.endswith(suffix), below=self._below)
-            folders = folders_in(folder, below=self._below)
+            yield
         except UnsafeFileError as error:
             raise FolderError(str(error), _MOVE) from None
-        for name in names:
-            with suppress(FileNotFoundError):  # deleted meanwhile
-                status = (folder / name).lstat()
-                found = FoundFile(status.st_size, from_seconds(status.st_mtime))
-                yield (folder / name).relative_to(self._root).as_posix(), found
-        for name in folders:
-            if name.startswith(start):
-                yield from self._files(folder / name, suffix)
 
     def size(self, name: str) -> int | None:
         """See LakeStorage."""
@@ -114,11 +132,16 @@ class FolderStorage(LakeStorage):
     def delete_old_unfinished(self, prefix: str, before: datetime.datetime, is_wanted: Callable[[str], bool]) -> int:
         """See LakeStorage."""
         count = 0
-        for name, found in self.files(prefix, ".tmp"):
-            folder, _, file_name = name.rpartition("/")
-            unfinished = _TEMPORARY.fullmatch(file_name)
-            if unfinished is not None and found.modified < before and is_wanted(f"{folder}/{unfinished['name']}"):
-                count += self._delete(self._path(name))
+        # Not by `files`: what has the name of an unfinished file is deleted, also if it is a link.
+        for path in [path for folder, _ in self._folders(prefix) if folder.is_dir() for path in folder.iterdir()]:
+            unfinished = _TEMPORARY.fullmatch(path.name)
+            if unfinished is None or not is_wanted(
+                (path.parent / unfinished["name"]).relative_to(self._root).as_posix()
+            ):
+                continue
+            with suppress(FileNotFoundError):  # its writer has just renamed it
+                if from_seconds(path.lstat().st_mtime) < before:
+                    count += self._delete(path)
         return count
 
     def _delete(self, path: Path) -> bool:
@@ -150,3 +173,7 @@ class FolderStorage(LakeStorage):
 
     def _path(self, name: str) -> Path:
         return self._root / checked(name)
+
+
+def _is_between(start: str, suffix: str, name: str) -> bool:
+    return name.startswith(start) and name.endswith(suffix)

@@ -35,6 +35,14 @@ class PackOutput(Protocol):
         ...
 
 
+class _BlockError(Exception):
+    """Carries an error of the block of `PackStore.open_write` past the conversion of the store's own errors."""
+
+    def __init__(self, error: ObjectStoreError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 class PackStore:
     """A store of packs by name; it can be pickled. A file with a pack's name is always complete.
 
@@ -52,8 +60,14 @@ class PackStore:
     def open_write(self, name: str) -> Iterator[PackOutput]:
         """Open a new pack for writing; it appears, or replaces one of its name, when the block ends without error."""
         parse_pack_name(name)
-        with self._errors(f"{name} to be written"), self._storage.open_write(name, syncs_folders=True) as output:
-            yield output
+        try:
+            with self._errors(f"{name} to be written"), self._storage.open_write(name, syncs_folders=True) as output:
+                try:
+                    yield output
+                except ObjectStoreError as error:  # of another place, which the block reads
+                    raise _BlockError(error) from None
+        except _BlockError as failed:
+            raise failed.error from failed.error.__cause__
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         """Read a range of a pack; the result is shorter only at the end of the pack.

@@ -15,6 +15,7 @@ import pytest
 from commitlake.connectors.lake.packs.errors import PackError, PackNameError, PackStoreError
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.storage.errors import ObjectStoreError
 from tests.support.packs import NAME, TOKEN, folder_store
 
 KILLED_WRITER = f"""
@@ -159,6 +160,38 @@ def test_old_files_of_killed_writers_are_deleted(tmp_path: Path) -> None:
     assert store.delete_unfinished(now - datetime.timedelta(hours=1)) == 0
     assert len(files_of(tmp_path)) == 1
     assert store.delete_unfinished(now + datetime.timedelta(hours=1)) == 1
+    assert files_of(tmp_path) == []
+
+
+def test_a_link_with_the_name_of_an_unfinished_file_is_deleted_and_not_followed(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_bytes(b"kept")
+    store = folder_store(tmp_path / "bodies")
+    folder, name = (tmp_path / "bodies" / NAME).parent, NAME.split("/")[-1]
+    folder.mkdir(parents=True)
+    (folder / f".{name}.12-0123456789abcdef.tmp").symlink_to(target)
+    assert store.delete_unfinished(datetime.datetime.now(datetime.UTC) + datetime.timedelta(hours=1)) == 1
+    assert (target.read_bytes(), list(folder.iterdir())) == (b"kept", [])
+
+
+def test_what_is_no_pack_does_not_stop_the_listing_but_a_linked_folder_of_packs_does(tmp_path: Path) -> None:
+    store = folder_store(tmp_path / "bodies")
+    with store.open_write(NAME) as output:
+        output.write(memoryview(b"pack"))
+    folder = (tmp_path / "bodies" / NAME).parent
+    (folder / "notes").symlink_to(tmp_path)
+    assert [pack.name for pack in store.list_packs()] == [NAME]
+    assert [pack.name for pack in store.list_packs(NAME.rpartition("/")[0])] == [NAME]
+    (folder.parent / "broker=linked").symlink_to(tmp_path)
+    with pytest.raises(PackStoreError, match="expected a folder, found a symbolic link"):
+        list(store.list_packs())
+
+
+def test_an_error_of_another_place_is_not_one_of_the_packs(tmp_path: Path) -> None:
+    failure = ObjectStoreError("a server that is busy", "Run it again", "abfss://logs/0 cannot be read: found ")
+    with pytest.raises(ObjectStoreError) as caught, folder_store(tmp_path).open_write(NAME):
+        raise failure
+    assert caught.value is failure
     assert files_of(tmp_path) == []
 
 
