@@ -236,13 +236,15 @@ class Network:
             RefusedError: if the answer has another code.
         """
         allowed = self.options.request_seconds if seconds is None else seconds
+        deadline = time.monotonic() + allowed
         repeats = _READ_REPEATS if over is None and RequestCode(code).is_read else 0
         while True:
             try:
                 answer = self.ask(address, code, header, body, fields=fields, seconds=allowed, over=over)
                 return wait_for(address, answer, allowed).check(accepted)
             except BrokenConnectionError:
-                if not repeats:
+                allowed = deadline - time.monotonic()
+                if not repeats or self._is_closed or allowed <= 0:
                     raise
                 repeats -= 1
 

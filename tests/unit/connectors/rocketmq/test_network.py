@@ -137,6 +137,15 @@ def test_only_a_request_that_changes_nothing_is_sent_again_when_its_connection_b
         assert len(peer.received) == 4
 
 
+def test_a_closed_client_sends_nothing_again(hasty: Network) -> None:
+    with Peer(reply) as peer:
+        hasty.close()
+        with pytest.raises(UnreachableError):
+            hasty.call(peer.address, RequestCode.GET_MAX_OFFSET)
+        wait_until(lambda: peer.connections == 1)
+        assert peer.received == []
+
+
 def test_a_port_without_a_listener_is_unreachable(hasty: Network) -> None:
     with pytest.raises(UnreachableError, match="expected a connection within 1 s"):
         hasty.call(f"127.0.0.1:{free_ports(1)}", 31)
