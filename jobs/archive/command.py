@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.archive.arguments import ArchiveOptions, checked_source
+from commitlake.jobs.arguments.runner import check_workers
 from commitlake.jobs.cli.collector import collector_off
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.missing_packages import require
@@ -116,6 +117,7 @@ def _run(command: ArchiveOptions) -> ExitCode:
     if command.store is None and command.from_broker is None:
         raise JobError("the following arguments are required: --store", "Name the store's folder, or --from-broker")
     if command.is_on_spark:
+        check_workers(command)
         require("pyspark", "archive --spark")
     elif command.follows_store:
         raise JobError("--follow and --available-now need Spark", "leave out --local")

@@ -98,23 +98,38 @@ def make_runner(arguments: SparkArguments, job: str, s3: S3Options | None = None
     Raises:
         JobError: if a number of workers is given, and the tasks run on Spark.
     """
-    match arguments:
-        case ThreadArguments(threads=workers):
-            kind = "threads"
-        case ProcessArguments(processes=workers):
-            kind = "processes"
-        case _:
-            kind, workers = "", None
+    kind, workers = _workers_of(arguments)
     if arguments.is_on_spark:
-        # A variable may be meant for other commands.
-        if workers is not None and not {variable_of(name) for name in _WORKER_OPTIONS} & os.environ.keys():
-            raise JobError(f"--{kind} has no effect on Spark", "add --local, or leave it out")
+        check_workers(arguments)
         from commitlake.connectors.spark.runner import SparkRunner
 
         return SparkRunner(open_session(job, s3))
     if kind:
         return ThreadRunner(workers) if kind == "threads" else ProcessRunner(workers)
     return HERE
+
+
+def _workers_of(arguments: SparkArguments) -> tuple[str, int | None]:
+    match arguments:
+        case ThreadArguments(threads=workers):
+            return "threads", workers
+        case ProcessArguments(processes=workers):
+            return "processes", workers
+        case _:
+            return "", None
+
+
+def check_workers(arguments: SparkArguments) -> None:
+    """Check that no number of workers is given where the tasks run on Spark.
+
+    Raises:
+        JobError: if one is.
+    """
+    kind, workers = _workers_of(arguments)
+    # A variable may be meant for other commands.
+    is_meant = not {variable_of(name) for name in _WORKER_OPTIONS} & os.environ.keys()
+    if arguments.is_on_spark and workers is not None and is_meant:
+        raise JobError(f"--{kind} has no effect on Spark", "add --local, or leave it out")
 
 
 def open_session(job: str, s3: S3Options | None = None) -> SparkSession:

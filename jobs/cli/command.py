@@ -245,6 +245,9 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
                 # It may be meant for another job: --body of query is a flag, and an older name of dump's --body-as.
                 if name in environment and (action.choices is None or environment[name] in action.choices):
                     environment.setdefault(first, environment[name])
+        # COMMITLAKE_SPARK may be meant for commands that run here by default; the two options exclude each other.
+        if variable_of("local") in environment:
+            environment.pop(variable_of("spark"), None)
         return super().parse_known_args(*arguments, env_vars=environment, **named)
 
     def error(self, message: str) -> NoReturn:

@@ -379,10 +379,17 @@ def conflict(kind: type[Options], arguments: argparse.Namespace) -> tuple[str, s
 
 
 def given_options(options: Options, names: Iterable[str]) -> list[str]:
-    """Return the names, on the command line, of those fields that have another value than their default."""
+    """Return the names, on the command line, of those fields that have another value than their default.
+
+    A value that chooses nothing, such as False or 0, does not count: a settings file may state it for all actions.
+    """
     declared = declarations(type(options))
     defaults = {each.name: each.default for each in fields(cast("Any", options))}
-    return [_shown(declared, name) for name in names if getattr(options, name) != defaults[name]]
+    return [
+        _shown(declared, name)
+        for name in names
+        if getattr(options, name) not in (defaults[name], None, False, 0, (), [])
+    ]
 
 
 def _is_given(declared: Mapping[str, Declaration | Shorthand], arguments: argparse.Namespace, named: str) -> bool:

@@ -31,7 +31,6 @@ from commitlake.jobs.cli.options import (
     argument,
     flag,
     given_options,
-    needs,
     not_with,
     option,
     repeated,
@@ -279,7 +278,6 @@ class ReplayOptions(
         parse=parse_time,
         metavar="TIME",
         section=WHICH,
-        rules=needs("not_consumed_by"),
     )
     all_copies: bool = flag(
         "also copies of messages for retries, and dead letters, each sent to its original topic (default: one of each "
@@ -330,6 +328,8 @@ class ReplayOptions(
 
     def _check_send(self) -> None:
         self.check_sending()
+        if self.offsets_at is not None and self.not_consumed_by is None:
+            raise JobError("--offsets-at needs --not-consumed-by")
         chosen = ("topic", "key", "keys_file", "id", "start", "where", "dlq_of", "not_consumed_by", "broker", "tag")
         if not any(getattr(self, name) for name in chosen):
             raise JobError(

@@ -56,5 +56,7 @@ def numbers_of(chart: LineChart) -> Table:
         for at, values in enumerate(zip(*(series.values for series in chart.series), strict=True))
         if any(value is not None for value in values)
     ]
-    columns = [Column("from (UTC)"), *(Column(series.name, is_number=True) for series in chart.series)]
+    # A series has any name, also that of another column.
+    series = (Column(each.name, key=str(place), is_number=True) for place, each in enumerate(chart.series))
+    columns = [Column("from (UTC)", key="from"), *series]
     return Table(chart.title, columns, rows)

@@ -45,8 +45,8 @@ def overview(
     length = None if window is None else max(MINUTE, window // MINUTE * MINUTE)
     return RatesQuestion(
         ("topic",),
-        rounded(start or first, length or SECOND),
-        rounded(end or last, length or SECOND, up=True),
+        rounded(start or first, SECOND),
+        rounded(end or last, SECOND, up=True),
         length,
         selection=replace(wanted, start=None, end=None),
     )

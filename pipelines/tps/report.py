@@ -16,7 +16,7 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.tps.comparison import Comparison, silent_groups
 from commitlake.pipelines.tps.coverage import NONE, Coverage, TimeSpan, read_damage
-from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion
+from commitlake.pipelines.tps.question import MINUTES, SUMS, RatesQuestion, rounded
 from commitlake.pipelines.tps.rates import Rates
 from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
 from commitlake.schemas.times import TimeWindows
@@ -135,9 +135,10 @@ def make_report(
 
 def _windows(question: RatesQuestion) -> TimeWindows:
     if question.window is not None:
-        count = -((question.start - question.end) // question.window)
+        start, end = rounded(question.start, question.window), rounded(question.end, question.window, up=True)
+        count = (end - start) // question.window
         if count <= MAX_GIVEN_WINDOWS:
-            return TimeWindows(question.start, question.window, count)
+            return TimeWindows(start, question.window, count)
     return TimeWindows.covering(question.start, question.end, MAX_WINDOWS, datetime.timedelta(minutes=1))
 
 

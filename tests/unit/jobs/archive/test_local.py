@@ -121,6 +121,7 @@ def test_a_queue_that_skips_an_offset_is_marked_once_and_stops_nothing(
     [
         (["--local", "--follow"], "--follow and --available-now need Spark"),
         (["--local", "--available-now"], "--follow and --available-now need Spark"),
+        (["--follow", "--threads", "4"], "--threads has no effect on Spark"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

@@ -97,3 +97,12 @@ def test_jobs_that_do_not_need_spark_use_it_on_request(job: type[Local]) -> None
     assert isinstance(made(job, "--spark"), SparkRunner)
     with pytest.raises(SystemExit):
         made(job, "--spark", "--local")
+
+
+@pytest.mark.parametrize(("job", "kind"), WORKERS)
+def test_spark_in_the_environment_does_not_override_local_in_it(
+    job: type[Local], kind: type[Runner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMMITLAKE_LOCAL", "true")
+    monkeypatch.setenv("COMMITLAKE_SPARK", "true")
+    assert type(made(job)) is kind

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from commitlake.jobs.dlq import command as dlq_command
 from commitlake.jobs.dlq import outcome
 from commitlake.jobs.dlq.command import main
 from commitlake.jobs.dlq.report import MAX_BARS, chart
@@ -298,3 +299,8 @@ def test_invalid_options_are_refused(
 ) -> None:
     assert dlq(*arguments) == ExitCode.USAGE
     assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--no-verify"], ["--rate", "none"], ["export", "--out", "x.csv", "--samples", "0"]])
+def test_an_option_that_chooses_nothing_may_be_stated_for_all_actions(words: list[str]) -> None:
+    dlq_command.Dlq.parse("--lake", "lake", *words).check()

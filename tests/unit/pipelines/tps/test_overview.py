@@ -62,14 +62,14 @@ def test_less_than_a_day_gives_its_rate(rates: Rates) -> None:
     assert nothing.days_on_disk(1) is None
 
 
-def test_a_time_is_rounded_to_whole_windows_if_their_length_is_given(rates: Rates) -> None:
+def test_a_time_is_not_widened_to_whole_windows_if_their_length_is_given(rates: Rates) -> None:
     start = MIDNIGHT + DAY + datetime.timedelta(seconds=61)
     wanted = Selection(topics=["orders"], start=start, end=start + 90 * MINUTE)
     asked = overview(rates.coverage, wanted)
     assert (asked.start, asked.end, asked.window) == (start, start + 90 * MINUTE, None)
     assert asked.selection.topics == ["orders"]
     asked = overview(rates.coverage, wanted, 60.5 * MINUTE)
-    assert (asked.start, asked.end, asked.window) == (MIDNIGHT + DAY, MIDNIGHT + DAY + 120 * MINUTE, 60 * MINUTE)
+    assert (asked.start, asked.end, asked.window) == (start, start + 90 * MINUTE, 60 * MINUTE)
 
 
 def test_an_empty_time_is_refused() -> None:
