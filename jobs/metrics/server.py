@@ -23,6 +23,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 PATH = "/metrics"
+HEALTH_PATH = "/-/healthy"
+"""The path for probes, as in Prometheus: it tells that the server answers, and measures nothing."""
 MAX_CONNECTIONS = 50
 """Largest number of connections; each has a thread."""
 REQUEST_SECONDS = 5.0
@@ -126,12 +128,16 @@ class _Handler(BaseHTTPRequestHandler):
         if self._has_ended():
             return
         self.server.begin(self.connection, None)
-        if self.path.partition("?")[0] != PATH:
+        path = self.path.partition("?")[0]
+        if path == PATH:
+            encode, content_type = choose_encoder(self.headers.get("Accept", ""))
+            data = encode(self.server.registry)
+        elif path == HEALTH_PATH:
+            data, content_type = b"healthy\n", "text/plain; charset=utf-8"
+        else:
             self.server.begin(self.connection, ANSWER_SECONDS)
             self.send_error(HTTPStatus.NOT_FOUND, explain=f"The metrics are at {PATH}.")
             return
-        encode, content_type = choose_encoder(self.headers.get("Accept", ""))
-        data = encode(self.server.registry)
         self.server.begin(self.connection, ANSWER_SECONDS)
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", content_type)

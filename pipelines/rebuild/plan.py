@@ -122,6 +122,7 @@ def begin_or_resume(
         raise RebuildError(
             f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another"
         )
+    make_folders(plan.parts, below=out)  # a run that was interrupted while it removed its work has none
     return replace(plan, end=known["end"])
 
 

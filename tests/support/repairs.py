@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection
 
-from deltalake.exceptions import TableNotFoundError
-
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
@@ -47,10 +45,8 @@ def contents(lake: Lake, *tables: str, without: Collection[str] = ()) -> dict[st
     """Return the rows of tables as text, without values that differ from run to run, and without some columns."""
     found, hidden = {}, {*_OF_RUNS, *without}
     for table in tables or ("messages", "message_keys"):
-        try:
-            rows = lake.table(table).to_pyarrow_table().to_pylist()
-        except TableNotFoundError:
-            rows = []
+        opened = lake.find(table)
+        rows = [] if opened is None else opened.to_pyarrow_table().to_pylist()
         found[table] = sorted(repr({name: row[name] for name in row if name not in hidden}) for row in rows)
     return found
 

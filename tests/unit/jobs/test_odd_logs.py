@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -201,9 +202,10 @@ def test_a_job_ends_well(places: tuple[Place, Place], arguments: Sequence[str], 
 def test_what_a_notebook_says_of_sound_topics_is_the_same(
     places: tuple[Place, Place], name: str, arguments: Sequence[str]
 ) -> None:
-    odd, plain = (run_notebook(name, str(place.lake), *arguments) for place in places)
+    odd, plain = (run_notebook(name, str(place.lake), *arguments).replace(str(place.lake), "LAKE") for place in places)
     assert SOUND[0] in plain or GROUP in plain
-    assert odd == plain
+    odd = odd.replace(" Parts of the log are damaged.", "")
+    assert re.sub(r"^Damage: .*\n(  .*\n)*", "", odd, flags=re.MULTILINE) == plain
 
 
 @pytest.mark.long("every job with odd messages")

@@ -22,7 +22,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.jobs.metrics.collector import MetricsCollector
 from commitlake.jobs.metrics.command import main
 from commitlake.jobs.metrics.lag_families import lag_families
-from commitlake.jobs.metrics.server import MAX_CONNECTIONS, MetricsServer, serve
+from commitlake.jobs.metrics.server import HEALTH_PATH, MAX_CONNECTIONS, MetricsServer, serve
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import LagAnswer
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
@@ -192,13 +192,14 @@ def ask(server: MetricsServer, method: str, path: str = "/metrics") -> tuple[int
         client.close()
 
 
-def test_only_the_path_of_the_metrics_is_served() -> None:
+def test_only_the_paths_of_the_metrics_and_of_probes_are_served() -> None:
     registry = CollectorRegistry()
     registry.register(MetricsCollector(lambda: (), 0))
     with served(registry) as server:
         status, length, body = ask(server, "GET")
         assert (status, length, b"commitlake_up 1.0" in body) == (200, len(body), True)
         assert ask(server, "HEAD") == (200, length, b"")
+        assert ask(server, "GET", HEALTH_PATH) == (200, 8, b"healthy\n")
         status, _, body = ask(server, "GET", "/other")
         assert (status, b"The metrics are at /metrics." in body) == (404, True)
         assert ask(server, "POST")[0] == 501

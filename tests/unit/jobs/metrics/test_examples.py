@@ -13,6 +13,7 @@ import yaml
 
 from commitlake.jobs.metrics import archive_families, lag_families, traffic_families
 from commitlake.jobs.metrics.gauges import up
+from commitlake.jobs.metrics.server import HEALTH_PATH, PATH
 from commitlake.pipelines.archive_health.state import ArchiveState
 from commitlake.pipelines.archive_health.traffic import Traffic
 from commitlake.pipelines.lag.answer import LagAnswer
@@ -146,6 +147,13 @@ def test_panels_have_unique_numbers_and_do_not_overlap() -> None:
         assert not taken & cells
         assert place["x"] + place["w"] <= 24
         taken |= cells
+
+
+def test_probes_ask_for_paths_that_are_served() -> None:
+    deployment, _ = yaml.safe_load_all((EXAMPLES / "kubernetes" / "metrics.yaml").read_text())
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    paths = {name: probe["httpGet"]["path"] for name, probe in container.items() if name.endswith("Probe")}
+    assert paths == {"startupProbe": HEALTH_PATH, "livenessProbe": HEALTH_PATH, "readinessProbe": PATH}
 
 
 @pytest.mark.parametrize("module", [lag_families, archive_families, traffic_families])
