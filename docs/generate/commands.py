@@ -79,8 +79,7 @@ def spark_need(name: str) -> str:
 
 
 def _sentence(purpose: str) -> str:
-    text = re.sub(r"; (?:needs no Spark|starts without a JVM)\b.*", "", purpose)
-    return text[0].upper() + text[1:] + "."
+    return purpose[0].upper() + purpose[1:] + "."
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:

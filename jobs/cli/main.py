@@ -14,31 +14,31 @@ from contextvars import ContextVar
 
 JOBS = {
     "demo": "run a small shop on a broker, archive its messages, and look at the result",
-    "archive": "copy new messages from broker stores into the lake; needs no Spark",
-    "audit": "compare archived messages with stores, packs and HBase, by window; needs no Spark",
-    "verify": "look for damage in a store, and explain its cause and repair; needs no Spark",
-    "rebuild": "rebuild a store's queues and index from its log, or salvage a damaged log; needs no Spark",
-    "restore": "create a store that a broker can start from, as it was at any time; needs no Spark",
-    "query": "query the lake by topic, key, id, time or SQL; needs no Spark",
-    "lineage": "show what happened to an order: a tree, a picture, its consumers; needs no Spark",
-    "tps": "show messages and bytes per second of any past time, by topic, queue, tag or producer; needs no Spark",
-    "replay": "send archived messages again, in order, at a chosen pace, each exactly once; needs no Spark",
-    "dlq": "group dead letters by cause, export them, send them again and track the result; needs no Spark",
-    "offsets": "show the offsets that a group had, or needs to consume from a time, and set them; needs no Spark",
-    "dump": "print a store's records, queues or index as JSON lines; needs no Spark",
-    "lag": "show how far consumer groups are behind, now or at a past time; needs no Spark",
-    "metrics": "export the lag of consumer groups for Prometheus, as a file or over HTTP; needs no Spark",
-    "snapshot": "save the offsets of consumer groups, from a store or a live broker; needs no Spark",
-    "ship": "copy a broker's store to an object store or a folder, while the broker runs; needs no Spark",
-    "guard": "show which segments a broker will delete, when, and whether they are archived; needs no Spark",
-    "erase": "delete messages from the lake permanently, by key or id, and prove it; needs no Spark",
-    "evidence": "create a key, and check the signed evidence of runs, audits and erasures; needs no Spark",
-    "catalog": "register a lake in Unity Catalog, so that catalog.schema names it; needs no Spark",
-    "maintain": "compact small files, delete old data, clean up; needs no Spark",
-    "broker": "run a small broker and name server that RocketMQ's clients use; needs no Spark",
-    "doctor": "check Python, Java, jars, disks and servers, and name what is missing; needs no Spark",
-    "completion": "print a completion script for bash, zsh or fish; needs no Spark",
-    "explain": "explain what a read of a store would read, and what it would skip; needs no Spark",
+    "archive": "copy new messages from broker stores into the lake",
+    "audit": "compare archived messages with stores, packs and HBase, by window",
+    "verify": "look for damage in a store, and explain its cause and repair",
+    "rebuild": "rebuild a store's queues and index from its log, or salvage a damaged log",
+    "restore": "create a store that a broker can start from, as it was at any time",
+    "query": "query the lake by topic, key, id, time or SQL",
+    "lineage": "show what happened to an order: a tree, a picture, its consumers",
+    "tps": "show messages and bytes per second of any past time, by topic, queue, tag or producer",
+    "replay": "send archived messages again, in order, at a chosen pace, each exactly once",
+    "dlq": "group dead letters by cause, export them, send them again and track the result",
+    "offsets": "show the offsets that a group had, or needs to consume from a time, and set them",
+    "dump": "print a store's records, queues or index as JSON lines",
+    "lag": "show how far consumer groups are behind, now or at a past time",
+    "metrics": "export the lag of consumer groups for Prometheus, as a file or over HTTP",
+    "snapshot": "save the offsets of consumer groups, from a store or a live broker",
+    "ship": "copy a broker's store to an object store or a folder, while the broker runs",
+    "guard": "show which segments a broker will delete, when, and whether they are archived",
+    "erase": "delete messages from the lake permanently, by key or id, and prove it",
+    "evidence": "create a key, and check the signed evidence of runs, audits and erasures",
+    "catalog": "register a lake in Unity Catalog, so that catalog.schema names it",
+    "maintain": "compact small files, delete old data, clean up",
+    "broker": "run a small broker and name server that RocketMQ's clients use",
+    "doctor": "check Python, Java, jars, disks and servers, and name what is missing",
+    "completion": "print a completion script for bash, zsh or fish",
+    "explain": "explain what a read of a store would read, and what it would skip",
 }
 
 
@@ -131,6 +131,7 @@ def usage() -> str:
         "usage: commitlake JOB [arguments]\n\n"
         "Message broker logs as tables: archive, query and check what RocketMQ, BoltMQ and JMQ wrote.\n\n"
         f"jobs:\n{jobs}\n\n"
+        "No job but demo starts Spark, or needs Java, unless --spark is given.\n"
         "commitlake JOB --help shows a job's arguments, with examples.\n"
         "commitlake --version prints the version.\n\n"
         "exit codes: 0 success, 1 failed (retry), 2 wrong usage, path or lake, 3 damage, a gap or a difference found,\n"
