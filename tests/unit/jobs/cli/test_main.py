@@ -101,10 +101,9 @@ def shell_words(command: str) -> list[str]:
 @pytest.mark.parametrize("name", sorted(cli.JOBS))
 def test_the_parser_of_a_job_accepts_its_examples(name: str) -> None:
     module = importlib.import_module(f"commitlake.jobs.{name}.command")
-    has_own = hasattr(module, "EXAMPLES")
-    examples = (module if has_own else importlib.import_module(f"commitlake.jobs.{name}.arguments")).EXAMPLES
-    assert examples
-    for command, purpose in examples:
+    command_class = module.main.__self__
+    assert command_class.EXAMPLES
+    for command, purpose in command_class.EXAMPLES:
         assert purpose
         assert command.split()[0] == name
         if "from -" not in command:  # joined by the job before parsing
