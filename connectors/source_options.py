@@ -25,7 +25,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from commitlake.schemas.layouts.numbers import parse_int64
-from commitlake.schemas.times import epoch_ms, with_zone
+from commitlake.schemas.times import epoch_ms_rounded_up, with_zone
 
 _T = TypeVar("_T")
 _D = TypeVar("_D")
@@ -244,12 +244,15 @@ def flag(text: str) -> bool:
 
 
 def time_ms(text: str) -> int:
-    """Parse a time: ms since 1970, or ISO 8601, which is UTC unless it says otherwise."""
+    """Parse a bound of times: ms since 1970, or ISO 8601, which is UTC unless it says otherwise.
+
+    A bound between two milliseconds is rounded up, because it means the messages from the later one on, or before it.
+    """
     milliseconds = parse_int64(text)
     if milliseconds is not None:
         return milliseconds
     try:
-        return epoch_ms(with_zone(datetime.datetime.fromisoformat(text)))
+        return epoch_ms_rounded_up(with_zone(datetime.datetime.fromisoformat(text)))
     except ValueError:
         raise ValueError(f"expected ms since 1970 or a time such as 2026-11-20T14:00, found {text!r}") from None
 

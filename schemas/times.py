@@ -74,6 +74,14 @@ def epoch_ms(moment: datetime.datetime) -> int:
     return (moment - EPOCH) // MILLISECOND
 
 
+def epoch_ms_rounded_up(moment: datetime.datetime) -> int:
+    """Return the first millisecond since 1970 that is not before a time with a time zone.
+
+    Times in logs are whole milliseconds. So one is at or after this bound if, and only if, it is at or after the time.
+    """
+    return -((EPOCH - moment) // MILLISECOND)
+
+
 def epoch_us(moment: datetime.datetime) -> int:
     """Return the microseconds since 1970 of a time with a time zone."""
     return (moment - EPOCH) // _MICROSECOND

@@ -36,7 +36,7 @@ from commitlake.connectors.reading.errors import UnreadMessagesError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.index_lookups import Index, QueueIndex, splits_of
 from commitlake.connectors.reading.options import Mode, ReadOptions
-from commitlake.connectors.reading.request import Filters, narrow
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.single_records import message_at
 from commitlake.connectors.reading.snapshots import (
     Snapshot,
@@ -363,17 +363,22 @@ class EntryPlan:
 
 
 def plan_entries(
-    store: Store, store_range: StoreRange, options: ReadOptions, by_entry: Collection[str], until_ms: int | None
+    store: Store,
+    store_range: StoreRange,
+    options: ReadOptions,
+    filters: Filters,
+    by_entry: Collection[str],
+    until_ms: int | None,
 ) -> Iterator[EntryPlan]:
     """Plan a read of one store, segment by segment.
 
     Args:
         store_range: The part of its log that is wanted.
-        options: Options of the read; `topics` has all wanted topics.
+        options: Options of the read.
+        filters: The filters for records, by topic; they have all wanted topics.
         by_entry: The wanted topics whose entries are sufficient.
         until_ms: Entries are only returned for segments without records stored after this time; None for no limit.
     """
-    filters = narrow(options)
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     indexes = open_indexes(store, store_range, options, filters)
     queues = next((index for index in indexes.usable if isinstance(index, QueueIndex)), None)
@@ -385,13 +390,13 @@ def plan_entries(
         wholes, store_range.last_record, options.clock_tolerance_ms, options.max_record_bytes, later
     )  # fmt: skip
     partition_bytes = options.partition_bytes(store_range.size)
-    by_record = (options.topics or frozenset()) - frozenset(by_entry)
+    by_record = (filters.topics or frozenset()) - frozenset(by_entry)
     for whole, times in zip(wholes, bounds, strict=True):
         is_late = until_ms is not None and times.meet(*later)
         plan = (
             None
             if whole.missing or is_late
-            else _by_entries(whole, queues, options, partition_bytes, by_entry, by_record)
+            else _by_entries(whole, queues, options, filters, partition_bytes, by_entry, by_record)
         )
         yield plan or EntryPlan(None, (whole,))
 
@@ -400,6 +405,7 @@ def _by_entries(
     whole: Split,
     queues: QueueIndex,
     options: ReadOptions,
+    filters: Filters,
     partition_bytes: int,
     by_entry: Collection[str],
     by_record: Collection[str],
@@ -407,7 +413,6 @@ def _by_entries(
     """Return the plan for a segment from its queues; None if it must be scanned."""
     try:
         answer = queues.list_entries(whole)
-        filters = narrow(options)
         wanted = answer.of_topics(by_record)
         splits = splits_of(wanted, whole, filters, partition_bytes, options.max_record_bytes)
     except IndexUnusable:

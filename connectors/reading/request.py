@@ -1,12 +1,12 @@
 """Requested rows and columns of a read, after its options are checked.
 
-Filters are applied by the reader itself: topic, queue, key, store time, physical offset. They come from two sources,
-the options of the read and, if wanted, Spark's predicates: see `connectors.sources.predicates`.
+Filters are applied by the reader itself: topic, queue, key, store time, physical offset. They are compiled from a
+selection (`Filters.of`) or, in Spark's sources, from the options of the read (`narrow`) and, if wanted, Spark's
+predicates: see `connectors.sources.predicates`.
 """
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions
 from commitlake.connectors.reading.splits import Split
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.selection import Selection, text_in_tables
-from commitlake.schemas.times import EPOCH, MILLISECOND
+from commitlake.schemas.times import epoch_ms_rounded_up
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Filters:
             topics=frozenset(map(text_in_tables, selection.topics)) or None,
             queue_ids=frozenset(selection.queue_ids) or None,
             keys=frozenset(map(text_in_tables, selection.keys)) or None,
-            min_store_timestamp=None if selection.start is None else _next_ms(selection.start),
-            end_store_timestamp=None if selection.end is None else _next_ms(selection.end),
+            min_store_timestamp=None if selection.start is None else epoch_ms_rounded_up(selection.start),
+            end_store_timestamp=None if selection.end is None else epoch_ms_rounded_up(selection.end),
             brokers=frozenset(selection.brokers) or None,
         )
 
@@ -78,13 +78,8 @@ class Filters:
         )
 
 
-def _next_ms(moment: datetime.datetime) -> int:
-    """Return the first millisecond since 1970 that is not before a time."""
-    return -((EPOCH - moment) // MILLISECOND)
-
-
 def narrow(options: ReadOptions) -> Filters:
-    """Return the filters in the options of a batch."""
+    """Return the filters that a user of Spark's source has given as options of a batch."""
     return Filters(
         topics=options.topics,
         queue_ids=options.queue_ids,

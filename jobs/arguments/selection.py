@@ -5,13 +5,17 @@
     command.selection  # Selection(topics=("orders",), ...)
 
 Each of them may be repeated, but for the times and the predicate; a message must meet all options, and one value of
-each. A command that means another topic or key by an option declares the option again, with its own help.
+each. A command that inherits an option may declare it again, with its own help or rules; the option's meaning as a
+condition remains. An option of the same name that is not inherited, such as the name of the only store in `--broker`,
+is no condition.
 """
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from commitlake.jobs.arguments.stores import at_least
 from commitlake.jobs.arguments.times import parse_time
@@ -21,36 +25,22 @@ from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 
 WHICH = Section("which messages")
-_CONDITIONS = {
-    "broker": "brokers",
-    "topic": "topics",
-    "queue": "queue_ids",
-    "kind": "kinds",
-    "tag": "tags",
-    "key": "keys",
-    "id": "ids",
-    "group": "groups",
-    "start": "start",
-    "end": "end",
-    "born": "is_by_birth",
-    "where": "where",
-}
-"""Names of the conditions of a selection, by the fields of the options."""
-
-
-def selection_of(options: Options) -> Selection:
-    """Return the messages that a command's options select; an option that a command lacks is no condition."""
-    given = {name: getattr(options, field) for field, name in _CONDITIONS.items() if hasattr(options, field)}
-    return Selection(**given)
 
 
 class Selecting(Options):
-    """The base of options that select messages."""
+    """The base of options that select messages.
+
+    Attributes:
+        CONDITIONS: conditions of the selection that a class declares, by the fields of their options.
+    """
+
+    CONDITIONS: ClassVar[Mapping[str, str]] = {}
 
     @property
     def selection(self) -> Selection:
-        """The selected messages."""
-        return selection_of(self)
+        """The selected messages; an option that a command lacks is no condition."""
+        declared = (vars(base).get("CONDITIONS", {}) for base in type(self).__mro__)
+        return Selection(**{name: getattr(self, field) for each in declared for field, name in each.items()})
 
     def check_times(self) -> None:
         """Check that the time range is not empty.
@@ -67,6 +57,7 @@ class Selecting(Options):
 class Brokers(Selecting):
     """The stores of the messages."""
 
+    CONDITIONS: ClassVar = {"broker": "brokers"}
     broker: tuple[str, ...] = repeated("only of this store", section=WHICH)
 
 
@@ -74,6 +65,7 @@ class Brokers(Selecting):
 class Topics(Selecting):
     """The topics of the messages."""
 
+    CONDITIONS: ClassVar = {"topic": "topics"}
     topic: tuple[str, ...] = repeated("only of this topic, as stored", section=WHICH)
 
 
@@ -81,6 +73,7 @@ class Topics(Selecting):
 class Queues(Selecting):
     """The queues of the messages."""
 
+    CONDITIONS: ClassVar = {"queue": "queue_ids"}
     queue: tuple[int, ...] = repeated("only of the queue with this id", parse=at_least(0), section=WHICH)
 
 
@@ -88,6 +81,7 @@ class Queues(Selecting):
 class Kinds(Selecting):
     """The kinds of the messages."""
 
+    CONDITIONS: ClassVar = {"kind": "kinds"}
     kind: tuple[str, ...] = repeated("only of this kind of record", choices=[str(kind) for kind in Kind], section=WHICH)
 
 
@@ -95,6 +89,7 @@ class Kinds(Selecting):
 class Tags(Selecting):
     """The tags of the messages."""
 
+    CONDITIONS: ClassVar = {"tag": "tags"}
     tag: tuple[str, ...] = repeated("only with this tag", "--tag", "--tags", section=WHICH)
 
 
@@ -102,6 +97,7 @@ class Tags(Selecting):
 class Keys(Selecting):
     """The business keys of the messages."""
 
+    CONDITIONS: ClassVar = {"key": "keys"}
     key: tuple[str, ...] = repeated("only with this business key", section=WHICH)
 
 
@@ -109,6 +105,7 @@ class Keys(Selecting):
 class Ids(Selecting):
     """The ids of the messages."""
 
+    CONDITIONS: ClassVar = {"id": "ids"}
     id: tuple[str, ...] = repeated("only with this offset message id, or client message id (UNIQ_KEY)", section=WHICH)
 
 
@@ -116,6 +113,7 @@ class Ids(Selecting):
 class Groups(Selecting):
     """The consumer groups of offsets or dead letters."""
 
+    CONDITIONS: ClassVar = {"group": "groups"}
     group: tuple[str, ...] = repeated("only of this consumer group", section=WHICH)
 
 
@@ -123,6 +121,7 @@ class Groups(Selecting):
 class Predicate(Selecting):
     """A predicate over the messages."""
 
+    CONDITIONS: ClassVar = {"where": "where"}
     where: str | None = option("any predicate over the columns of messages", metavar="SQL", section=WHICH)
 
 
@@ -130,6 +129,7 @@ class Predicate(Selecting):
 class TimeRange(Selecting):
     """The time in which messages were stored."""
 
+    CONDITIONS: ClassVar = {"start": "start", "end": "end"}
     start: datetime.datetime | None = option(
         "only messages stored at or after this time: 2026-11-20T14:00, 2026-11-20, ms since 1970, now, or -2h",
         "--from",

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.places import LakeArguments
-from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Keys, Predicate, Tags, TimeRange
+from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Keys, Predicate, Tags, TimeRange, Topics
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import Section, argument, flag, given_options, needs, option, repeated, shorthand
 from commitlake.jobs.replay.arguments import SendingArguments, queues_option
@@ -41,9 +41,10 @@ _REDRIVE = Section("redrive and outcome")
 
 @dataclass(frozen=True, kw_only=True)
 class DlqOptions(
-    Command, LakeArguments, Groups, Tags, Keys, Brokers, TimeRange, Predicate, DisplayArguments, SendingArguments,
+    Command, LakeArguments, Groups, Tags, Keys, Brokers, TimeRange, Predicate, Topics, DisplayArguments,
+    SendingArguments,
     after={
-        **dict.fromkeys((LakeArguments, Groups, Tags, Keys, Brokers, TimeRange, Predicate), "replay_id"),
+        **dict.fromkeys((LakeArguments, Groups, Tags, Keys, Brokers, TimeRange, Predicate, Topics), "replay_id"),
         DisplayArguments: "format", SendingArguments: "follow_for",
     },
 ):  # fmt: skip

@@ -8,15 +8,14 @@ option; 3 if a segment is missing in the part that would be read, because a read
 
 from __future__ import annotations
 
-import datetime
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.arguments.names import warn
-from commitlake.jobs.arguments.selection import WHICH, Queues, TimeRange, Topics
+from commitlake.jobs.arguments.selection import WHICH, Keys, Queues, TimeRange, Topics
 from commitlake.jobs.arguments.stores import given_store, store_argument
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import Once, flag, needs, option, repeated
@@ -24,7 +23,6 @@ from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.jobs.report.rows_output import write_objects
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.times import epoch_ms
 
 if TYPE_CHECKING:
     from commitlake.connectors.reading.planning import ReadPlan
@@ -52,8 +50,8 @@ _BY_TIME = (
 
 @dataclass(frozen=True, kw_only=True)
 class Explain(
-    Command, LayoutArgument, Topics, Queues, TimeRange, OutputArguments,
-    after={**dict.fromkeys((LayoutArgument, Topics, Queues, TimeRange), "broker"), OutputArguments: "no_indexes"},
+    Command, LayoutArgument, Topics, Queues, TimeRange, Keys, OutputArguments,
+    after={**dict.fromkeys((LayoutArgument, Topics, Queues, TimeRange, Keys), "broker"), OutputArguments: "no_indexes"},
 ):  # fmt: skip
     """The command `explain`."""
 
@@ -86,10 +84,12 @@ class Explain(
         from commitlake.connectors.formats.registry import COMMITLOGS
         from commitlake.connectors.reading.options import ReadOptions
         from commitlake.connectors.reading.planning import plan_read
-        from commitlake.connectors.reading.request import narrow
+        from commitlake.connectors.reading.request import Filters
 
         options = ReadOptions.parse(_options(self), formats=COMMITLOGS)
-        plan = plan_read(options, narrow(options))
+        filters = Filters.of(self.selection)
+        filters = replace(filters, min_offset=options.starting_offset, end_offset=options.ending_offset)
+        plan = plan_read(options, filters)
         _warn_of_unknown_names(self)
         rows = [store.to_row() for store in plan.stores]
         if self.output == "table":
@@ -115,8 +115,6 @@ def _warn_of_unknown_names(command: Explain) -> None:
 
 
 def _check(command: Explain) -> None:
-    if command.key and not command.topic:
-        raise JobError("--key needs --topic", "a broker's index knows keys by topic")
     command.check_times()
     low, high = command.from_offset, command.to_offset
     if low is not None and high is not None and low >= high:
@@ -125,31 +123,20 @@ def _check(command: Explain) -> None:
         for value in getattr(command, name):
             if not value.strip():
                 raise JobError(f"--{name}: expected a {name}, found {value!r}", "leave the option out to take all")
-            if "," in value:
-                raise JobError(f"--{name}: expected no comma, found {value!r}", "give the option twice")
 
 
 def _options(command: Explain) -> dict[str, str]:
-    """Return the equivalent options of the Spark source."""
+    """Return the options of the Spark source, except those that select messages."""
     given = {
         "path": command.store,
         "broker": command.broker,
         "layout": str(layout_of(command)),
-        "topics": ",".join(command.topic) or None,
-        "queueIds": ",".join(map(str, command.queue)) or None,
-        "keys": ",".join(command.key) or None,
-        "startingTimestamp": _milliseconds(command.start),
-        "endingTimestamp": _milliseconds(command.end),
         "startingOffset": command.from_offset,
         "endingOffset": command.to_offset,
         "clockTolerance": command.clock_tolerance,
         "useIndexes": "false" if command.no_indexes else None,
     }
     return {name: str(value) for name, value in given.items() if value is not None}
-
-
-def _milliseconds(moment: datetime.datetime | None) -> int | None:
-    return None if moment is None else epoch_ms(moment)
 
 
 def _missing(plan: ReadPlan) -> list[str]:

@@ -12,7 +12,7 @@ from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.lake_names import check_brokers
 from commitlake.jobs.arguments.places import LakeArguments
-from commitlake.jobs.arguments.selection import WHICH, TimeRange
+from commitlake.jobs.arguments.selection import WHICH, Ids, Keys, TimeRange
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, needs, option, repeated
 from commitlake.jobs.report.output_forms import DisplayArguments
@@ -32,6 +32,8 @@ _SEVERAL = "; of several, each has its own story"
 class LineageOptions(
     Command,
     LakeArguments,
+    Keys,
+    Ids,
     TimeRange,
     DisplayArguments,
     HtmlArgument,

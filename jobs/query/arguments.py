@@ -10,7 +10,7 @@ from commitlake.connectors.lake.sql import Engine
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.engine import EngineArguments, is_spark_given
 from commitlake.jobs.arguments.places import LakeArguments
-from commitlake.jobs.arguments.selection import WHICH, Brokers, Ids, Keys, Kinds, Queues, TimeRange, Topics
+from commitlake.jobs.arguments.selection import WHICH, Brokers, Ids, Keys, Kinds, Predicate, Queues, TimeRange, Topics
 from commitlake.jobs.arguments.stores import file_size
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.limits import TIMEOUT, Limits, default_memory
@@ -44,10 +44,12 @@ class QueryOptions(
     Ids,
     Brokers,
     TimeRange,
+    Predicate,
     OutputArguments,
     EngineArguments,
     after={
         **dict.fromkeys((Topics, Queues, Kinds, Keys, Ids, Brokers, TimeRange), "table"),
+        Predicate: "describe",
         OutputArguments: "stored_body",
         EngineArguments: "memory",
     },

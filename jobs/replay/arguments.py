@@ -229,6 +229,7 @@ class ReplayOptions(
 ):  # fmt: skip
     """The options of `replay`."""
 
+    CONDITIONS: ClassVar = {"born": "is_by_birth"}
     action: str = argument(
         "; ".join(f"{name}: {what}" for name, what in ACTIONS.items()),
         choices=tuple(ACTIONS),

@@ -12,7 +12,7 @@ from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_read
-from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.archive.row_buffer import join_rows
@@ -41,7 +41,7 @@ def splits_of(
     """
     given = {"path": path, "snapshot": Snapshot(ranges).to_json(), "maxPartitionBytes": str(split_bytes)}
     options = ReadOptions.parse(given | ({} if broker is None else {"broker": broker}), formats=layout)
-    return plan_read(options, narrow(options)).splits
+    return plan_read(options, Filters()).splits
 
 
 def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, erased: ErasedPlaces, split: Split) -> pa.Table:

@@ -24,7 +24,7 @@ from commitlake.connectors.reading.damage import CORRUPT_RECORD
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import in_log_order, plan_entries
-from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.single_records import LogRecords
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import Store
@@ -81,21 +81,18 @@ class StoreMessages:
         damaged = 0
         by_count = {queue.topic for count in counts for queue in count.starts}
         backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
-        options = ReadOptions(
-            path=self._store.root,
-            mode=Mode.PERMISSIVE,
-            topics=frozenset({*topics} | by_count),
-            use_indexes=self._use_indexes,
-        )
-        if not options.topics:
+        wanted = {*topics} | by_count
+        if not wanted:
             return spans
-        by_entry = {topic for topic in options.topics if all(_takes_entries(count, topic) for count in counts)}
+        options = ReadOptions(path=self._store.root, mode=Mode.PERMISSIVE, use_indexes=self._use_indexes)
+        filters = Filters(topics=frozenset(wanted))
+        by_entry = {topic for topic in wanted if all(_takes_entries(count, topic) for count in counts)}
         # Entries have no time, so messages after one of these times must not be counted by their entries.
         limits = [limit for limit in (until_ms, *(count.until_ms for count in counts)) if limit is not None]
         names = dict.fromkeys([*COLUMNS, *(name for count in counts for name in count.columns if name != BODY)])
         schema = arrow_schema(SOURCE.only([*names, CORRUPT_RECORD]))
-        request = replace(Request.of(options, narrow(options), schema), keeps_bad_ranges=True)
-        for plan in plan_entries(self._store, self._range, options, by_entry, min(limits, default=None)):
+        request = replace(Request.of(options, filters, schema), keeps_bad_ranges=True)
+        for plan in plan_entries(self._store, self._range, options, filters, by_entry, min(limits, default=None)):
             for part in in_log_order(plan):
                 if isinstance(part, IndexAnswer):
                     for queue, offsets, sizes, physical in self._by_queue(part):

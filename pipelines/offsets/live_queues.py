@@ -15,7 +15,7 @@ from commitlake.pipelines.lag.counting import Queue
 from commitlake.pipelines.offsets.group_offsets import GroupOffset, LiveQueue, PlannedOffset, ResultingLag
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.remoting.routes import MessageQueue
-from commitlake.schemas.times import epoch_ms
+from commitlake.schemas.times import epoch_ms, epoch_ms_rounded_up
 
 
 class OffsetClient(NamedTuple):
@@ -147,7 +147,7 @@ class LiveQueues:
         low = max(offset.low, live.first)
         high = live.end if offset.high is None else min(max(offset.high, low), live.end)
         if low != high and since is not None:
-            low = high = first_offset_at(self._puller, offset.message_queue, epoch_ms(since), low, high)
+            low = high = first_offset_at(self._puller, offset.message_queue, epoch_ms_rounded_up(since), low, high)
             notes = ["from the broker"]
         if offset.low < live.first and (offset.low > 0 or offset.is_exact):
             notes.append(f"the queue now starts at {live.first}: the broker has deleted earlier messages")

@@ -24,7 +24,7 @@ from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import IndexMismatchError
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
-from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store
 from commitlake.pipelines.lag.counting import COLUMNS, BacklogCounter, Queue, milliseconds, numbers, rows_by_queue
@@ -37,8 +37,9 @@ from commitlake.pipelines.lag.subscriptions import SubscribedAt, Subscriptions, 
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import GroupTopic, OffsetKind, OffsetOwner
 from commitlake.schemas.layouts.rocketmq.topics import RETRY_PREFIX
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.messages import SOURCE
-from commitlake.schemas.times import epoch_ms
+from commitlake.schemas.times import epoch_ms_rounded_up
 
 
 class FirstMessage(NamedTuple):
@@ -237,11 +238,11 @@ class StoreQueues:
 
         Segments without such messages are not read. A store has no missing messages before the first one.
         """
-        since_ms = epoch_ms(since)
-        options = ReadOptions(
-            path=self._store.root, mode=Mode.DROPMALFORMED, topics=frozenset(topics), starting_timestamp=since_ms
-        )
-        filters = narrow(options)
+        if not topics:
+            return {}
+        since_ms = epoch_ms_rounded_up(since)
+        options = ReadOptions(path=self._store.root, mode=Mode.DROPMALFORMED)
+        filters = Filters.of(Selection(topics=sorted(topics), start=since))
         plan = plan_snapshot([self._store], take_snapshot([self._store]), options, filters)
         schema = arrow_schema(SOURCE.only(COLUMNS))
         request = Request.of(options, filters, schema)

@@ -104,6 +104,8 @@ def test_lists_and_times_are_parsed() -> None:
     assert names(" a, b,,a") == ("a", "b", "a")
     assert number_set("3, 4") == {3, 4}
     assert time_ms("1970-01-01T00:00:01") == time_ms("1000") == 1000
+    assert time_ms("1970-01-01T00:00:00.999001") == 1000  # a bound is rounded up
+    assert time_ms("1969-12-31T23:59:59.9999") == 0
     for parse, text in ((names, " ,"), (number_set, "1,x"), (time_ms, "noon")):
         with pytest.raises(ValueError, match="expected"):
             parse(text)

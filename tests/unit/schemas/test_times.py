@@ -12,6 +12,7 @@ from commitlake.schemas.times import (
     TimeWindows,
     after,
     epoch_ms,
+    epoch_ms_rounded_up,
     epoch_us,
     from_ms,
     from_seconds,
@@ -37,6 +38,11 @@ def test_text_is_parsed_to_a_time_in_utc(text: str, ms: int) -> None:
     moment = parse_iso(text)
     assert moment.tzinfo is datetime.UTC
     assert epoch_ms(moment) == ms
+
+
+@pytest.mark.parametrize(("microseconds", "ms"), [(-1001, -1), (-1000, -1), (-1, 0), (0, 0), (1, 1), (1000, 1)])
+def test_a_bound_is_rounded_up(microseconds: int, ms: int) -> None:
+    assert epoch_ms_rounded_up(EPOCH + datetime.timedelta(microseconds=microseconds)) == ms
 
 
 @pytest.mark.parametrize("text", ["", "now", "2026-13-01", "14:00"])

@@ -118,6 +118,7 @@ def test_a_stream_can_begin_after_a_bad_range_or_before_it(tmp_path: Path) -> No
         (SECOND + 2 * 3_600_000 + 19, 2, 19),
         (SECOND + 2 * 3_600_000 + 20, 2, 20),  # later than all: the end
         ("2023-11-14T23:13:21.007", 1, 7),
+        ("2023-11-14T23:13:21.006001", 1, 7),
         ("2023-11-15T00:13:21.007+01:00", 1, 7),
     ],
 )
