@@ -11,7 +11,7 @@
 # COMMAND ----------
 
 from commitlake.jobs.arguments.lake_names import check_brokers
-from commitlake.jobs.dlq.causes import dead_letters_report, topics_of
+from commitlake.jobs.dlq.report import dead_letters_report, topics_of
 from commitlake.jobs.notebooks.notebook import BROKER, FROM, LAKE, TO, Parameter, open_notebook
 from commitlake.pipelines.dead_letters.causes import group_by_cause
 from commitlake.pipelines.tps.coverage import read_coverage

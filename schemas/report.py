@@ -18,7 +18,7 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from commitlake.schemas.advice import Command, FilledAdvice
 from commitlake.schemas.times import TimeWindows, plain_text
@@ -146,13 +146,14 @@ class Column(str):
     """The title of a column, with hints for its layout.
 
     Attributes:
-        key: key of its cells in a row, if that is a mapping; by default the title.
+        key: key of its values in a row, if that is a mapping; by default the title.
         spare: 0 if the column is always shown; of the others, those with the largest numbers are left out first.
         is_number: True if cells are aligned right, and sorted by `Cell.order`, the largest first.
         is_ranked: True if cells are texts that are sorted by `Cell.order`, the largest first.
         is_whole: True if a text is of no use if it is shortened, such as an id.
         is_notes: True if the cells are sentences, which are listed below the table, each once.
         can_sort: True if rows of a page can be sorted by this column.
+        text: function that returns a value as people see it. Programs get the value.
     """
 
     key: str
@@ -162,6 +163,7 @@ class Column(str):
     is_whole: bool
     is_notes: bool
     can_sort: bool
+    text: Callable[[Any], Text] | None
 
     def __new__(
         cls,
@@ -174,12 +176,21 @@ class Column(str):
         is_whole: bool = False,
         is_notes: bool = False,
         can_sort: bool = True,
+        text: Callable[[Any], Text] | None = None,
     ) -> Self:
         """Create a title with its hints."""
         column = super().__new__(cls, title)
         column.key, column.spare, column.is_number, column.is_ranked = key or title, spare, is_number, is_ranked
-        column.is_whole, column.is_notes, column.can_sort = is_whole, is_notes, can_sort
+        column.is_whole, column.is_notes, column.can_sort, column.text = is_whole, is_notes, can_sort, text
         return column
+
+    def cell(self, value: object) -> Cell:
+        """Return the cell of a value; times are in UTC, and lists have a `;` between."""
+        if isinstance(value, Cell):
+            return value
+        if value is None:
+            return Cell("")
+        return Cell((self.text or _value_text)(value), value if isinstance(value, int | float) else None)
 
 
 class Cell(NamedTuple):
@@ -213,23 +224,21 @@ class Table(NamedTuple):
     rest: str = ""
 
     @classmethod
-    def of(cls, caption: str, columns: Sequence[Column], rows: Sequence[Mapping[str, Cell]], rest: str = "") -> Table:
-        """Return a table with those cells of each row that its columns name."""
-        return cls(caption, columns, [[row[column.key] for column in columns] for row in rows], rest)
+    def of(cls, caption: str, columns: Sequence[Column], rows: Iterable[Mapping[str, object]], rest: str = "") -> Table:
+        """Return a table with those values or cells of each row that its columns name."""
+        return cls(caption, columns, [[column.cell(row[column.key]) for column in columns] for row in rows], rest)
 
     @classmethod
     def of_values(cls, caption: str, rows: Iterable[Mapping[str, object]], rest: str = "") -> Table:
-        """Return a table with a column for each key of its rows; times are in UTC, and lists have a `;` between."""
-        found = [{key: Cell(_value_text(value), _order(value)) for key, value in row.items()} for row in rows]
-        titles = found[0] if found else {}
-        columns = [Column(title, is_number=any(row[title].order is not None for row in found)) for title in titles]
+        """Return a table with a column for each key of its rows."""
+        found = list(rows)
+        numbers = {key for row in found for key, value in row.items() if isinstance(value, int | float)}
+        columns = [Column(key, is_number=key in numbers) for key in (found[0] if found else ())]
         return cls.of(caption, columns, found, rest)
 
 
 def _value_text(value: object) -> str:
     match value:
-        case None:
-            return ""
         case datetime.datetime():
             return plain_text(value)
         case float():
@@ -239,10 +248,6 @@ def _value_text(value: object) -> str:
         case list() | tuple():
             return "; ".join(map(str, value))
     return str(value)
-
-
-def _order(value: object) -> float | None:
-    return value if isinstance(value, int | float) else None
 
 
 class Paragraph:

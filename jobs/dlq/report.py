@@ -1,4 +1,4 @@
-"""Causes of dead letters as a table, a chart over time, and JSON."""
+"""Causes of dead letters: as rows for a table, JSON and CSV, as a chart over time, and as a report."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import base64
 import datetime
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shutil import get_terminal_size
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.printable import printable_json, printable_line
@@ -21,8 +22,26 @@ from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_objects, w
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
-from commitlake.schemas.times import in_shown_zone
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
+from commitlake.schemas.report import (
+    MAX_SERIES,
+    Bar,
+    BarChart,
+    Block,
+    Column,
+    Kind,
+    LineChart,
+    Paragraph,
+    Report,
+    Section,
+    Series,
+    Table,
+    Verdict,
+)
+from commitlake.schemas.times import in_shown_zone, plain_text
+
+if TYPE_CHECKING:
+    from commitlake.pipelines.tps.report import RatesReport
 
 MAX_ROWS = 50
 """Largest number of causes in the table; JSON has all of them."""
@@ -34,6 +53,10 @@ _HOUR = datetime.timedelta(hours=1)
 _STEPS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 720, 2160, 8760)
 """Possible widths of a bar in hours."""
 _SAMPLES_OF_ONE = 3
+_REPORT_COLUMNS = (
+    Column("group"), Column("topic"), Column("tag"), Column("attempts", is_number=True), Column("reason"),
+    Column("messages", key="letters", is_number=True), Column("first"), Column("last"), Column("newest"),
+)  # fmt: skip
 CAUSE_COLUMNS = (
     Column("n"), Column("cause", 2), Column("group"), Column("topic"), Column("tag", 5), Column("attempts", 4),
     Column("reason", 1), Column("shape", 8), Column("letters"), Column("again", 7), Column("first", 6),
@@ -51,7 +74,7 @@ def show(arguments: DlqOptions, lake: Lake) -> ExitCode:
         _print_json(chosen, shown, samples)
         return chosen.exit_code
     if arguments.format in {"jsonl", "csv"}:
-        write_objects(arguments.format, [_json_cause(number, cause, samples) for number, cause in shown])
+        write_objects(arguments.format, [_whole_row(number, cause, samples) for number, cause in shown])
         return chosen.exit_code
     if not letters.messages:
         if not arguments.quiet:
@@ -86,6 +109,7 @@ def _row(number: int, cause: Cause) -> Row:
         "again": cause.replayed,
         "first": time_text(cause.first),
         "last": time_text(cause.last),
+        "newest": cause.example,
     }
 
 
@@ -104,7 +128,7 @@ def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
 
 
 def _print_one(number: int, cause: Cause, samples: int) -> None:
-    row = _row(number, cause) | {"reason": cause.reason, "shape": None}
+    row = _row(number, cause) | {"shape": None}
     for name in CAUSE_COLUMNS:
         if row[name] is not None:
             print_text(f"{name:<10}{printable_line(str(row[name]))}")
@@ -167,27 +191,14 @@ def _print_json(chosen: Chosen, shown: Sequence[tuple[int, Cause]], samples: int
         "schema": SCHEMA,
         "messages": letters.messages,
         "left_out": letters.left_out,
-        "causes": [_json_cause(number, cause, samples) for number, cause in shown],
+        "causes": [_whole_row(number, cause, samples) for number, cause in shown],
         **({"missing": list(chosen.missing)} if chosen.missing else {}),
     }
     print(printable_json(json.dumps(document, ensure_ascii=False, indent=1)), file=trusted(sys.stdout))
 
 
-def _json_cause(number: int, cause: Cause, samples: int) -> dict[str, Any]:
-    return {
-        "n": number,
-        "cause": cause.digest,
-        "group": cause.group,
-        "topic": cause.topic,
-        "tag": cause.tag,
-        "attempts": cause.attempts,
-        "reason": cause.reason,
-        "shape": cause.shape,
-        "letters": cause.messages,
-        "again": cause.replayed,
-        "first": time_text(cause.first),
-        "last": time_text(cause.last),
-        "newest": cause.example,
+def _whole_row(number: int, cause: Cause, samples: int) -> Row:
+    return _row(number, cause) | {
         "hours": {time_text(hour): count for hour, count in cause.hours.items()},
         "samples": [_json_sample(sample) for sample in cause.samples[:samples]],
     }
@@ -212,3 +223,88 @@ def _json_sample(sample: Sample) -> dict[str, Any]:
             else:
                 found["body_base64"] = base64.b64encode(sample.body).decode()
     return found
+
+
+def dead_letters_report(found: DeadLetters, rates: RatesReport) -> Report:
+    """Return the report on dead letters.
+
+    Args:
+        found: The dead letters by cause.
+        rates: Messages of dead-letter topics over time.
+    """
+    rows = [_row(number, cause) | {"first": cause.first, "last": cause.last}
+            for number, cause in enumerate(found.causes, 1)]  # fmt: skip
+    bars = [Bar(f"{one.topic or 'unknown topic'} {one.tag or ''}".rstrip(), one.messages, one.group)
+            for one in found.causes]  # fmt: skip
+    causes: list[Block] = [Table.of("Causes", _REPORT_COLUMNS, rows)]
+    if bars:
+        causes.append(BarChart("Dead letters by topic and tag", bars))
+    sentences = list(answer(found))
+    return Report(
+        "Dead letters",
+        Verdict(Kind.WARNING if found.messages else Kind.GOOD, sentences[0]),
+        [],
+        [
+            Section("worst", "The worst cause", [Paragraph(sentence) for sentence in sentences[1:]]),
+            Section("causes", "Causes", causes),
+            Section("time", "Over time", list(_over_time(rates))),
+        ],
+        "dlq",
+    )
+
+
+def _over_time(rates: RatesReport) -> Iterator[Block]:
+    """Yield a chart of the dead letters of each group."""
+    windows = rates.windows
+    series = []
+    for (topic,), rows in list(rates.lines.items())[:MAX_SERIES]:
+        counts = {row["window_start"]: row["messages"] for row in rows}
+        values = [counts.get(start) for start in windows.starts()]
+        series.append(Series(str(topic).removeprefix(DLQ_PREFIX), values))
+    if series:
+        yield LineChart("Dead letters by group", windows, series)
+
+
+def answer(found: DeadLetters) -> Iterator[str]:
+    """Yield sentences about the dead letters and their causes."""
+    if not found.messages:
+        yield "No dead letter is archived."
+        return
+    groups = _by_group(found)
+    group, most = groups[0]
+    share = 100 * most / found.messages
+    yield (
+        f"{count_text(found.messages, 'dead letter')} of {count_text(len(groups), 'group')}; the worst is {group}, "
+        f"with {most:,} ({share:.0f} %)."
+    )
+    worst = found.causes[0]
+    yield (
+        f"The most frequent cause: {cause_text(worst)}; {count_text(worst.messages, 'message')}, from "
+        f"{plain_text(worst.first)} to {plain_text(worst.last)} UTC."
+    )
+    yield f"The newest of them: commitlake query --id {worst.example}"
+    left_out = found.messages - sum(one.messages for one in found.causes)
+    if left_out:
+        yield f"{count_text(left_out, 'dead letter has', 'dead letters have')} rarer causes that are not shown."
+
+
+def cause_text(cause: Cause) -> str:
+    """Return a cause in words."""
+    topic = "messages of an unknown topic" if cause.topic is None else f"messages of {cause.topic}"
+    tag = "without a tag" if cause.tag is None else f"with the tag {cause.tag}"
+    attempts = count_text(cause.attempts, "attempt")
+    reason = "" if cause.reason is None else f": {cause.reason}"
+    return f"{cause.group} gave up {topic} {tag} after {attempts}{reason}"
+
+
+def _by_group(found: DeadLetters) -> list[tuple[str, int]]:
+    """Return the number of dead letters of each group, the largest first."""
+    counts: Counter[str] = Counter()
+    for cause in found.causes:
+        counts[cause.group] += cause.messages
+    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def topics_of(groups: Iterable[str]) -> list[str]:
+    """Return the topics that hold the dead letters of the given groups."""
+    return [DLQ_PREFIX + group for group in groups]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import datetime
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.report.rows_output import Row, write, write_table
+from commitlake.jobs.report.rows_output import Row, write
 from commitlake.pipelines.retention.rules import Disk, Rules
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
 from commitlake.schemas.advice import Advice, Places
@@ -24,21 +23,17 @@ _ARCHIVE = "archive --store {store} {named} --lake {lake}"
 AT_RISK = Advice("archive now: {}", (_ARCHIVE,))
 LOST = Advice("archive now: {} records the loss in the table gaps", (_ARCHIVE,))
 COLUMNS = (
-    Column("broker"), Column("segment"), Column("size", 1, is_number=True), Column("modified", 5),
+    Column("broker"), Column("segment"), Column("size", 1, is_number=True, text=size_text), Column("modified", 5),
     Column("archived", 2), Column("expires_at", 6), Column("deleted_at", 3), Column("cause", 4), Column("verdict"),
 )  # fmt: skip
 
 
 def print_report(form: str, stores: Sequence[WatchedStore], now: datetime.datetime) -> None:
     """Print all segments to standard output: as a table, JSON (a row for each store) or CSV."""
-    match form:
-        case "json" | "jsonl":
-            write(form, (_to_object(store, now) for store in stores), [])
-        case "csv":
-            write(form, _rows(stores), list(COLUMNS))
-        case _:
-            rows = ({**row, "size": size_text(row["size"])} for row in _rows(stores))
-            write_table(rows, list(COLUMNS), sys.stdout)
+    if form in {"json", "jsonl"}:
+        write(form, (_to_object(store, now) for store in stores), [])
+    else:
+        write(form, _rows(stores), COLUMNS)
 
 
 def _rows(stores: Sequence[WatchedStore]) -> Iterator[Row]:

@@ -74,7 +74,7 @@ class Offsets(OffsetsOptions):
 
 def _answer(command: OffsetsOptions, client: OffsetClient | None) -> ExitCode:
     from commitlake.jobs.offsets.apply import apply_offsets, mqadmin_lines
-    from commitlake.jobs.offsets.formatting import GROUP_COLUMNS, PLAIN_COLUMNS, plain_rows, summary, table_rows
+    from commitlake.jobs.offsets.formatting import GROUP_COLUMNS, PLAIN_COLUMNS, plain_rows, summary, table_row
     from commitlake.jobs.offsets.gather import gather
     from commitlake.jobs.report.rows_output import write
 
@@ -85,20 +85,15 @@ def _answer(command: OffsetsOptions, client: OffsetClient | None) -> ExitCode:
             raise JobError(f"--apply: {gathered.unknown}", "no offset was set")
     now = datetime.datetime.now(datetime.UTC)
     lost = _warn_of_lost(command)
+    shown = (row for one, gathered in found for row in plain_rows(gathered.rows, one.group[0], now))
     if command.output == MQADMIN and client is not None:
         for one, gathered in found:
             for line in mqadmin_lines(one, gathered.rows, client):
                 print(line)
     elif command.output == "table":
-        columns = GROUP_COLUMNS if len(found) > 1 else GROUP_COLUMNS[1:]
-        write("table", (row for one, of in found for row in table_rows(of.rows, one.group[0], now)), columns)
+        write("table", map(table_row, shown), GROUP_COLUMNS if len(found) > 1 else GROUP_COLUMNS[1:])
     else:
-        write(
-            command.output,
-            (row for one, of in found for row in plain_rows(of.rows, one.group[0], now)),
-            PLAIN_COLUMNS,
-            lost,
-        )
+        write(command.output, shown, PLAIN_COLUMNS, lost)
     sys.stdout.flush()
     is_complete = not lost
     for one, gathered in found:

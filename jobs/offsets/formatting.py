@@ -9,14 +9,16 @@ from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.lag.report import bounded_text, seconds_text
 from commitlake.jobs.report.rows_output import Row
 from commitlake.pipelines.lag.groups import sum_bounds
+from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.report import Column
+from commitlake.schemas.report import Column, whole_number
 
 GROUP_COLUMNS = (
     Column("group"), Column("broker", 6), Column("topic"), Column("queue_id"), Column("offset"), Column("bounds", 2),
-    Column("now", 1), Column("messages", 3, is_number=True), Column("time_lag", 4, is_number=True),
-    Column("next_message", 5), Column("notes", is_notes=True),
+    Column("now", 1, key="current"), Column("messages", 3, is_number=True),
+    Column("time_lag", 4, key="time_lag_s", is_number=True, text=seconds_text),
+    Column("next_message", 5, key="next_message_time"), Column("notes", is_notes=True),
 )  # fmt: skip
 PLAIN_COLUMNS = (
     "broker", "group", "topic", "queue_id", "offset", "offset_min", "offset_max", "current", "first", "end",
@@ -24,31 +26,20 @@ PLAIN_COLUMNS = (
 )  # fmt: skip
 
 
-def table_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime) -> Iterator[Row]:
-    """Yield rows for people."""
-    for row in rows:
-        asked, lag = row.asked, row.lag
-        waited = _waited(row, now)
-        yield {
-            "group": group,
-            "broker": asked.queue.broker,
-            "topic": asked.queue.topic,
-            "queue_id": asked.queue.queue_id,
-            "offset": None if asked.problem else asked.low,
-            "bounds": None if asked.is_exact and not asked.problem else _bounds_text(row),
-            "now": row.current,
-            "messages": None if lag is None else bounded_text(lag.messages, lambda number: f"{number:,.0f}"),
-            "time_lag": None if waited is None else seconds_text(waited),
-            "next_message": None if lag is None or lag.next_time is None else time_text(lag.next_time),
-            "notes": list(filter(None, (asked.problem, *asked.notes))),
-        }
+def table_row(row: Row) -> Row:
+    """Return a row for people, of one for programs."""
+    low, high, messages = row["offset_min"], row["offset_max"], row["messages_min"]
+    return row | {
+        "bounds": None if low == high and not row["problem"] else _bounds_text(low, high),
+        "messages": None if messages is None else _count_text(FigureBounds(messages, row["messages_max"])),
+        "notes": [*filter(None, [row["problem"]]), *row["notes"]],
+    }
 
 
-def _bounds_text(row: PlannedOffset) -> str:
-    asked = row.asked
-    if asked.is_exact:
-        return str(asked.low)
-    return f"{asked.low} or more" if asked.high is None else f"{asked.low} to {asked.high}"
+def _bounds_text(low: int, high: int | None) -> str:
+    if low == high:
+        return str(low)
+    return f"{low} or more" if high is None else f"{low} to {high}"
 
 
 def _waited(row: PlannedOffset, now: datetime.datetime) -> float | None:
@@ -89,4 +80,8 @@ def summary(rows: Sequence[PlannedOffset], group: str) -> str:
     messages = sum_bounds(row.lag.messages for row in settable if row.lag is not None)
     text = f"{count_text(len(settable), 'offset')} of {group}"
     text += f", {bounded} of them the lower of two bounds" if bounded else ""
-    return f"{text}: once they are set, {bounded_text(messages, lambda number: f'{number:,.0f}')} messages are behind"
+    return f"{text}: once they are set, {_count_text(messages)} messages are behind"
+
+
+def _count_text(bounds: FigureBounds) -> str:
+    return bounded_text(bounds, whole_number)

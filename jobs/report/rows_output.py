@@ -21,7 +21,7 @@ from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
 from commitlake.jobs.report.output_forms import SCHEMA, display
 from commitlake.jobs.report.text_table import TextTable, wrapped
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.report import Column
+from commitlake.schemas.report import Column, text_of
 
 Row = dict[str, Any]
 
@@ -117,14 +117,14 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
             numeric[number] = numeric[number] and (value is None or _is_number(value))
         cells.append(
             [
-                _note_numbers(value, notes) if column.is_notes else _table_cell(value, is_local=shown.is_local)
+                _note_numbers(value, notes) if column.is_notes else _table_cell(column, value, is_local=shown.is_local)
                 for column, value in zip(named, values, strict=True)
             ]
         )
     if not cells:
         return 0
     titles = [
-        Column(_table_cell(name), name.spare, is_number=name.is_number or is_numeric, is_whole=name.is_whole)
+        Column(printable_line(name), name.spare, is_number=name.is_number or is_numeric, is_whole=name.is_whole)
         for name, is_numeric in zip(named, numeric, strict=True)
         if notes or not name.is_notes
     ]
@@ -176,7 +176,9 @@ def _note_numbers(sentences: Iterable[str], notes: dict[str, int]) -> str:
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-def _table_cell(value: object, *, is_local: bool = False) -> str:
+def _table_cell(column: Column, value: object, *, is_local: bool) -> str:
+    if column.text is not None and value is not None:
+        value = text_of(column.text(value))
     match value:
         case None:
             text = ""

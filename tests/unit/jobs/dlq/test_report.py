@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.jobs.dlq.causes import answer, cause_text
+from commitlake.jobs.dlq.report import answer, cause_text
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters
 
 AT = datetime.datetime(2026, 11, 20, tzinfo=datetime.UTC)
