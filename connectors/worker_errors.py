@@ -7,7 +7,8 @@
         rows = frame.collect()
 
 Spark passes an exception of a Python process on as text. `carry_errors` adds a note to the exception: one line with
-its class and arguments as JSON, which Python prints after the exception's message wherever it prints that.
+its class, arguments, exit code and hint as JSON, which Python prints after the exception's message wherever it prints
+that.
 `raise_worker_errors` finds this line and recreates the exception. The error fails its task as any other does: Spark
 retries the task as often as configured, then gives up and cancels the others.
 
@@ -21,11 +22,16 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+from commitlake.schemas.errors import ExitCode
 
 _MARK = '{"commitlake_error": '
 _OURS = "commitlake."
+_ATTRIBUTES: dict[str, Callable[[Any], Any]] = {"exit_code": ExitCode, "hint": str, "is_transient": bool}
+"""What an error of this project may be given when it is raised, with what checks it."""
 _SPARK = frozenset({"pyspark", "py4j"})
 
 
@@ -66,7 +72,9 @@ def _to_json(error: Exception) -> str:
     kind, reduced = type(error), error.__reduce__()  # __reduce__ includes the file name of an OSError
     arguments = reduced[1] if isinstance(reduced, tuple) and reduced[0] is kind else error.args
     plain = [each if isinstance(each, str | int | float | None) else str(each) for each in arguments]
-    return json.dumps({"commitlake_error": kind.__name__, "module": kind.__module__, "arguments": plain})
+    given = {name: value for name, value in vars(error).items() if name in _ATTRIBUTES}
+    document = {"commitlake_error": kind.__name__, "module": kind.__module__, "arguments": plain, "attributes": given}
+    return json.dumps(document)
 
 
 def _from_json(text: str) -> Exception | None:
@@ -78,6 +86,8 @@ def _from_json(text: str) -> Exception | None:
         if not issubclass(kind, Exception):
             return None
         made = kind(*arguments)
+        given = document["attributes"].items()
+        vars(made).update({name: _ATTRIBUTES[name](value) for name, value in given})
     except Exception:  # noqa: BLE001 (a line of somebody else's can be wrong in any way: Spark's own error is raised)
         return None
     return made if isinstance(made, Exception) else None

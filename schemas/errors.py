@@ -1,14 +1,18 @@
 """Base class of this project's errors, and the exit codes of its commands.
 
-    CommitLakeError
+    CommitLakeError                 also raised itself, with the exit code as an argument
+    ├── UsageError                  what was given cannot be used; the command exits with 2
+    ├── UnavailableError            something does not answer, or not yet; the command exits with 1
+    ├── ConcurrentRunError          another run was faster; the command exits with 4
     ├── commitlake.schemas          LayoutError, NumberError, CommandError, UnsafeFileError, …
     ├── commitlake.connectors       CommitLogError, LakeError, PackError, S3Error, HBaseError, RocketMQError, …
-    ├── commitlake.pipelines        QualityError, RebuildError, RestoreError, SalvageError, …
+    ├── commitlake.pipelines        QualityError, ReplayError, EvidenceError, …
     ├── commitlake.jobs             JobError, MissingPackageError
     └── commitlake.broker_lite      StoreError, DeliveryError, ReplicationError: see `broker_lite.errors`
 
-Each folder describes its own part of the tree in its module of errors. `tests/unit/schemas/test_errors.py` checks that
-the tree is complete, and that every error can be pickled.
+An error has a class of its own if a caller handles it apart from others, or if many raise it. Each folder describes its
+own part of the tree in its module of errors. `tests/unit/schemas/test_errors.py` checks that the tree is complete, and
+that every error can be pickled.
 """
 
 from __future__ import annotations
@@ -47,3 +51,39 @@ class CommitLakeError(Exception):
     exit_code: ExitCode | None = None
     hint: str = ""
     is_transient: bool = False
+
+    def __init__(
+        self, *arguments: object, exit_code: ExitCode | None = None, hint: str = "", is_transient: bool = False
+    ) -> None:
+        """Initialize the error. What is not given is what its class declares.
+
+        Args:
+            arguments: the message, or what the class makes it of.
+        """
+        super().__init__(*arguments)
+        if exit_code is not None:
+            self.exit_code = exit_code
+        if hint:
+            self.hint = hint
+        if is_transient:
+            self.is_transient = True
+
+
+class UsageError(CommitLakeError):
+    """Error for what was given: an option, a place or a file that cannot be used, or a combination of them."""
+
+    exit_code = ExitCode.USAGE
+
+
+class UnavailableError(CommitLakeError):
+    """Error for something that does not answer, or has not got that far yet; a later run may succeed."""
+
+    exit_code = ExitCode.FAILED
+    is_transient = True
+
+
+class ConcurrentRunError(CommitLakeError):
+    """Error for a run that another one was faster than, or must not disturb; a later run may succeed."""
+
+    exit_code = ExitCode.REFUSED
+    is_transient = True

@@ -20,14 +20,8 @@ import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
-
-
-class SelectionError(CommitLakeError):
-    """A condition that the engine cannot check."""
-
-    exit_code = ExitCode.USAGE
 
 
 def text_in_tables(text: str) -> str:
@@ -98,11 +92,11 @@ class Selection:
             names: conditions that it cannot check.
 
         Raises:
-            SelectionError: for the first condition that is given.
+            UsageError: for the first condition that is given.
         """
         for name in self.given:
             if name in names:
-                raise SelectionError(f"{engine} cannot select messages by {name}")
+                raise UsageError(f"{engine} cannot select messages by {name}")
 
 
 ALL_MESSAGES = Selection()

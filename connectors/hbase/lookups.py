@@ -55,7 +55,7 @@ def look_up(client: Client, wanted: Selection, limit: int = 0) -> Iterator[pa.Re
 
     Raises:
         QuestionError: if there is no id, no key and no topic.
-        SelectionError: for a condition that HBase cannot check.
+        UsageError: for a condition that HBase cannot check.
         TableError: if there is no such table.
         UnavailableError: if HBase did not answer in time.
     """

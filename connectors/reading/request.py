@@ -40,7 +40,7 @@ class Filters:
         """Compile a selection.
 
         Raises:
-            SelectionError: for a condition that the reader cannot check.
+            UsageError: for a condition that the reader cannot check.
         """
         selection.refuse("the reader of logs", "kinds", "tags", "ids", "groups", "is_by_birth", "where")
         return cls(

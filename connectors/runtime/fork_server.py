@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import wait as wait_for
 
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UsageError
 
 SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 """Environment of a Python that is started with `-c` or `-m`: it imports nothing from the current folder, which may be
@@ -21,12 +21,6 @@ one that others can write to."""
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 (mkdtemp makes a folder there that nobody else may open)
 _MAX_FOLDER_BYTES = 107 - len("/pymp-abcdefgh/listener-abcdefgh")
 """Bytes of a folder's path in which the server can listen: the path of a socket has at most 107."""
-
-
-class TemporaryFolderError(CommitLakeError):
-    """There is no folder with a path that is short enough for a socket."""
-
-    exit_code = ExitCode.USAGE
 
 
 def start_fork_server(function: Callable[..., object] | None = None) -> None:
@@ -37,7 +31,7 @@ def start_fork_server(function: Callable[..., object] | None = None) -> None:
             module before it starts them, so that they need not do so, each by itself.
 
     Raises:
-        TemporaryFolderError: if there is no folder for its socket.
+        UsageError: if there is no folder for its socket.
     """
     _choose_folder()
     module = getattr(function, "__module__", None)
@@ -74,7 +68,7 @@ def _choose_folder() -> None:
         return
     short = next((folder for folder in _SHORT_FOLDERS if os.access(folder, os.W_OK | os.X_OK)), None)
     if short is None:
-        raise TemporaryFolderError(
+        raise UsageError(
             f"{given}: expected a temporary folder with a path of at most {_MAX_FOLDER_BYTES} bytes, found one of "
             f"{len(os.fsencode(given))}, and none of {', '.join(_SHORT_FOLDERS)} can be written. Set TMPDIR to a "
             "shorter path"

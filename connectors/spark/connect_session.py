@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException, PySparkImportError, PySparkValueErr
 from pyspark.sql import SparkSession as AnySession
 
 from commitlake.connectors.runtime.runner import TaskCounter
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,19 +30,6 @@ _TIMEOUT_SECONDS = 10
 _EXPECTED_URL = "SPARK_REMOTE: expected sc://HOST:PORT, perhaps followed by /;NAME=VALUE;…"
 
 
-class ConnectError(CommitLakeError):
-    """A session of Spark Connect is not possible; the message is for a user."""
-
-    exit_code = ExitCode.USAGE
-
-
-class ConnectUnavailableError(CommitLakeError):
-    """The server of Spark Connect does not answer, or refuses the session; the message is for a user."""
-
-    exit_code = ExitCode.FAILED
-    is_transient = True
-
-
 def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
     """Return a session of a server. No error has the URL, which may have a token.
 
@@ -51,15 +38,15 @@ def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyTyp
         settings: settings of the session.
 
     Raises:
-        ConnectError: if the URL is wrong, or a package is missing.
-        ConnectUnavailableError: if no server answers, or the server refuses.
+        UsageError: if the URL is wrong, or a package is missing.
+        UnavailableError: if no server answers, or the server refuses.
     """
     host, port = _address(url)
     try:
         socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
     except OSError as error:
         reason = error.strerror or error
-        raise ConnectUnavailableError(f"no server of Spark Connect answers at {host}:{port}: {reason}") from None
+        raise UnavailableError(f"no server of Spark Connect answers at {host}:{port}: {reason}") from None
     try:
         _wait_for_server(url, f"{host}:{port}")
         session = AnySession.builder.remote(url).getOrCreate()
@@ -68,12 +55,12 @@ def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyTyp
     except PySparkImportError as error:
         reason = str(error).rstrip(".")
         cure = "pip install 'commitlake[connect]' installs them, or in a clone .venv/bin/pip install '.[connect]'"
-        raise ConnectError(f"Spark Connect needs more packages: {reason}; {cure}") from None
+        raise UsageError(f"Spark Connect needs more packages: {reason}; {cure}") from None
     except PySparkValueError:
-        raise ConnectError(_EXPECTED_URL) from None
+        raise UsageError(_EXPECTED_URL) from None
     except PySparkException as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ConnectUnavailableError(f"the server of Spark Connect at {host}:{port} refuses: {reason}") from None
+        raise UnavailableError(f"the server of Spark Connect at {host}:{port} refuses: {reason}") from None
     return session
 
 
@@ -84,7 +71,7 @@ def _address(url: str) -> tuple[str, int]:
     except ValueError:
         host, port = None, 0
     if host is None or parts.scheme != "sc" or not set(";=@").isdisjoint(parts.netloc):
-        raise ConnectError(_EXPECTED_URL)
+        raise UsageError(_EXPECTED_URL)
     return host, port
 
 
@@ -100,7 +87,7 @@ def _wait_for_server(url: str, address: str) -> None:
         try:
             grpc.channel_ready_future(channel).result(_TIMEOUT_SECONDS)
         except grpc.FutureTimeoutError:
-            raise ConnectUnavailableError(
+            raise UnavailableError(
                 f"what answers at {address} is no server of Spark Connect, or one that expects TLS (use_ssl=true)"
             ) from None
 

@@ -102,7 +102,7 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
 
     Raises:
         JavaError: if there is no Java, or the JVM exits at once.
-        YarnConfigurationError: if the master is YARN, and its configuration is not found.
+        UsageError: if the master is YARN, and its configuration is not found.
     """
     gateway = start(*prepare(settings))
     if submit_arguments.names_cluster() or os.getpid() == 1:
@@ -137,7 +137,7 @@ def prepare(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepar
 
     Raises:
         JavaError: if there is no Java, or the archive cannot be made.
-        YarnConfigurationError: if the master is YARN, and its configuration is not found.
+        UsageError: if the master is YARN, and its configuration is not found.
     """
     configuration = configuration_folder()
     defaults = read_defaults(configuration)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from commitlake.connectors.spark.java import java_home
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import CommitLakeError, ExitCode, UsageError
 
 _MAIN = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _OPTION = re.compile(r"SPARK_JAVA_OPT_([0-9]{1,6})")
@@ -38,12 +38,6 @@ _CLASSES_BEFORE, _CLASSES_AFTER = (
 )
 
 
-class ExecutorPodError(CommitLakeError):
-    """The pod was not made by Spark, or its image has no Spark."""
-
-    exit_code = ExitCode.USAGE
-
-
 def executor_command(
     arguments: Sequence[str], environment: Mapping[str, str], spark_home: Path, java: Path
 ) -> list[str]:
@@ -56,13 +50,13 @@ def executor_command(
         java: home of Java.
 
     Raises:
-        ExecutorPodError: if arguments or variables are not those that Spark gives to an executor.
+        UsageError: if arguments or variables are not those that Spark gives to an executor.
     """
     if list(arguments) != ["executor"]:
-        raise ExecutorPodError(f"expected the argument 'executor', as Spark passes it, found {list(arguments)!a}")
+        raise UsageError(f"expected the argument 'executor', as Spark passes it, found {list(arguments)!a}")
     missing = [name for name in (_MEMORY, *_ARGUMENTS.values()) if not environment.get(name)]
     if missing:
-        raise ExecutorPodError(f"expected a pod that Spark has made, found none of the variables {', '.join(missing)}")
+        raise UsageError(f"expected a pod that Spark has made, found none of the variables {', '.join(missing)}")
     found = ((_OPTION.fullmatch(name), value) for name, value in environment.items())
     options = sorted((int(match[1]), value) for match, value in found if match is not None)
     memory = environment[_MEMORY]
@@ -91,7 +85,7 @@ def main() -> NoReturn:
 def _spark_home() -> Path:
     spark = find_spec("pyspark")
     if spark is None or spark.origin is None:
-        raise ExecutorPodError("the image has no pyspark: install CommitLake with the extra 'spark' in it")
+        raise UsageError("the image has no pyspark: install CommitLake with the extra 'spark' in it")
     return Path(spark.origin).parent
 
 

@@ -14,19 +14,13 @@ from urllib.parse import urlsplit
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UsageError
 
 _COMMANDS = frozenset({"ScriptTransformation", "ScriptInputOutputSchema"})
 _CALLS = frozenset({"CallMethodViaReflection", "TryReflect"})
 _TABLES = frozenset(
     {"LogicalRelation", "LogicalRelationWithTable", "DataSourceV2Relation", "StreamingRelation", "HiveTableRelation"}
 )
-
-
-class PlanUnknownError(CommitLakeError):
-    """The session does not show what a query would do; the message is for a user."""
-
-    exit_code = ExitCode.USAGE
 
 
 def why_refused(answer: DataFrame, uris: Collection[str]) -> str | None:
@@ -37,11 +31,11 @@ def why_refused(answer: DataFrame, uris: Collection[str]) -> str | None:
         uris: Delta tables that it may read; empty for any.
 
     Raises:
-        PlanUnknownError: if the session does not show plans.
+        UsageError: if the session does not show plans.
     """
     java_frame = getattr(answer, "_jdf", None)
     if java_frame is None:
-        raise PlanUnknownError(
+        raise UsageError(
             "a session of Spark Connect does not show the plan of a SELECT, so it cannot be checked before it runs. "
             "Leave out --spark or --engine spark: this process reads the lake then"
         )

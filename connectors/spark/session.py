@@ -102,12 +102,11 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
             the output of `archive` do not go through Spark.
 
     Raises:
-        ConnectError: if `SPARK_REMOTE` is wrong, or a package is missing.
-        ConnectUnavailableError: if it names no server of Spark Connect that answers.
         JarsError: if jars are needed and missing.
         JavaError: if a JVM is needed and there is no Java.
-        NoWorkersError: if no task runs on workers of other machines.
-        WorkersLackError: if they lack packages, or have another version of CommitLake.
+        UnavailableError: if no server of Spark Connect answers, or no task runs on workers of other machines.
+        UsageError: if `SPARK_REMOTE` is wrong, a package is missing here or there, or the workers have another version
+            of CommitLake.
     """
     session = SparkSession.getActiveSession() or _begin_or_connect(name, s3)
     if (names_cluster() or is_connect(session)) and session not in _checked:

@@ -26,7 +26,7 @@ from pyspark import cloudpickle
 
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.connect_session import is_connect
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UnavailableError, UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,19 +39,6 @@ _CURE = (
     "install CommitLake in the Python that PYSPARK_PYTHON names for the workers; on a standalone cluster or YARN, "
     "without PYSPARK_PYTHON, the job sends it to them"
 )
-
-
-class WorkersLackError(CommitLakeError):
-    """Workers lack packages that the tasks of a job need, or have another CommitLake; the message is for a user."""
-
-    exit_code = ExitCode.USAGE
-
-
-class NoWorkersError(CommitLakeError):
-    """No task runs on the workers; the message is for a user."""
-
-    exit_code = ExitCode.FAILED
-    is_transient = True
 
 
 def choose_python(session: SparkSession) -> None:
@@ -94,8 +81,8 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
     """Run one task that loads the needed packages.
 
     Raises:
-        NoWorkersError: if no task runs there.
-        WorkersLackError: if a package is missing there, or if CommitLake there has another version than here.
+        UnavailableError: if no task runs there.
+        UsageError: if a package is missing there, or if CommitLake there has another version than here.
     """
     from pyspark.sql.functions import lit, udf  # noqa: PLC0415 (only where there is a session)
 
@@ -104,14 +91,14 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
         with _sent_as_code():
             rows = session.range(1, numPartitions=1).select(load(lit(" ".join(needed))).alias("found")).collect()
     except EXECUTION_ERRORS as error:
-        raise NoWorkersError(f"no task runs on Spark's workers: {_reason(error)}") from None
+        raise UnavailableError(f"no task runs on Spark's workers: {_reason(error)}") from None
     answer = json.loads(rows[0]["found"])
     if answer["missing"]:
         missing = "; ".join(f"{name} ({why})" for name, why in answer["missing"].items())
-        raise WorkersLackError(f"on the worker {answer['host']}, {answer['python']} lacks {missing}: {_CURE}")
+        raise UsageError(f"on the worker {answer['host']}, {answer['python']} lacks {missing}: {_CURE}")
     here = _version()
     if answer["version"] != here and answer["version"] and here:
-        raise WorkersLackError(
+        raise UsageError(
             f"on the worker {answer['host']}, {answer['python']} has CommitLake {answer['version']}, "
             f"but this job is CommitLake {here}: install the same version in both"
         )

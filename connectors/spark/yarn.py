@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UsageError
 
 MASTER = "yarn"
 SETTINGS = {
@@ -23,12 +23,6 @@ _SITE = "yarn-site.xml"
 _SPARK_ENVIRONMENT = "spark-env.sh"
 
 
-class YarnConfigurationError(CommitLakeError):
-    """YARN's configuration is not found; the message says what to do."""
-
-    exit_code = ExitCode.USAGE
-
-
 def check_configuration(spark_configuration: Path | None, environment: Mapping[str, str] = os.environ) -> None:
     """Check that Hadoop's client finds YARN.
 
@@ -38,18 +32,18 @@ def check_configuration(spark_configuration: Path | None, environment: Mapping[s
         environment: the environment variables.
 
     Raises:
-        YarnConfigurationError: if no variable names a folder with a `yarn-site.xml`.
+        UsageError: if no variable names a folder with a `yarn-site.xml`.
     """
     if spark_configuration is not None and (spark_configuration / _SPARK_ENVIRONMENT).is_file():
         return
     given = {name: environment[name] for name in _VARIABLES if environment.get(name)}
     for name, folder in given.items():
         if not Path(folder).is_absolute():  # the JVM works in another folder
-            raise YarnConfigurationError(f"{name}={folder}: expected an absolute path")
+            raise UsageError(f"{name}={folder}: expected an absolute path")
     if any((Path(folder) / _SITE).is_file() for folder in given.values()):
         return
     found = ", ".join(f"no such file in {name}={folder}" for name, folder in given.items()) or "neither is set"
-    raise YarnConfigurationError(
+    raise UsageError(
         "--master yarn: expected HADOOP_CONF_DIR or YARN_CONF_DIR to name the folder with the cluster's "
         f"{_SITE}; {found}"
     )

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JError
 from commitlake.connectors.spark.driver_output import copy_output
 from commitlake.connectors.spark.hadoop_folder import HadoopFolder, staging_place
 from commitlake.connectors.spark.submit_arguments import option_pairs
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import ExitCode, UnavailableError
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaGateway
@@ -28,13 +28,6 @@ _SUCCEEDED = "SUCCEEDED"
 _ENDED = frozenset({"FINISHED", "FAILED", "KILLED"})
 _LAST_READS = 10
 logger = logging.getLogger(__name__)
-
-
-class YarnApplicationError(CommitLakeError):
-    """An application was not accepted by YARN, or ended without the job's exit code; the message is for a user."""
-
-    exit_code = ExitCode.FAILED
-    is_transient = True
 
 
 class YarnApplication:
@@ -83,7 +76,7 @@ class YarnApplication:
             The job's exit code; None if the application was killed because the user wanted it.
 
         Raises:
-            YarnApplicationError: if YARN does not accept the application, or if it ended without an exit code.
+            UnavailableError: if YARN does not accept the application, or if it ended without an exit code.
         """
         is_announced = False
         while True:
@@ -145,13 +138,13 @@ class YarnApplication:
     def _outcome(self, code: int | None) -> int:
         application = self._id()
         if application is None:
-            raise YarnApplicationError(f"YARN did not accept the application: {self._submission_error()}")
+            raise UnavailableError(f"YARN did not accept the application: {self._submission_error()}")
         report = self._client().getApplicationReport(application)
         self._delete_files(application)
         status = str(report.getFinalApplicationStatus().toString())
         if code is None or (code == ExitCode.OK and status != _SUCCEEDED):
             reason = str(report.getDiagnostics() or "").strip() or "YARN gives no reason"
-            raise YarnApplicationError(f"{application.toString()} ended as {status}, without an exit code: {reason}")
+            raise UnavailableError(f"{application.toString()} ended as {status}, without an exit code: {reason}")
         return code
 
     def _delete_files(self, application: Any) -> None:

@@ -140,12 +140,11 @@ def open_session(job: str, s3: S3Options | None = None) -> SparkSession:
         s3: see `make_runner`.
 
     Raises:
-        ConnectError: if `SPARK_REMOTE` is wrong, or a package is missing.
-        ConnectUnavailableError: if no server of Spark Connect answers.
         JarsError: if jars are needed and missing.
         JavaError: if a JVM is needed and Java is missing.
-        NoWorkersError: if no task runs on workers of other machines.
-        WorkersLackError: if they lack packages, or have another version of CommitLake.
+        UnavailableError: if no server of Spark Connect answers, or no task runs on workers of other machines.
+        UsageError: if `SPARK_REMOTE` is wrong, a package is missing here or there, or the workers have another version
+            of CommitLake.
     """
     from commitlake.connectors.sources import register_stores
     from commitlake.connectors.spark.session import get_session

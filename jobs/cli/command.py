@@ -73,19 +73,12 @@ _CONFIG_FILE = "commitlake.toml"
 
 
 class JobError(CommitLakeError):
-    """An error for the user: one sentence, and a hint on what to do about it.
-
-    Attributes:
-        hint: a hint on what to do, or empty.
-        exit_code: the job's exit code.
-    """
+    """An error for the user: one sentence, and a hint on what to do about it."""
 
     exit_code: ExitCode
 
     def __init__(self, message: str, hint: str = "", exit_code: ExitCode = ExitCode.USAGE) -> None:
-        super().__init__(message)
-        self.hint = hint
-        self.exit_code = exit_code
+        super().__init__(message, hint=hint, exit_code=exit_code)
 
 
 _LOUDNESS = OneOf()

@@ -68,7 +68,7 @@ def choose(arguments: DlqOptions, lake: Lake, *, samples: int | None) -> Chosen:
 
     Raises:
         JobError: if `--where` is invalid, or a store is unknown.
-        DeadLetterError: if there is no such cause.
+        UsageError: if there is no such cause.
     """
     check_brokers(lake, arguments.broker)
     table = lake.table("messages")

@@ -107,11 +107,12 @@ class Dump(Command, LayoutArgument, BrokerConfArgument, after={LayoutArgument: "
 def _warn_of_unread(store: Store) -> None:
     """Warn of messages that are not in the folder that is read; for a copy in an object store, `ship` does."""
     from commitlake.connectors.reading.unread import UNREAD
-    from commitlake.pipelines.ship.store import ShipStoreError, SourceStore
+    from commitlake.pipelines.ship.store import SourceStore
+    from commitlake.schemas.errors import UsageError
 
     if store.is_remote:
         return
-    with suppress(ShipStoreError):  # logs of several formats are in one folder
+    with suppress(UsageError):  # logs of several formats are in one folder
         for sentence in SourceStore(str(Path(store.root).parent)).newer_data(store.broker):
             UNREAD.warning("%s", sentence)
 

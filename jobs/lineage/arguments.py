@@ -132,7 +132,7 @@ def question_of(command: LineageOptions, lake: Lake) -> Question:
 
     Raises:
         JobError: for an invalid position, or a broker that the lake does not have.
-        LineageError: for a number out of range.
+        UsageError: for a number out of range.
     """
     place = None
     if command.offset is not None:

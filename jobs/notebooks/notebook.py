@@ -29,7 +29,7 @@ from commitlake.jobs.report.markup import tag
 from commitlake.jobs.report.page import render_pictures
 from commitlake.jobs.report.rows_output import write_table
 from commitlake.jobs.report.text import lines, numbers_of
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import CommitLakeError, UsageError
 from commitlake.schemas.report import BarChart, HeatMap, Html, LineChart, Section, Table
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
@@ -40,12 +40,6 @@ MAX_ROWS = 1000
 _FRAME_HEIGHT = 640
 """Height of the frame with pictures in Jupyter, in pixels; what is below is scrolled to."""
 T = TypeVar("T")
-
-
-class NotebookError(CommitLakeError):
-    """An invalid parameter or a missing library; the message is for the user."""
-
-    exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +84,14 @@ class Notebook:
             LakeError: The path cannot be that of a lake.
         """
         if not self.values["lake"]:
-            raise NotebookError("lake: expected the folder of a lake, or s3://bucket/prefix, found nothing")
+            raise UsageError("lake: expected the folder of a lake, or s3://bucket/prefix, found nothing")
         return Lake(self.values["lake"])
 
     def time(self, name: str) -> datetime.datetime | None:
         """Return a parameter as a time; None if it is not given.
 
         Raises:
-            NotebookError: The value is not a time.
+            UsageError: The value is not a time.
         """
         return self._parsed(name, parse_time)
 
@@ -105,7 +99,7 @@ class Notebook:
         """Return a parameter as a duration; None if it is not given.
 
         Raises:
-            NotebookError: The value is not a duration.
+            UsageError: The value is not a duration.
         """
         return self._parsed(name, parse_duration)
 
@@ -113,7 +107,7 @@ class Notebook:
         """Return a parameter as a positive number; None if it is not given.
 
         Raises:
-            NotebookError: The value is not a positive number.
+            UsageError: The value is not a positive number.
         """
         return self._parsed(name, _positive)
 
@@ -126,7 +120,7 @@ class Notebook:
         try:
             return parse(text) if text else None
         except argparse.ArgumentTypeError as error:
-            raise NotebookError(f"{name}: {error}") from None
+            raise UsageError(f"{name}: {error}") from None
 
     def say(self, *sentences: str) -> None:
         """Print sentences, each on a line."""
@@ -177,7 +171,7 @@ class Notebook:
             show_html(render_pictures(section.title, pictures))
         elif folder:
             if not Path(folder).is_dir():
-                raise NotebookError(f"{PLOTS}: expected an existing folder, found {folder!r}")
+                raise UsageError(f"{PLOTS}: expected an existing folder, found {folder!r}")
             with write_whole(Path(folder) / f"{section.anchor}.html") as file:
                 file.write(render_pictures(section.title, pictures).encode("utf-8", "replace"))
         for picture in pictures:
@@ -217,7 +211,7 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
         parameters: Its parameters; outside Databricks, `plots` is added.
 
     Raises:
-        NotebookError: The folder for pictures cannot be created.
+        UsageError: The folder for pictures cannot be created.
     """
     dbutils = names.get("dbutils")
     if dbutils is not None:
@@ -247,7 +241,7 @@ def _create_folder(folder: str) -> None:
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise NotebookError(f"{PLOTS}: the folder {folder!r} cannot be created: {error.strerror or error}") from None
+        raise UsageError(f"{PLOTS}: the folder {folder!r} cannot be created: {error.strerror or error}") from None
 
 
 def _print_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -11,7 +11,6 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.arguments.sizes import size_text
-from commitlake.jobs.notebooks.notebook import NotebookError
 from commitlake.jobs.replay.target import target_client
 from commitlake.pipelines.replay.groups.outcomes import GroupFollower, GroupOutcomes, State, read_sent
 from commitlake.pipelines.replay.ledger import Counts, Ledger, read_states
@@ -32,6 +31,7 @@ from commitlake.pipelines.replay.planning import (
 from commitlake.pipelines.replay.run import ReplayRun, Settings
 from commitlake.pipelines.replay.verifying import verify_replay
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.report import (
     MAX_SERIES,
     Block,
@@ -91,7 +91,7 @@ def replay(
         The result of the replay; None if there are no messages, or no name servers.
 
     Raises:
-        NotebookError: if an earlier replay of the same messages has not finished, or if the messages that are read back
+        UsageError: if an earlier replay of the same messages has not finished, or if the messages that are read back
             from the target differ from those that were sent.
         ReplayError: if they cannot be sent.
         RocketMQError: if the target does not answer.
@@ -116,7 +116,7 @@ def replay(
             counts = ReplayRun(lake, messages, client, Pace(rate or 0), Settings()).run(is_resumed=False)
             found = verify_replay(messages, Ledger(lake, plan.replay_id), client.puller)
             if found.problems:
-                raise NotebookError(
+                raise UsageError(
                     f"the replay {plan.replay_id} is not in the target as it was sent: 'commitlake replay verify "
                     f"{plan.replay_id}' shows the {count_text(found.problems.total(), 'difference')}"
                 )
@@ -141,7 +141,7 @@ def _earlier(lake: Lake, condition: str, name_servers: str, topic: str | None) -
         return None
     state = states[-1]
     if state.event not in (ReplayEvent.FINISHED, ReplayEvent.VERIFIED):
-        raise NotebookError(
+        raise UsageError(
             f"the replay {state.plan.replay_id} of the same messages is {state.event}: 'commitlake replay resume "
             f"{state.plan.replay_id}' continues it"
         )

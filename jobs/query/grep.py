@@ -35,7 +35,7 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
         `DAMAGE` if some of the bodies could not be read.
 
     Raises:
-        GrepError: for an invalid expression.
+        UsageError: for an invalid expression.
         QueryError: if the engine cannot understand or answer the conditions.
         PackStoreError: if the place of the packs cannot be read.
     """

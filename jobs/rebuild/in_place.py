@@ -15,11 +15,12 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import RebuildOptions
 from commitlake.jobs.rebuild.run import run_rebuild
-from commitlake.pipelines.rebuild.errors import BusyStoreError, RebuildError, UnknownDelaysError
+from commitlake.pipelines.rebuild.errors import BusyStoreError, UnknownDelaysError
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.shipped import fetch_hint
 
 
@@ -29,11 +30,11 @@ def rebuild_in_place(command: RebuildOptions, store: Store, wanted: RequestedSet
     Raises:
         BusyStoreError: if a broker has the store open.
         DisagreementError: if the new files do not match the log; nothing is replaced then.
-        RebuildError: if the store is not on a disk.
+        UsageError: if the store is not on a disk.
         UnsupportedStoreError: if segments of its log are in other folders.
     """
     if store.is_remote:
-        raise RebuildError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
+        raise UsageError(f"{store.root}: expected a store on a local or mounted disk{fetch_hint(store.root)}")
     log = read_log(store)
     for other in find_other_logs(log, None, log_range(store, is_live=False).end) if log is not None else ():
         raise UnsupportedStoreError(f"{other}: the queues that a rebuild creates would lack their messages")

@@ -35,7 +35,7 @@ def changes_of(arguments: SendingArguments) -> Changes:
 
     Raises:
         JobError: if there is no such function.
-        MaskRuleError: if a mask is invalid, or needs a key.
+        UsageError: if a mask is invalid, or needs a key.
     """
     masks = [parse_mask(text) for text in arguments.mask]
     key = os.environ.get(KEY_VARIABLE, "").encode()

@@ -41,7 +41,7 @@ def add_lake_findings(
 
     Raises:
         LakeError: if nothing was ever archived into the lake.
-        PendingDataError: if an archive run has committed but is not finished.
+        UnavailableError: if an archive run has committed but is not finished.
     """
     moment = read_moment(lake)
     ranges, _ = ranges_in_store(path, broker, moment.commit.stores, layout)

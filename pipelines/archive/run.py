@@ -87,12 +87,6 @@ class OnRefusal(StrEnum):
     ACCEPT = "accept"
 
 
-class ArchiveRefusedError(CommitLakeError):
-    """The run found damage or a gap and was set to fail; the lake is unchanged."""
-
-    exit_code = ExitCode.DAMAGE
-
-
 @dataclass(frozen=True, slots=True)
 class Config:
     """Settings of one run.
@@ -218,7 +212,7 @@ def plan_work(config: Config, until: Snapshot | None = None, on_new: Callable[[]
     Raises:
         CommitLogError: if a store cannot be read, or is not the one that was archived.
         LakeError: if the folder is no lake.
-        MasksChangedError: if the masks differ from the lake's.
+        CommitLakeError: if the masks differ from the lake's.
     """
     lake = Lake(config.lake)
     if config.source is not None:
@@ -245,8 +239,8 @@ def run_archive(
     Raises:
         CommitLogError: if a store cannot be read, or is not the one that was archived.
         LakeError: if the folder is no lake, or the location of bodies differs from the lake's.
-        MasksChangedError: if the masks differ from the lake's.
-        ArchiveRefusedError: if there is damage or a gap, and the run is set to fail.
+        CommitLakeError: if the masks differ from the lake's.
+        CommitLakeError: if there is damage or a gap, and the run is set to fail.
         HBaseError: if HBase cannot be updated; everything else is done then, and the next run completes it.
         CriticalQualityError: if a critical expectation is not met.
         ConcurrentArchiveError: if another run has committed the same stores meanwhile.
@@ -542,10 +536,11 @@ def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
     missing = [part for part in parts if isinstance(part, Split) and part.missing]
     if missing and on_gap is OnRefusal.FAIL:
         first = missing[0]
-        raise ArchiveRefusedError(
+        raise CommitLakeError(
             f"{first.broker}: physical offsets {first.start} to {first.end} are missing, "
             f"{count_text(len(missing), 'gap')} in all: expected a segment {first.path}. Nothing was archived; "
-            "'--on-gap record' archives what is there"
+            "'--on-gap record' archives what is there",
+            exit_code=ExitCode.DAMAGE,
         )
 
 
@@ -558,7 +553,8 @@ def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
     ):
         if count and on_refusal is OnRefusal.FAIL:
             first = next(row.first_refused for row in manifest if row.first_refused)
-            raise ArchiveRefusedError(
+            raise CommitLakeError(
                 f"{first}; {count} such ranges in all. Nothing was archived; '{option}' records them and archives "
-                "everything else"
+                "everything else",
+                exit_code=ExitCode.DAMAGE,
             )

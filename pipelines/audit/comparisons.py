@@ -10,7 +10,6 @@ from commitlake.connectors.formats.registry import ANY_FORMAT
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.snapshots import StoreRange
-from commitlake.pipelines.audit.errors import NothingInCommonError
 from commitlake.pipelines.audit.moment import Moment, wait_for_hbase
 from commitlake.pipelines.audit.profile import Profile
 from commitlake.pipelines.audit.sides import Sides
@@ -19,6 +18,7 @@ from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.audit.verdicts import AuditVerdict, compare
 from commitlake.pipelines.maintenance.expiry import read_expiries
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import UsageError
 
 BODY_FIGURES = ("messages", "bytes", "body_bytes", "checksum")
 
@@ -41,11 +41,11 @@ class ComparedStores:
         """Return the ranges that can be compared, and notes on stores without any.
 
         Raises:
-            NothingInCommonError: if there are no such ranges.
+            UsageError: if there are no such ranges.
         """
         ranges, notes = ranges_in_store(self.path, self.broker, moment.commit.stores, self.layout)
         if not ranges:
-            raise NothingInCommonError(
+            raise UsageError(
                 f"the store and the lake have nothing in common: {'; '.join(notes)}. Is it the right --store?"
             )
         return ranges, notes
@@ -135,7 +135,7 @@ def compare_hbase(
         kept: age at which HBase drops messages, if it does.
 
     Raises:
-        PendingDataError: if HBase does not reach the version in time.
+        UnavailableError: if HBase does not reach the version in time.
     """
     wait_for_hbase(version_there, sides.moment)
     names = ("messages", "hbase")

@@ -17,8 +17,8 @@ from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_numbe
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.audit.errors import PendingDataError
 from commitlake.pipelines.maintenance.expiry import read_expiries
+from commitlake.schemas.errors import UnavailableError
 
 WAIT_SECONDS = 30.0
 """Time that other processes may need to complete a commit, before the audit fails."""
@@ -58,7 +58,7 @@ def read_moment(lake: Lake) -> Moment:
 
     Raises:
         LakeError: if nothing is archived.
-        PendingDataError: if a run has committed but is not finished.
+        UnavailableError: if a run has committed but is not finished.
     """
     table = lake.find("messages")
     found = None if table is None else newest_commit(table)
@@ -68,7 +68,7 @@ def read_moment(lake: Lake) -> Moment:
         raise LakeError(f"{lake.root} is not a lake, or nothing is archived in it yet: run 'commitlake archive' first")
     committed, commit = found
     if not _is_so(lambda: not _unfinished(lake, commit)):
-        raise PendingDataError(
+        raise UnavailableError(
             f"run {commit.sequence}, or one before it, is not finished: its messages are committed, but not its "
             "counts. It is still running, or was killed; then 'commitlake archive' finishes it. Audit again after that"
         )
@@ -96,7 +96,7 @@ def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> N
         moment: moment that it must reach.
 
     Raises:
-        PendingDataError: if it does not in time.
+        UnavailableError: if it does not in time.
     """
 
     def is_there() -> bool:
@@ -104,7 +104,7 @@ def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> N
         return version is not None and version >= moment.committed
 
     if not _is_so(is_there):
-        raise PendingDataError(
+        raise UnavailableError(
             f"HBase has not followed run {moment.commit.sequence}: expected version {moment.committed} of messages "
             f"in it, found {version_there()}. Run 'commitlake archive --hbase', then audit again"
         )

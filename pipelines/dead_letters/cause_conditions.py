@@ -17,8 +17,9 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import any_of, text_literal
 from commitlake.pipelines.dead_letters.causes import Cause, cause_texts, digest_of
-from commitlake.pipelines.dead_letters.letters import DeadLetterError, read_letters, reason_sql
+from commitlake.pipelines.dead_letters.letters import read_letters, reason_sql
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 from commitlake.schemas.tables.replays import SendOutcome
@@ -38,16 +39,16 @@ def find_cause(causes: Sequence[Cause], name: str) -> Cause:
         name: number of the cause, from 1, or at least the first four characters of its digest.
 
     Raises:
-        DeadLetterError: if no cause or more than one matches.
+        UsageError: if no cause or more than one matches.
     """
     if not causes:
-        raise DeadLetterError(f"--cause {name}: no dead letter matches, so there are no causes")
+        raise UsageError(f"--cause {name}: no dead letter matches, so there are no causes")
     number = parse_int(name, 1, len(causes))
     if number is not None:
         return causes[number - 1]
     found = [cause for cause in causes if cause.digest.startswith(name)] if len(name) >= MIN_NAME_LENGTH else []
     if len(found) != 1:
-        raise DeadLetterError(
+        raise UsageError(
             f"--cause {name}: expected a number from 1 to {len(causes)}, or {MIN_NAME_LENGTH} characters or more of a "
             f"cause's name, found {len(found) or 'none'}: 'commitlake dlq' shows them"
         )
@@ -65,7 +66,7 @@ def narrow_to_cause(
         packs: the lake's bodies; None if the causes were counted without them.
 
     Raises:
-        DeadLetterError: if only the bodies distinguish its dead letters from those of other causes, and there are too
+        UsageError: if only the bodies distinguish its dead letters from those of other causes, and there are too
             many.
     """
     narrowed = f"{where} AND {_columns_sql(table, cause)}"
@@ -126,7 +127,7 @@ def without_places(where: str, places: Iterable[Mapping[str, Sequence[int]]]) ->
         places: physical offsets of these dead letters, by store.
 
     Raises:
-        DeadLetterError: if there are too many.
+        UsageError: if there are too many.
     """
     merged: dict[str, set[int]] = {}
     for one in places:
@@ -156,7 +157,7 @@ def _columns_sql(table: DeltaTable, cause: Cause) -> str:
 def _check_count(places: Mapping[str, Iterable[int]], what: str) -> None:
     count = sum(len(list(offsets)) for offsets in places.values())
     if count > MAX_LISTED:
-        raise DeadLetterError(
+        raise UsageError(
             f"{what}: expected at most {MAX_LISTED:,} dead letters in a list of offsets, found "
             f"more: choose fewer at a time with --from and --to"
         )

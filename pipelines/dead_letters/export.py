@@ -29,8 +29,9 @@ from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.printable import csv_text, printable, printable_json
 from commitlake.connectors.whole_files import write_whole
 from commitlake.pipelines.dead_letters.causes import cause_texts, digest_of
-from commitlake.pipelines.dead_letters.letters import DeadLetterError, Letters, read_letters, reason_sql, replayed_sql
+from commitlake.pipelines.dead_letters.letters import Letters, read_letters, reason_sql, replayed_sql
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX
 
 _ROW_GROUP_BYTES = 32 << 20
@@ -83,7 +84,7 @@ def export_letters(
         is_raw: true to write texts of a CSV file as they are.
 
     Raises:
-        DeadLetterError: if the file cannot be written.
+        UsageError: if the file cannot be written.
     """
     columns = [
         *_STORED,
@@ -102,7 +103,7 @@ def export_letters(
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
-        raise DeadLetterError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
     return count
 
 

@@ -22,7 +22,6 @@ from commitlake.connectors.reading.errors import BodyError
 from commitlake.pipelines.replay.origin_properties import REPLAY_ID, original_topic_sql
 from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
 from commitlake.pipelines.replay.selection import condition
-from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
@@ -36,12 +35,6 @@ BODY_PLACE_COLUMNS = ("body_ref", "body_crc", "body_size", "body_codec")
 SCHEMA = arrow_schema(MESSAGES)
 SLICE_BYTES = 32 << 20
 """Total size of the stored bodies in memory at the same time."""
-
-
-class DeadLetterError(CommitLakeError):
-    """An invalid selection, or one of too many letters; the message is written for users."""
-
-    exit_code = ExitCode.USAGE
 
 
 def letters_condition(table: DeltaTable, wanted: Selection = ALL_MESSAGES) -> str:

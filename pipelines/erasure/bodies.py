@@ -25,7 +25,8 @@ from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.lake.packs.wiping import Wiped, wipe_bodies
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.erasure.ledger import ConcurrentErasureError, read_rows
+from commitlake.pipelines.erasure.ledger import read_rows
+from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.messages import BODY_PLACE
 
 _MAX_TRIES = 20
@@ -150,7 +151,7 @@ def erase_bodies(
 
     Raises:
         PackStoreError: if the location of the packs cannot be used.
-        ConcurrentErasureError: if other processes write the same packs on every attempt.
+        ConcurrentRunError: if other processes write the same packs on every attempt.
     """
     work = PackWork()
     errors: dict[str, PackError] = {}
@@ -172,7 +173,7 @@ def erase_bodies(
                 packs.update(files[number].packs)
         if not packs:
             return work, errors
-    raise ConcurrentErasureError(f"other processes have written the same packs {_MAX_TRIES} times. Run it again")
+    raise ConcurrentRunError(f"other processes have written the same packs {_MAX_TRIES} times. Run it again")
 
 
 def _wipe(location: PackLocation, bodies: _FileBodies) -> Wiped | PackError:

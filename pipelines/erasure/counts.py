@@ -33,7 +33,7 @@ from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.pipelines.erasure.ledger import ConcurrentErasureError, newest_rows, read_rows
+from commitlake.pipelines.erasure.ledger import newest_rows, read_rows
 from commitlake.pipelines.erasure.rewriting import TableWork, commit
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import (
@@ -44,6 +44,7 @@ from commitlake.pipelines.maintenance.table_files import (
 )
 from commitlake.pipelines.masking.erasure_rows import CHANGED_FIGURES, changes_of
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, count_minutes, write_minutes_file
+from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 from commitlake.schemas.tables.topic_minutes import MINUTE_SECONDS
@@ -93,7 +94,7 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
             continue
         sizes = sum(file.size for file in removed), sum(file.size for file in new)
         return TableWork("topic_minutes", len(whole), len(removed), *sizes)
-    raise ConcurrentErasureError(
+    raise ConcurrentRunError(
         f"{lake.uri('topic_minutes')}: other writers committed first {_MAX_TRIES} times. Run it again"
     )
 
@@ -222,9 +223,7 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
         return TableWork("profiles", sum(map(len, changes.values())), len(files), *sizes)
-    raise ConcurrentErasureError(
-        f"{lake.uri('profiles')}: other writers committed first {_MAX_TRIES} times. Run it again"
-    )
+    raise ConcurrentRunError(f"{lake.uri('profiles')}: other writers committed first {_MAX_TRIES} times. Run it again")
 
 
 def _by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
@@ -321,9 +320,7 @@ def forget_contents(lake: Lake, number: int) -> TableWork | None:
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
         return TableWork("erasures", rows, len(files), *sizes)
-    raise ConcurrentErasureError(
-        f"{lake.uri('erasures')}: other writers committed first {_MAX_TRIES} times. Run it again"
-    )
+    raise ConcurrentRunError(f"{lake.uri('erasures')}: other writers committed first {_MAX_TRIES} times. Run it again")
 
 
 def _newest_in_profiles(lake: Lake) -> int:

@@ -6,8 +6,6 @@ purged     no data is left
 
 Facts for evidence are counts and checksums of these rows, but no keys.
 
-ErasureError                 the message is for users
-└── ConcurrentErasureError   other writers committed first on every attempt
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.masking.erasure_rows import ErasureWriter, conform, erasure_rows, newest_of_messages
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts, read_later_copies, with_key
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import ConcurrentRunError, UsageError
 from commitlake.schemas.tables.erasures import MESSAGE_EVENTS, ErasureEvent
 from commitlake.schemas.times import EPOCH, iso_text
 
@@ -45,19 +43,6 @@ _READ = ["number", "erasure_id", "event", "reason", "detail"]
 _MARGIN = datetime.timedelta(days=1)
 """Added to the retention, so that uncommitted files of runs that began before the erasure are old enough to delete."""
 _CHECKSUMS = ("row_after", "lake_after")  # a sum of hashes before the erasure would confirm a guess of contents
-
-
-class ErasureError(CommitLakeError):
-    """An erasure cannot be done as requested."""
-
-    exit_code = ExitCode.USAGE
-
-
-class ConcurrentErasureError(ErasureError):
-    """Other writers changed a table on every attempt; finished steps remain done."""
-
-    exit_code = ExitCode.REFUSED
-    is_transient = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +107,7 @@ def read_states(lake: Lake) -> list[ErasureState]:
     """Read the states of a lake's erasures, the oldest first.
 
     Raises:
-        ErasureError: if this version cannot read a row.
+        UsageError: if this version cannot read a row.
     """
     rows = read_rows(lake)
     others = pa.array([*map(str, MESSAGE_EVENTS), str(ErasureEvent.LATER)])
@@ -134,7 +119,7 @@ def read_states(lake: Lake) -> list[ErasureState]:
     found: dict[int, dict[str, list[dict[str, Any]]]] = {}
     for row, at in zip(told.to_pylist(), times_of(told.column("at_us")), strict=True):
         if at is None or row["number"] is None or row["erasure_id"] is None:
-            raise ErasureError(f"{_LEDGER}: an event {row['event']!a} lacks its number, id or time")
+            raise UsageError(f"{_LEDGER}: an event {row['event']!a} lacks its number, id or time")
         found.setdefault(row["number"], {}).setdefault(row["event"], []).append(row | {"at": at})
     return [_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
 
@@ -162,7 +147,7 @@ def _state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: in
         )
         assert state.due_at is None or state.due_at > state.begun_at
     except (AssertionError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-        raise ErasureError(
+        raise UsageError(
             f"{_LEDGER}: erasure {number} cannot be read: {error!r}. Expected rows as 'erase' writes them"
         ) from None
     return state
@@ -189,7 +174,7 @@ def begin(
         parser_version: version of CommitLake.
 
     Raises:
-        ConcurrentErasureError: if other erasures begin first on every attempt.
+        ConcurrentRunError: if other erasures begin first on every attempt.
     """
     erasure_id = secrets.token_hex(16)
     for _ in range(_MAX_TRIES):
@@ -207,7 +192,7 @@ def begin(
         if advance(lake, "erasures", [file], APPLICATION_ID, (before, number)):
             at = EPOCH + datetime.timedelta(microseconds=by.at)
             return ErasureState(number, erasure_id, at, reason, rows.num_rows, retention, None, None, {})
-    raise ConcurrentErasureError(f"other erasures have begun first {_MAX_TRIES} times. Run it again")
+    raise ConcurrentRunError(f"other erasures have begun first {_MAX_TRIES} times. Run it again")
 
 
 def _messages(rows: pa.Table, number: int, erasure_id: str, by: ErasureWriter) -> pa.Table:

@@ -34,11 +34,11 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.paths import check_folder_links, check_table_links
-from commitlake.pipelines.erasure.ledger import ErasureError
 from commitlake.pipelines.maintenance.expiry import delete_packs, measure
 from commitlake.pipelines.maintenance.log_care import find_garbage, vacuum
 from commitlake.pipelines.maintenance.packs import find_orphans
 from commitlake.pipelines.repair.delta_log import ASIDE
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.times import from_seconds
 
@@ -86,13 +86,13 @@ def purge(
         is_alone: True if no other process is running; the retention may then be less than a day.
 
     Raises:
-        ErasureError: if an archive run is unfinished: its commit refers to files that no table has yet.
+        UsageError: if an archive run is unfinished: its commit refers to files that no table has yet.
         UnsafeFileError: if the lake contains a link.
     """
     lake.check_links()
     last = read_last_commit(lake)
     if last is not None and unfinished_commits(lake, last.sequence):
-        raise ErasureError(
+        raise UsageError(
             f"archive run {last.sequence} of {lake.root} is not finished, expected that no file waits for its table. "
             "Run 'commitlake archive', then this again"
         )
@@ -149,9 +149,7 @@ def strip_log(lake: Lake, name: str, before: datetime.datetime) -> tuple[int, in
     listing = folder.read_listing()
     base = listing.base
     if base < table.version():
-        raise ErasureError(
-            f"{lake.uri(name)}: expected a checkpoint of version {table.version()}, found that of {base}"
-        )
+        raise UsageError(f"{lake.uri(name)}: expected a checkpoint of version {table.version()}, found that of {base}")
     row_sum = sealed_sum(folder, listing, newest_seal(folder, listing)[0])
     write_seal(folder, listing, row_sum, from_scratch=True)  # from now on no seal covers the entries before it
     entries = sum(_strip_entry(folder, version) for version in sorted(listing.entries) if version < base)

@@ -23,7 +23,7 @@ from commitlake.connectors.lake.erasures import APPLICATION_ID, FORM, FORM_ID, E
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.pipelines.erasure.ledger import ConcurrentErasureError, newest_rows
+from commitlake.pipelines.erasure.ledger import newest_rows
 from commitlake.pipelines.erasure.ledger import read_rows as read_ledger
 from commitlake.pipelines.erasure.ledger import writer as ledger_writer
 from commitlake.pipelines.erasure.selection import ROWS, FileHits, find_hits, names_erased, not_erased, read_hits
@@ -31,6 +31,7 @@ from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
 from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows
 from commitlake.pipelines.masking.erasure_rows import erasure_rows
+from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.erasures import ErasureEvent
 
 _MAX_TRIES = 50
@@ -194,7 +195,7 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
             continue
         before, after = sum(file.size for file in removed), sum(file.size for file in added)
         return TableWork(table, sum(one.rows for one in hits), len(removed), before, after)
-    raise ConcurrentErasureError(
+    raise ConcurrentRunError(
         f"{uri}: other writers committed first {_MAX_TRIES} times. Finished steps remain done: run it again"
     )
 

@@ -34,7 +34,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.bodies import PackWork, bodies_of, erase_bodies, erased_packs, measure_packs
 from commitlake.pipelines.erasure.counts import correct_profiles, forget_contents, recount_minutes
-from commitlake.pipelines.erasure.ledger import ErasureError, ErasureState, add_event, begin, read_rows, read_states
+from commitlake.pipelines.erasure.ledger import ErasureState, add_event, begin, read_rows, read_states
 from commitlake.pipelines.erasure.purge import Purged, purge
 from commitlake.pipelines.erasure.rewriting import CHANGES, TableWork, complete_rows, erase_from, find_work, is_done
 from commitlake.pipelines.erasure.selection import FoundMessages, KeysToErase, select_messages
@@ -42,6 +42,7 @@ from commitlake.pipelines.erasure.texts import TABLES, erase_texts, find_texts
 from commitlake.pipelines.maintenance.log_care import SHORTEST_RETENTION
 from commitlake.pipelines.masking.later_copies import read_later_copies
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.erasures import ErasureEvent
 
 if TYPE_CHECKING:
@@ -135,12 +136,12 @@ def plan_erasure(place: Place, wanted: KeysToErase, *, keeps_later_copies: bool 
         keeps_later_copies: True to archive later copies of the messages as they are.
 
     Raises:
-        ErasureError: if there are too many messages.
+        UsageError: if there are too many messages.
         LakeError: if there is no lake, or a table of it is damaged.
     """
     selection = select_messages(place.lake, wanted)
     if selection.rows.num_rows > MAX_MESSAGES:
-        raise ErasureError(
+        raise UsageError(
             f"{count_text(selection.rows.num_rows, 'message is', 'messages are')} to be erased, expected at most "
             f"{MAX_MESSAGES:,} at a time: use fewer keys at a time"
         )
@@ -164,7 +165,7 @@ def run_erasure(
         retention: time for which older versions of tables are kept.
 
     Raises:
-        ErasureError: if it cannot be done, or other writers commit first on every attempt. Finished steps remain done.
+        UsageError: if it cannot be done, or other writers commit first on every attempt. Finished steps remain done.
         PackError: if a pack cannot be read or written.
         UnsafeFileError: if the lake contains a link.
     """
@@ -206,7 +207,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
         A result for each erasure that was unfinished, also for those that still are, because of a pack.
 
     Raises:
-        ErasureError: in the cases of `run_erasure`.
+        UsageError: in the cases of `run_erasure`.
     """
     states = [only] if only else unfinished_erasures(place.lake)
     if not states:
@@ -256,7 +257,7 @@ def _delete_page(lake: Lake) -> None:
     try:
         Path(lake.page).unlink(missing_ok=True)
     except OSError as error:
-        raise ErasureError(f"{lake.page} cannot be deleted, and may show erased values: {error.strerror}") from None
+        raise UsageError(f"{lake.page} cannot be deleted, and may show erased values: {error.strerror}") from None
 
 
 def _erase_from_tables(place: Place, places: ErasedPlaces, on_step: OnStep) -> list[TableWork]:
@@ -315,7 +316,7 @@ def purge_erasures(
         The erasures that were purged, the deleted files, and why another erasure that is due still has bodies.
 
     Raises:
-        ErasureError: if an archive run is unfinished.
+        UsageError: if an archive run is unfinished.
         PackError: if the location of the packs cannot be used.
     """
     due = due_erasures(read_states(place.lake), now, is_alone=is_alone)

@@ -29,12 +29,12 @@ from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.pipelines.erasure.ledger import ErasureError
 from commitlake.pipelines.maintenance.table_files import TableFile, read_table_files
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.later_copies import NO_TEXTS, CopyTexts
 from commitlake.pipelines.message_keys.lookup import find_keys
 from commitlake.pipelines.message_keys.progress import BUSINESS_KEY, UNIQUE_KEY
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
@@ -203,7 +203,7 @@ def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] =
         prefixes: prefixes of the names of these columns; a row may refer to several messages.
 
     Raises:
-        ErasureError: if a file has a deletion vector.
+        UsageError: if a file has a deletion vector.
     """
     folder = folder_of(table.table_uri)
     actions = file_actions(table).to_pylist()
@@ -211,7 +211,7 @@ def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] =
         if not any(_may_hold(action, places, prefix) for prefix in prefixes):
             continue
         if file.has_deletions:
-            raise ErasureError(
+            raise UsageError(
                 f"{table.table_uri}: the data file {unquote(file.path)} has a deletion vector, expected none. Another "
                 "program wrote it. Run REORG TABLE … APPLY (PURGE) with that program, then erase again"
             )

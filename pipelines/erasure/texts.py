@@ -25,7 +25,6 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.lake import Lake
-from commitlake.pipelines.erasure.ledger import ConcurrentErasureError
 from commitlake.pipelines.erasure.rewriting import TableWork
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import (
@@ -34,6 +33,7 @@ from commitlake.pipelines.maintenance.table_files import (
     exchange_files,
     read_table_files,
 )
+from commitlake.schemas.errors import ConcurrentRunError
 
 ERASED = "[erased]"
 _MAX_TRIES = 50
@@ -78,7 +78,7 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
             continue
         sizes = (sum(file.size for file in removed), sum(file.size for file in added))
         return TableWork(table, sum(rows for _, rows in hits), len(hits), *sizes)
-    raise ConcurrentErasureError(f"{uri}: other writers committed first {_MAX_TRIES} times. Run it again")
+    raise ConcurrentRunError(f"{uri}: other writers committed first {_MAX_TRIES} times. Run it again")
 
 
 def _hits(opened: DeltaTable, table: str, texts: Collection[str]) -> Iterator[tuple[TableFile, int]]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UsageError
 
 MAX_PATTERN_BYTES = 8 << 10
 _CONTEXT_BYTES = 40
@@ -67,18 +67,18 @@ def parse_pattern(text: str) -> Pattern:
     """Parse a regular expression from a command line.
 
     Raises:
-        GrepError: if the engine does not accept it.
+        UsageError: if the engine does not accept it.
     """
     expression = os.fsencode(text)
     if not 1 <= len(expression) <= MAX_PATTERN_BYTES:
-        raise GrepError(f"--grep: expected a regular expression of 1 to {MAX_PATTERN_BYTES:,} bytes, found one of "
+        raise UsageError(f"--grep: expected a regular expression of 1 to {MAX_PATTERN_BYTES:,} bytes, found one of "
                         f"{len(expression):,}")  # fmt: skip
     pattern = Pattern(expression)
     try:
         pattern.matches(pa.array([b""]))
         pattern.excerpts(pa.array([b""]).slice(0, 0))
     except pa.ArrowInvalid as error:
-        raise GrepError(f"--grep: {error}. Expected the syntax of RE2, see 'commitlake query --help'") from None
+        raise UsageError(f"--grep: {error}. Expected the syntax of RE2, see 'commitlake query --help'") from None
     return pattern
 
 
@@ -107,9 +107,3 @@ def _whole_characters(piece: bytes, *, at_start: bool, at_end: bool) -> str:
 def _size_of(lead: int) -> int:
     """Return the number of bytes of a character that begins with this byte."""
     return 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2
-
-
-class GrepError(CommitLakeError):
-    """A search that cannot be done as requested."""
-
-    exit_code = ExitCode.USAGE

@@ -21,8 +21,9 @@ from collections.abc import Sequence
 from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.pipelines.lineage.answer import records_of, rows_of, story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
-from commitlake.pipelines.lineage.story import MAX_RECORDS, LineageError, Question, Record, Story
+from commitlake.pipelines.lineage.story import MAX_RECORDS, Question, Record, Story
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, topic_graph
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.times import with_zone
 
 
@@ -76,7 +77,7 @@ class Lake:
             mask_key: Key for hashes of the masks.
 
         Raises:
-            LineageError: Not exactly one of key, id and place is given.
+            UsageError: Not exactly one of key, id and place is given.
             ReplayError: A mask is invalid, or needs a key.
         """
         question = Question(key, message_id, place, _zoned(start), _zoned(end), depth, related_by, limit)
@@ -116,7 +117,7 @@ class Lake:
             record: A record, its broker and physical offset, or a message id that only one record has.
 
         Raises:
-            LineageError: There is no such record, or more than one.
+            UsageError: There is no such record, or more than one.
             PackError: The body cannot be read, or is a different one.
             BodyError: It cannot be decompressed.
         """
@@ -127,7 +128,7 @@ class Lake:
         question = Question(message_id=place) if isinstance(place, str) else Question(place=place)
         rows = rows_of(self.paths, question)
         if len(rows) != 1:
-            raise LineageError(f"expected one record of {question.words}, found {len(rows)}")
+            raise UsageError(f"expected one record of {question.words}, found {len(rows)}")
         return fetch_body(open_store(self.bodies), rows[0])
 
     def topics(self, start: datetime.datetime, end: datetime.datetime) -> TopicGraph:

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.times import iso_text
 
 MAX_RECORDS = 1_000
@@ -32,12 +32,6 @@ MAX_RECORDS = 1_000
 MAX_STEPS = 5_000
 """Largest number of steps in a story."""
 _MAX_SHOWN = 200
-
-
-class LineageError(CommitLakeError):
-    """The question is invalid, or the lake cannot answer it; the message is for users."""
-
-    exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +49,7 @@ class Question:
         limit: Largest number of matching records; if there are more, the newest are taken.
 
     Raises:
-        LineageError: if not exactly one of the three is given, or a number is out of range.
+        UsageError: if not exactly one of the three is given, or a number is out of range.
     """
 
     key: str | None = None
@@ -70,13 +64,13 @@ class Question:
     def __post_init__(self) -> None:
         asked = [name for name in ("key", "message_id", "place") if getattr(self, name) is not None]
         if len(asked) != 1:
-            raise LineageError(f"expected one of key, message id and offset, found {' and '.join(asked) or 'none'}")
+            raise UsageError(f"expected one of key, message id and offset, found {' and '.join(asked) or 'none'}")
         if self.depth is not None and self.depth < 0:
-            raise LineageError(f"depth: expected 0 or more, found {self.depth}")
+            raise UsageError(f"depth: expected 0 or more, found {self.depth}")
         if self.limit < 1:
-            raise LineageError(f"limit: expected 1 or more, found {self.limit}")
+            raise UsageError(f"limit: expected 1 or more, found {self.limit}")
         if self.place is not None and not 0 <= self.place[1] < 1 << 63:
-            raise LineageError("offset: expected 0 to 2^63 - 1, found a number below or above")
+            raise UsageError("offset: expected 0 to 2^63 - 1, found a number below or above")
 
     @property
     def words(self) -> str:

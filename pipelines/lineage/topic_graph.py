@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import conditions, is_usual_time
-from commitlake.pipelines.lineage.story import LineageError
 from commitlake.pipelines.message_keys.progress import open_messages
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import EPOCH, MILLISECOND
@@ -101,10 +101,10 @@ def topic_graph(
         limit: Largest number of links; if there are more, those with the most passes are taken.
 
     Raises:
-        LineageError: The time range is empty.
+        UsageError: The time range is empty.
     """
     if start >= end:
-        raise LineageError(f"expected a start before the end, found {start} to {end}")
+        raise UsageError(f"expected a start before the end, found {start} to {end}")
     table = open_messages(lake)
     chosen = conditions(Selection(kinds=[Kind.NORMAL], start=start, end=end))
     where = " AND ".join([*chosen, "keys IS NOT NULL"])

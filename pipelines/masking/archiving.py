@@ -42,13 +42,12 @@ from commitlake.pipelines.masking.masks import (
     TAGS,
     Mask,
     MaskError,
-    MaskRuleError,
-    MasksChangedError,
     Message,
     apply_masks,
     check_key,
     parse_mask,
 )
+from commitlake.schemas.errors import CommitLakeError, ExitCode, UsageError
 from commitlake.schemas.layouts.errors import LayoutError, UnserializableError
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import INNER_NUM
 from commitlake.schemas.layouts.rocketmq.commitlog import body_crc
@@ -243,7 +242,7 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
         environment: environment variables; `COMMITLAKE_MASK_KEY` is the key.
 
     Raises:
-        MaskRuleError: if a rule is invalid, lacks its key, or masks a property from which tables are derived.
+        UsageError: if a rule is invalid, lacks its key, or masks a property from which tables are derived.
     """
     if not texts:
         return None
@@ -251,11 +250,9 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
     for mask in masks:
         name = mask.path[0] if mask.field == PROPERTY else None
         if name in _OWN:
-            raise MaskRuleError(
-                f"mask {str(mask)!r}: the column has the same texts: name it as {_OWN[name]}={mask.rule}"
-            )
+            raise UsageError(f"mask {str(mask)!r}: the column has the same texts: name it as {_OWN[name]}={mask.rule}")
         if name in KEPT_PROPERTIES:
-            raise MaskRuleError(f"mask {str(mask)!r}: {name} is a property of brokers, from which columns are derived")
+            raise UsageError(f"mask {str(mask)!r}: {name} is a property of brokers, from which columns are derived")
     key = environment.get(KEY_VARIABLE, "").encode("utf-8", "surrogateescape")
     check_key(masks, key)
     needs_key = any(mask.rule == "hash" for mask in masks)
@@ -266,7 +263,7 @@ def shown_rules(remembered: str) -> str:
     """Return the rules of a lake in words, for use in a sentence.
 
     Raises:
-        MaskRuleError: if the rules cannot be read.
+        UsageError: if the rules cannot be read.
     """
     return ", ".join(_rules_of(remembered))
 
@@ -280,21 +277,23 @@ def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: b
         is_new: true if the lake has no messages yet.
 
     Raises:
-        MasksChangedError: if the rules differ from the lake's.
+        CommitLakeError: if the rules differ from the lake's.
     """
     given = None if masks is None else masks.to_text()
     if is_new or given == remembered:
         return
     rules, own = _rules_of(remembered), _rules_of(given)
     if rules == own:
-        raise MasksChangedError(
-            f"the key in {KEY_VARIABLE} is not the one with which this lake was masked: nothing was archived"
+        raise CommitLakeError(
+            f"the key in {KEY_VARIABLE} is not the one with which this lake was masked: nothing was archived",
+            exit_code=ExitCode.REFUSED,
         )
     expected = " ".join(f"--mask {rule}" for rule in rules) or "no --mask"
     found = " ".join(f"--mask {rule}" for rule in own) or "none"
-    raise MasksChangedError(
+    raise CommitLakeError(
         f"this lake's messages were archived with {expected}, found {found}: nothing was archived. A lake keeps "
-        "its rules from its first message on; use another lake for other rules"
+        "its rules from its first message on; use another lake for other rules",
+        exit_code=ExitCode.REFUSED,
     )
 
 
@@ -302,13 +301,13 @@ def masks_of_lake(remembered: str | None, environment: Mapping[str, str]) -> Arc
     """Return the rules of a lake, to apply them to data that is compared with it; None if there are none.
 
     Raises:
-        MaskRuleError: if the key is missing, or is a different one.
+        UsageError: if the key is missing, or is a different one.
     """
     if remembered is None:
         return None
     masks = parse_archive_masks(_rules_of(remembered), environment)
     if masks is None or masks.to_text() != remembered:
-        raise MaskRuleError(f"the lake's messages were masked with a different key than the one in {KEY_VARIABLE}")
+        raise UsageError(f"the lake's messages were masked with a different key than the one in {KEY_VARIABLE}")
     return masks
 
 
@@ -328,7 +327,7 @@ def _rules_of(remembered: str | None) -> list[str]:
         return [str(rule) for rule in json.loads(remembered)["rules"]]
     except (ValueError, KeyError, TypeError):
         found = repr(remembered[:60])
-        raise MaskRuleError(f"the lake's masks cannot be read: expected JSON with rules, found {found}") from None
+        raise UsageError(f"the lake's masks cannot be read: expected JSON with rules, found {found}") from None
 
 
 def mask_texts(values: pa.Array, mask: Mask, key: bytes) -> pa.Array:

@@ -13,8 +13,6 @@ A message with a field that cannot be masked is an error: it is not sent, and it
 
 Values in a JSON body are replaced in its text, which otherwise stays unchanged.
 
-MaskRuleError            an invalid rule, or one without its key; the message is written for users
-└── MasksChangedError    rules or a key other than those of the lake
 MaskError                a message that cannot be masked
 """
 
@@ -27,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
 
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import CommitLakeError, ExitCode, UsageError
 from commitlake.schemas.layouts.numbers import parse_int
 
 BODY, PROPERTY, KEYS, TAGS = "body", "property", "keys", "tags"
@@ -41,18 +39,6 @@ Replace = Callable[[str], str | None]
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _decoder = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str)  # numbers may have any length
 _scan = _decoder.scan_once  # type: ignore[attr-defined]  # the type stubs lack it
-
-
-class MaskRuleError(CommitLakeError):
-    """A rule that cannot be used."""
-
-    exit_code = ExitCode.USAGE
-
-
-class MasksChangedError(MaskRuleError):
-    """Rules that differ from those with which the lake's messages were masked."""
-
-    exit_code = ExitCode.REFUSED
 
 
 class MaskError(CommitLakeError):
@@ -114,19 +100,19 @@ def parse_mask(text: str) -> Mask:
     """Parse a mask.
 
     Raises:
-        MaskRuleError: if the text is not a mask.
+        UsageError: if the text is not a mask.
     """
     field, equals, rule = text.partition("=")
     named = _FIELD.fullmatch(field)
     name, colon, argument = rule.partition(":")
     is_known = name in (_RULES_WITH_ARGUMENT if colon else _PLAIN_RULES)
     if not equals or named is None or not is_known:
-        raise MaskRuleError(f"{text!r} is not a mask: expected FIELD=RULE, {_EXAMPLE}")
+        raise UsageError(f"{text!r} is not a mask: expected FIELD=RULE, {_EXAMPLE}")
     if name in {"last", "truncate"} and parse_int(argument, 0, _MAX_KEPT) is None:
-        raise MaskRuleError(f"mask {text!r}: expected {name}:N, with a number of characters from 0 to {_MAX_KEPT}")
+        raise UsageError(f"mask {text!r}: expected {name}:N, with a number of characters from 0 to {_MAX_KEPT}")
     body, path, _, wanted, *_ = named.groups()
     if body and not path and name == "null":
-        raise MaskRuleError(f"mask {text!r}: a message has a body; give it another one with body=text:...")
+        raise UsageError(f"mask {text!r}: a message has a body; give it another one with body=text:...")
     if wanted:
         return Mask(PROPERTY, (wanted,), name, argument)
     return Mask(field.partition(".")[0], tuple(path.split(".")[1:]) if path else (), name, argument)
@@ -136,11 +122,11 @@ def check_key(masks: Sequence[Mask], key: bytes) -> None:
     """Check that there is a key if a mask needs one.
 
     Raises:
-        MaskRuleError: if there is none. Without a key, the hash of a telephone number can be found by trying all
+        UsageError: if there is none. Without a key, the hash of a telephone number can be found by trying all
             numbers.
     """
     if not key and any(mask.rule == "hash" for mask in masks):
-        raise MaskRuleError(f"the rule hash needs a key: set {KEY_VARIABLE} in the environment")
+        raise UsageError(f"the rule hash needs a key: set {KEY_VARIABLE} in the environment")
 
 
 def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:

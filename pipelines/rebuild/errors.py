@@ -1,6 +1,5 @@
 """Errors of a rebuild.
 
-RebuildError            a store, a folder or options that cannot be used
 ├── BusyStoreError      a broker has the store open
 ├── UnknownDelaysError  delivery times of delayed messages are unknown: nothing is replaced
 └── DisagreementError   the new files, or the log itself, do not pass verification: nothing is replaced
@@ -8,24 +7,18 @@ RebuildError            a store, a folder or options that cannot be used
 
 from __future__ import annotations
 
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UsageError
 
 
-class RebuildError(CommitLakeError):
-    """A store, a folder or options that cannot be used for a rebuild."""
-
-    exit_code = ExitCode.USAGE
-
-
-class BusyStoreError(RebuildError):
+class BusyStoreError(UsageError):
     """A store that a broker has open: its files must not be replaced."""
 
 
-class UnknownDelaysError(RebuildError):
+class UnknownDelaysError(UsageError):
     """A broker has its own messageDelayLevel, and some of its delays are unknown."""
 
 
-class DisagreementError(RebuildError):
+class DisagreementError(UsageError):
     """New files that do not agree with the log, or a damaged log; nothing of the store was replaced.
 
     Attributes:

@@ -111,7 +111,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
     """Write one IndexFile and sync it, unless an earlier run has written it.
 
     Raises:
-        RebuildError: if a part is damaged.
+        UsageError: if a part is damaged.
     """
     geometry = task.settings.geometry
     path = Path(task.work) / f"index-{task.number:08d}"

@@ -22,7 +22,7 @@ import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.reading.kernel.crc import crc32
-from commitlake.pipelines.rebuild.errors import RebuildError
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
 from commitlake.schemas.store_files import create_file, open_file
 
@@ -262,7 +262,7 @@ class PartReader:
         """Read the part's table.
 
         Raises:
-            RebuildError: if the part is not complete.
+            UsageError: if the part is not complete.
         """
         table = read_table(path)
         if table is None:
@@ -305,5 +305,5 @@ def _crc_of(block: Array) -> int:
     return int(crc32(block, 0, len(block)))
 
 
-def _damaged(path: Path) -> RebuildError:
-    return RebuildError(f"{path}: expected a complete part, found it truncated or changed; delete it, and run again")
+def _damaged(path: Path) -> UsageError:
+    return UsageError(f"{path}: expected a complete part, found it truncated or changed; delete it, and run again")

@@ -16,8 +16,8 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.runtime.runner import available_cores
 from commitlake.connectors.whole_files import write_synced
-from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.settings import Settings
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.store_files import check_own_folder, make_folders, read_json
 
@@ -99,7 +99,7 @@ def begin_or_resume(
         is_live: whether a broker has the store open.
 
     Raises:
-        RebuildError: if the folder holds other files.
+        UsageError: if the folder holds other files.
         UnsafeFileError: if it holds a link in place of a run's file, or another user's unfinished run.
     """
     now = log_range(store, is_live=is_live)
@@ -111,7 +111,7 @@ def begin_or_resume(
     if known is None:
         for name in settings.format.folders.rebuilt:
             if os.path.lexists(out / name) and not (name == TOPICS and out == root):
-                raise RebuildError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
+                raise UsageError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
         make_folders(plan.parts, below=out)
         write_synced(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
         return plan
@@ -119,7 +119,7 @@ def begin_or_resume(
     plan = replace(plan, settings=settings)
     wanted = plan.to_document() | {"end": known.get("end")}
     if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:
-        raise RebuildError(
+        raise UsageError(
             f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another"
         )
     make_folders(plan.parts, below=out)  # a run that was interrupted while it removed its work has none

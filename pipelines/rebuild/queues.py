@@ -150,7 +150,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     """Write the queues that do not exist yet.
 
     Raises:
-        RebuildError: if a part is damaged.
+        UsageError: if a part is damaged.
     """
     out, work = Path(task.out), Path(task.work)
     folders = {

@@ -103,7 +103,7 @@ def rebuild_store(
         owns_lock: True if this process holds the store's lock, so that no broker has it open.
 
     Raises:
-        RebuildError: for a store, a folder or options that cannot be used.
+        UsageError: for a store, a folder or options that cannot be used.
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
     with open_small_files(store.root) as root:

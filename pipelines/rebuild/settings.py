@@ -21,9 +21,9 @@ from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.queues import QueueLayout
 from commitlake.connectors.reading.files.index_files import LocalStoreFiles, read_all
 from commitlake.connectors.reading.single_records import LogRecords
-from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.verify.observed_delays import observe_delays, with_observed
 from commitlake.pipelines.verify.store_view import list_queues, queue_file_size
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import DIALECTS, ROCKETMQ, Dialect
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.indexfile import (
@@ -152,14 +152,12 @@ def find_settings(
         files: Its queues and indexes; by default, those in its folder.
 
     Raises:
-        RebuildError: for sizes that no broker accepts, options that the format does not have, and a store whose queues
+        UsageError: for sizes that no broker accepts, options that the format does not have, and a store whose queues
             are in RocksDB.
     """
     _check_options(root, wanted, log_format)
     if log_format.queues.are_in_rocksdb(root):
-        raise RebuildError(
-            f"{root}: expected queues in files, found queues in RocksDB; the broker rebuilds those itself"
-        )
+        raise UsageError(f"{root}: expected queues in files, found queues in RocksDB; the broker rebuilds those itself")
     files = LocalStoreFiles(root) if files is None else files
     records = LogRecords(segments, log_format)
     batch_queues = log_format.queues.batch_layout
@@ -196,7 +194,7 @@ def _check_options(root: Path, wanted: RequestedSettings, log_format: Format) ->
     has_index_options = any(each is not None for each in index) and not log_format.indexes.has_files
     if has_index_options or (wanted.delay_levels_ms and not log_format.brokers.has_delay_levels):
         title = log_format.title
-        raise RebuildError(f"{root}: expected no option of an index or of delay levels: a {title} store has neither")
+        raise UsageError(f"{root}: expected no option of an index or of delay levels: a {title} store has neither")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +210,7 @@ def _index_settings(root: Path, files: StoreFiles, wanted: RequestedSettings, re
     found = _geometry_of(files, index_files)
     slots, entries = wanted.index_slots or found.slots, wanted.index_entries or found.entries
     if slots < 1 or entries < 2:  # entry 0 is never used
-        raise RebuildError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
+        raise UsageError(f"IndexFile: expected 1 slot and 2 entries or more, found {slots} and {entries}")
     has_tags = wanted.index_tags
     if has_tags is None:
         has_tags = index_has_tags(files, index_files, found, records)
@@ -226,9 +224,7 @@ def _file_size(files: StoreFiles, wanted: int | None, layout: QueueLayout) -> in
     """Return the size of queue files: the user's, otherwise the store's."""
     size = queue_file_size(files, list_queues(files, layout), layout) if wanted is None else wanted
     if size <= 0 or size % layout.entry_size:
-        raise RebuildError(
-            f"size of files in {layout.folder}: expected a multiple of {layout.entry_size}, found {size}"
-        )
+        raise UsageError(f"size of files in {layout.folder}: expected a multiple of {layout.entry_size}, found {size}")
     return size
 
 

@@ -19,7 +19,8 @@ from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.plain_arrays import text_spans
 from commitlake.pipelines.restore.records import place_spans
-from commitlake.pipelines.restore.row_facts import Records, RestoreError
+from commitlake.pipelines.restore.row_facts import Records
+from commitlake.schemas.errors import UsageError
 
 _BATCH_BYTES = 32 << 20
 """Size of the bodies that a thread holds in memory at a time; a larger body is read alone."""
@@ -60,12 +61,12 @@ def place_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out
         The records whose bodies cannot be read, by index, each with the reason; empty without `skip`.
 
     Raises:
-        RestoreError: for the first body that cannot be read, without `skip`.
+        UsageError: for the first body that cannot be read, without `skip`.
     """
     wanted = np.flatnonzero(records.body_sizes)
     lost = {int(row): "the lake has no body of this message" for row in wanted[records.packs[wanted] < 0]}
     if lost and not bodies.skip:
-        raise RestoreError(_error(records, next(iter(lost)), _NO_BODY))
+        raise UsageError(_error(records, next(iter(lost)), _NO_BODY))
     wanted = wanted[records.packs[wanted] >= 0]
     order = np.lexsort((records.offsets[wanted], records.frame_offsets[wanted], records.packs[wanted]))
     wanted = wanted[order]
@@ -102,7 +103,7 @@ def _place_pack(bodies: BodySource, records: Records, rows: Array, pack: str, ou
             raise
         except PackError as error:
             if not bodies.skip:
-                raise RestoreError(_error(records, int(some[0]), str(error))) from None
+                raise UsageError(_error(records, int(some[0]), str(error))) from None
             lost |= _place_singly(bodies.store, records, some, pack, out, base)
     return lost
 

@@ -24,8 +24,8 @@ from commitlake.connectors.formats.rocketmq.topic_configs import TABLE
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.store_config import GROUP, SETTING, TOPIC, read_store_config
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.verify.observed_delays import archived_levels
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.config import offsets_from_boltmq
 from commitlake.schemas.layouts.numbers import INT32_MAX, INT32_MIN, INT64_MAX, int_within, require_int
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY, parse_entry
@@ -114,15 +114,13 @@ def read_known_config(lake: Lake, broker: str, at: datetime.datetime | None) -> 
         The configuration; empty if the lake was created without it.
 
     Raises:
-        RestoreError: The table contains invalid JSON.
+        UsageError: The table contains invalid JSON.
     """
     config = read_store_config(lake, broker, at)
     try:
         return KnownConfig(config.of_kind(TOPIC), config.of_kind(GROUP), config.of_kind(SETTING))
     except (ValueError, RecursionError) as error:
-        raise RestoreError(
-            f"table store_config: expected JSON in the column value of {broker}, found {error}"
-        ) from None
+        raise UsageError(f"table store_config: expected JSON in the column value of {broker}, found {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ def parse_offsets(data: bytes, name: str) -> Table:
     """Parse a consumerOffset.json of RocketMQ or BoltMQ, or RocketMQ's lmqConsumerOffset.json.
 
     Raises:
-        RestoreError: if the text is not such a file.
+        UsageError: if the text is not such a file.
     """
     try:
         document = parse_fastjson(data)
@@ -157,13 +155,13 @@ def parse_offsets(data: bytes, name: str) -> Table:
         table = offsets_from_boltmq(document)[_OFFSETS] | light
         parsed = {key: {_queue_id(queue): offset for queue, offset in queues.items()} for key, queues in table.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise RestoreError(
+        raise UsageError(
             f'{name}: expected a consumerOffset.json, {{"{_OFFSETS}":{{"topic@group":{{0:17}}}}}}'
         ) from None
     for key, queues in parsed.items():
         for queue, offset in queues.items():
             if "@" not in key or int_within(offset, 0, INT64_MAX) is None:
-                raise RestoreError(
+                raise UsageError(
                     f"{name}: {key!r}, queue {queue}: expected topic@group and an offset, found {offset!r}"
                 )
     return parsed

@@ -23,7 +23,8 @@ from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import date_literal, microseconds_literal, text_literal, timestamp_literal
 from commitlake.connectors.log_format.format import Format
 from commitlake.pipelines.restore.arrow import numbers
-from commitlake.pipelines.restore.row_facts import COLUMNS, RestoreError
+from commitlake.pipelines.restore.row_facts import COLUMNS
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.properties import TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -82,8 +83,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     the last one of the given time.
 
     Raises:
-        RestoreError: if there is no record, or the records are from a JMQ store.
-        RestoreError: if the offsets are not those of a log.
+        UsageError: if there is no record, the records are from a JMQ store, or the offsets are not those of a log.
     """
     conditions = [f"broker = {text_literal(chosen.broker)}"]
     if chosen.start_offset is not None:
@@ -101,7 +101,7 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
         within += [f"store_timestamp < {timestamp_literal(chosen.end)}", f"store_date <= {date_literal(chosen.end)}"]
     first, last = _one(table, "min(physical_offset), max(physical_offset)", within)
     if first is None:
-        raise RestoreError(f"the lake has no record of the broker {chosen.broker!r} in the chosen range")
+        raise UsageError(f"the lake has no record of the broker {chosen.broker!r} in the chosen range")
     between = [f"broker = {text_literal(chosen.broker)}", f"physical_offset >= {first}", f"physical_offset <= {last}"]
     count, size = _one(table, "count(*), sum(size)", between)
     # Any other record may have a later time because of damage, which no checksum shows: all delays would then seem
@@ -110,12 +110,12 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     last_size, time = _one(table, "max(size), max(store_timestamp)", of_last)
     log_format = _format_of(table, of_last)
     if log_format is not None and not log_format.can_be_restored:
-        raise RestoreError(
+        raise UsageError(
             f"the records of {chosen.broker!r} are from a {log_format.title} store: expected RocketMQ's or BoltMQ's, "
             "as a log of RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
         )
     if first < 0 or last_size is None or not 0 < last_size <= _LAST_OFFSET - last:
-        raise RestoreError(f"the lake has records from {first} to {last}: expected physical offsets of a log")
+        raise UsageError(f"the lake has records from {first} to {last}: expected physical offsets of a log")
     return LogRange(first, last + last_size, count, size or 0, _milliseconds(time))
 
 
@@ -127,7 +127,7 @@ def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
             try:
                 return format_named(name)
             except KeyError:
-                raise RestoreError(
+                raise UsageError(
                     f"the lake's rows are of a log of the format {name!a}, which this version does not know: expected "
                     f"{' or '.join(known.name for known in all_formats())}"
                 ) from None
@@ -214,7 +214,7 @@ def find_segment_size(table: DeltaTable, broker: str, log: LogRange) -> int:
     """Return the segment size of a log: the default of brokers, unless the records contradict it.
 
     Raises:
-        RestoreError: if it cannot be detected.
+        UsageError: if it cannot be detected.
     """
     starts, sizes = extents(table, broker, log.start, min(log.end, log.start + _SEARCHED_BYTES))
     order = np.argsort(starts)
@@ -229,7 +229,7 @@ def segment_size_of(starts: Array, ends: Array) -> int:
         ends: offset after each record.
 
     Raises:
-        RestoreError: if it cannot be detected.
+        UsageError: if it cannot be detected.
     """
     after_holes = starts[1:][starts[1:] > ends[:-1]][:_MAX_HOLES].tolist()
     marks = [int(starts[0]), *after_holes]  # a log that was archived from its beginning begins with a segment, too
@@ -240,7 +240,7 @@ def segment_size_of(starts: Array, ends: Array) -> int:
         if size >= _SMALLEST and len(borders) > (size % _SMALLEST > 0) and _have_room_for_blank(starts, ends, borders):
             return size
     if not _have_room_for_blank(starts, ends, _borders(starts, DEFAULT_SEGMENT_SIZE)):
-        raise RestoreError(
+        raise UsageError(
             f"the size of the broker's segments cannot be detected: expected {DEFAULT_SEGMENT_SIZE:,} bytes, "
             "found records that cross their ends. Give the size in the broker's mappedFileSizeCommitLog"
         )

@@ -12,9 +12,9 @@ from typing import Any
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.restore.log_rows import Chosen, LogRange
-from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.segment import Lost, SegmentRestored, SegmentTask
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.store_files import check_folder, check_own_folder, make_folders, read_json
 
@@ -109,7 +109,7 @@ def check_out(out: Path, log_format: Format) -> bool:
         log_format: format of the log that is created.
 
     Raises:
-        RestoreError: if it contains anything else.
+        UsageError: if it contains anything else.
         UnsafeFileError: if it contains a link in place of a file of the run, or another user's unfinished run.
     """
     if check_own_folder(out / WORK):
@@ -118,10 +118,10 @@ def check_out(out: Path, log_format: Format) -> bool:
         if os.path.lexists(out / WORK / PLAN):
             return True
     if out.exists() and not out.is_dir():
-        raise RestoreError(f"{out} is a file: expected a new or an empty folder")
+        raise UsageError(f"{out} is a file: expected a new or an empty folder")
     others = sorted(path.name for path in out.iterdir() if path.name != WORK) if out.exists() else []
     if others:
-        raise RestoreError(f"{out} holds {others[0]}: expected a new or an empty folder, as nothing is overwritten")
+        raise UsageError(f"{out} holds {others[0]}: expected a new or an empty folder, as nothing is overwritten")
     return False
 
 
@@ -129,7 +129,7 @@ def resumed_plan(plan: RestorePlan) -> RestorePlan:
     """Read the plan of the interrupted run in a folder, and check that this run has the same options.
 
     Raises:
-        RestoreError: if the options differ.
+        UsageError: if the options differ.
     """
     known: dict[str, Any] = {}
     try:
@@ -142,7 +142,7 @@ def resumed_plan(plan: RestorePlan) -> RestorePlan:
                 )
     except (ValueError, KeyError, TypeError):
         pass
-    raise RestoreError(
+    raise UsageError(
         f"{plan.out} contains an unfinished run with another lake or other options: delete it, or choose another folder"
     )
 
@@ -151,14 +151,14 @@ def check_disk(plan: RestorePlan) -> None:
     """Refuse a run that does not fit on the disk.
 
     Raises:
-        RestoreError: if it does not fit.
+        UsageError: if it does not fit.
     """
     folder = next(folder for folder in (plan.out, *plan.out.absolute().parents) if folder.exists())
     done = sum(1 for _ in (plan.work / _DONE).glob("*.json"))
     needed = (len(plan.bases) - done) * plan.segment_size + plan.log.records * _INDEX_BYTES
     free = shutil.disk_usage(folder).free
     if free < needed:
-        raise RestoreError(
+        raise UsageError(
             f"{plan.out}: expected {needed:,} bytes of free disk for {count_text(len(plan.bases), 'segment')} and "
             f"their indexes, found {free:,}. Restore a shorter range, or to another disk"
         )

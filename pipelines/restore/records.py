@@ -35,8 +35,9 @@ from commitlake.connectors.lake.packs.kernel import copy
 from commitlake.connectors.plain_arrays import bytes_of
 from commitlake.connectors.reading.kernel.compiled import compiled
 from commitlake.pipelines.restore.arrow import coded, milliseconds, numbers, spans
-from commitlake.pipelines.restore.row_facts import NEEDED, Records, Refusal, RestoreError
+from commitlake.pipelines.restore.row_facts import NEEDED, Records, Refusal
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.numbers import parse_int32
 from commitlake.schemas.layouts.rocketmq import properties as props
@@ -376,7 +377,7 @@ class RecordWriter:
             batch: rows with the columns `COLUMNS`.
 
         Raises:
-            RestoreError: if a row is not within the segment.
+            UsageError: if a row is not within the segment.
         """
         rows = TakenRows(batch)
         self._check_places(rows)
@@ -389,7 +390,7 @@ class RecordWriter:
         """Return all records, ordered by physical offset.
 
         Raises:
-            RestoreError: if records overlap.
+            UsageError: if records overlap.
         """
         joined = Records.joined(self._records)
         self._records.clear()
@@ -405,7 +406,7 @@ class RecordWriter:
         ends = records.starts + records.sizes
         if len(over := np.flatnonzero(ends[:-1] > records.starts[1:])):
             row = int(over[0])
-            raise RestoreError(
+            raise UsageError(
                 f"the record at {records.starts[row]} ends at {ends[row]}: expected the next one there or later, "
                 f"found it at {records.starts[row + 1]}. The lake contains two logs under one name, or is damaged"
             )
@@ -416,7 +417,7 @@ class RecordWriter:
         outside = (rows.sizes < MIN_RECORD_SIZE) | (rows.starts < self._base) | (rows.sizes > end - rows.starts)
         if outside.any():
             row = int(outside.argmax())
-            raise RestoreError(
+            raise UsageError(
                 f"the record at {rows.starts[row]} has {rows.sizes[row]} bytes: expected at least {MIN_RECORD_SIZE}, "
                 f"and an end within its segment, which ends at {end}. If the broker's segments are not of "
                 f"{count_text(len(self._out), 'byte')} (mappedFileSizeCommitLog), give their size"

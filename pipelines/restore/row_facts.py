@@ -9,7 +9,6 @@ from enum import IntEnum
 import numpy as np
 
 from commitlake.connectors.arrays import Array
-from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 NEEDED = (
     "physical_offset", "size", "topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "born_host",
@@ -17,12 +16,6 @@ NEEDED = (
     "properties",
 )  # fmt: skip
 COLUMNS = (*NEEDED, "unique_key", "body_ref")
-
-
-class RestoreError(CommitLakeError):
-    """A lake, folder or option that cannot be used for a restore."""
-
-    exit_code = ExitCode.USAGE
 
 
 class Refusal(IntEnum):

@@ -53,9 +53,9 @@ from commitlake.pipelines.restore.log_rows import (
     queue_ends,
 )
 from commitlake.pipelines.restore.plan import PLAN, RestorePlan, check_disk, check_out, resumed_plan
-from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.segment import LakeVersion, SegmentRestored, restore_from
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.broker_conf import DEFAULT_DELAY_LEVELS_MS
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.light_queues import LIGHT_PREFIX
@@ -144,7 +144,7 @@ def restore_store(
             this process restores one segment after the other.
 
     Raises:
-        RebuildError: if no broker accepts the settings.
+        UsageError: if no broker accepts the settings.
     """
     log_format = restored_format()
     is_begun = check_out(out, log_format)
@@ -208,7 +208,7 @@ def _only_broker(table: DeltaTable) -> str:
     found = brokers_of(table)
     if len(found) != 1:
         some = ", ".join(found[:5]) + (" and more" if len(found) > 5 else "")
-        raise RestoreError(f"the lake has {count_text(len(found), 'broker')}: expected the name of one of them: {some}")
+        raise UsageError(f"the lake has {count_text(len(found), 'broker')}: expected the name of one of them: {some}")
     return found[0]
 
 
@@ -230,7 +230,7 @@ def _restore_log(plan: RestorePlan, source: LakeVersion, begin: Begin | None, ru
             advance(restored.bytes)
     done = _with_times(plan, source, known, {task.base for task in tasks})
     if not any(each.records for each in done):
-        raise RestoreError(
+        raise UsageError(
             f"none of {count_text(plan.log.records, 'record')} could be restored: a log needs at least one"
         )
     if plan.commitlog.exists():

@@ -27,8 +27,9 @@ from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.restore.bodies import BodySource, place_bodies
 from commitlake.pipelines.restore.log_rows import rows_of_segment
 from commitlake.pipelines.restore.records import RecordWriter
-from commitlake.pipelines.restore.row_facts import Records, Refusal, RestoreError
+from commitlake.pipelines.restore.row_facts import Records, Refusal
 from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, fillers
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE, serialize_blank
 from commitlake.schemas.layouts.segments import segment_name
 
@@ -134,7 +135,7 @@ def _write(descriptor: int, table: DeltaTable, bodies: BodySource, task: Segment
         # Mapped memory needs its disk space now: a full disk would otherwise end the process during a write.
         os.posix_fallocate(descriptor, 0, task.size)
     except OSError as error:
-        raise RestoreError(f"{task.path}: expected room for {task.size} bytes: {error.strerror}") from None
+        raise UsageError(f"{task.path}: expected room for {task.size} bytes: {error.strerror}") from None
     memory = mmap.mmap(descriptor, task.size)
     out = np.frombuffer(memory, np.uint8)
     writer = RecordWriter(out, task.base)

@@ -34,7 +34,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.whole_files import write_synced
 from commitlake.pipelines.salvage.segments import Damage, SegmentSalvaged, SegmentTask, salvage_segment
 from commitlake.pipelines.verify.store_view import ABORT, is_locked
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 from commitlake.schemas.layouts.segments import is_segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, Manifest
@@ -144,7 +144,7 @@ def salvage_store(
         advance: called with the number of bytes of log that another task has written.
 
     Raises:
-        SalvageError: for a folder that has another log already, and for segments of several sizes.
+        UsageError: for a folder that has another log already, and for segments of several sizes.
         UnsafeFileError: for a link, or anything else that is not a regular file, in the store or in the folder.
     """
     if os.path.lexists(out / store.format.folder):
@@ -249,9 +249,7 @@ def _earlier_result(store: Store, out: Path) -> Salvaged:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         document = None
     if document != _source(store, _manifest_of(store)):
-        raise SalvageError(
-            f"{out} already holds {store.format.folder}: name a folder without it; nothing is overwritten"
-        )
+        raise UsageError(f"{out} already holds {store.format.folder}: name a folder without it; nothing is overwritten")
     return salvaged
 
 
@@ -261,19 +259,19 @@ def _tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
     ranges = segment_ranges(store, found)
     missing = sum(-(-split.size // size) for split in ranges if split.missing)
     if missing > _MAX_MISSING:
-        raise SalvageError(
+        raise UsageError(
             f"{store.root}: expected at most {_MAX_MISSING:,} missing segments, found {missing:,} between "
             f"{store.segments[0].path} and {store.segments[-1].path}. Move a file that is not of this log elsewhere"
         )
     splits = [each for split in ranges for each in _by_segment(split, size)]
     for split in splits:
         if not split.missing and split.segment_end - split.base_offset != size:
-            raise SalvageError(
+            raise UsageError(
                 f"{split.path}: expected {size} bytes, as most segments have, found room for "
                 f"{split.segment_end - split.base_offset}: a broker loads segments of one size only"
             )
     if not splits:
-        raise SalvageError(f"{store.root}: expected records, found none that is intact")
+        raise UsageError(f"{store.root}: expected records, found none that is intact")
     newest = splits[-1].base_offset
     return [SegmentTask(split, size, split.base_offset == newest, 0, str(folder)) for split in splits]
 
@@ -313,12 +311,6 @@ def _read_config(root: Path) -> dict[str, bytes]:
 def _write_lines(path: Path, rows: Iterable[object]) -> None:
     with os.fdopen(create_file(path), "w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
-
-
-class SalvageError(CommitLakeError):
-    """A store or a folder that cannot be used for a salvage."""
-
-    exit_code = ExitCode.USAGE
 
 
 def records_after(files: StoreFiles, end: int) -> int:

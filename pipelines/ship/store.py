@@ -18,7 +18,7 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
 from commitlake.connectors.reading.unread import check_supported, folder_names
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name, segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in, folders_in, open_file, read_file
 
@@ -32,12 +32,6 @@ _DISK_BLOCK_BYTES = 512
 _MAX_DEPTH = 2
 _FIRST_BYTES = 4096
 _SMALL_FILE_READS = 4
-
-
-class ShipStoreError(CommitLakeError):
-    """A store cannot be shipped."""
-
-    exit_code = ExitCode.USAGE
 
 
 class SourceFile:
@@ -141,7 +135,7 @@ class SourceStore:
         root: the folder that holds `commitlog` or `journal`.
 
     Raises:
-        ShipStoreError: if it is not a store.
+        UsageError: if it is not a store.
     """
 
     def __init__(self, root: str) -> None:
@@ -156,7 +150,7 @@ class SourceStore:
         if len(found) != 1:
             expected = folder_names(all_formats().known)
             held = " and ".join(repr(each.folder) for each in found) or "neither"
-            raise ShipStoreError(f"{root}: expected a store's folder, the one that holds {expected}, found {held}")
+            raise UsageError(f"{root}: expected a store's folder, the one that holds {expected}, found {held}")
         self.format: Format = found[0]
 
     def log_files(self) -> list[LogFile]:

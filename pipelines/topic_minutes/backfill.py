@@ -35,20 +35,13 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner, divided
 from commitlake.pipelines.topic_minutes.minutes import COLUMNS, REPEATING, MinutesFiles
 from commitlake.pipelines.topic_minutes.progress import APPLICATION_ID, BACKFILLED
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.messages import MESSAGES
 
 _MAX_FILES = 8  # number of data files of `messages` per task
 _MESSAGES = arrow_schema(MESSAGES)
 Ranges = Mapping[str, Array]
 """For each broker a 2 x n array with the starts and ends of ranges of physical offsets, sorted and disjoint."""
-
-
-class ConcurrentBackfillError(CommitLakeError):
-    """Another backfill changed the table in the meantime; this one kept nothing."""
-
-    exit_code = ExitCode.REFUSED
-    is_transient = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +92,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
         from_scratch: true to count all of `messages` and replace the rows of the table.
 
     Raises:
-        ConcurrentBackfillError: if another backfill was first.
+        ConcurrentRunError: if another backfill was first.
         DataFileError: if a data file of `messages` cannot be read.
         LakeError: if nothing has been archived yet.
     """
@@ -126,7 +119,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     erasures = _erasure_of(lake), erasure_number(table)
     numbers = {ERASURE: erasures} if from_scratch and erasures[0] != erasures[1] else {}
     if not advance(lake, "topic_minutes", files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers):
-        raise ConcurrentBackfillError(
+        raise ConcurrentRunError(
             f"{lake.uri('topic_minutes')}: another backfill was first; nothing of this one was kept. Run it again"
         )
     return Backfilled(messages, sum(row.rows for row in written))

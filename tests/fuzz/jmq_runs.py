@@ -21,8 +21,8 @@ from commitlake.jobs.rebuild import command as rebuild
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
 from commitlake.pipelines.restore.log_rows import Chosen
-from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.run import restore_store
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.jmq.queue import ENTRY
 from commitlake.schemas.layouts.rocketmq.hosts import Host
 from commitlake.schemas.layouts.segments import segment_name
@@ -99,7 +99,7 @@ class PlantedJmq(PlantedStores):
         with step("restore"):
             try:
                 restore_store(lake, lake.bodies, folder / "restored", Chosen(""))
-            except RestoreError:
+            except UsageError:
                 pass
             else:
                 raise AssertionError("a journal was restored as RocketMQ's log")

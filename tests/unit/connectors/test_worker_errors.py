@@ -16,10 +16,12 @@ from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
 from commitlake.connectors.reading.errors import DamagedLogError, SegmentCutError
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors, raised_in_worker
 from commitlake.jobs.cli.command import job_parser, run_job
-from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import UnsafeFileError
 
-FORGED = '{"commitlake_error": "CommitLakeError", "module": "commitlake.schemas.errors", "arguments": []}'
+FORGED = (
+    '{"commitlake_error": "CommitLakeError", "module": "commitlake.schemas.errors", "arguments": [], "attributes": {}}'
+)
 
 
 def text_of(error: Exception) -> str:
@@ -41,6 +43,7 @@ def text_of(error: Exception) -> str:
     "error",
     [
         SegmentCutError("a is shorter: 5\nand a line more"),
+        CommitLakeError("masks differ", exit_code=ExitCode.REFUSED, hint="use\nanother lake", is_transient=True),
         PackStoreUnavailableError("s3://b", "a bucket", "none", "later"),  # made of more than its message
         UnsafeFileError.of("/x/a\udcff", "a file", "a link"),  # a name that is not UTF-8
         PermissionError(errno.EACCES, "Permission denied", "/x"),
@@ -92,6 +95,8 @@ def test_an_error_that_was_carried_can_be_pickled() -> None:
         '{"commitlake_error": "KeyError"}',
         '{"commitlake_error": ' + "[" * 10_000,
         '{"commitlake_error": "SystemExit", "module": "builtins", "arguments": []}',
+        FORGED.replace("{}", '{"exit_code": 77}'),
+        FORGED.replace("{}", "[]"),
         '{"commitlake_error": "print", "module": "builtins", "arguments": ["x"]}',
         '{"commitlake_error": "GoneError", "module": "commitlake.gone", "arguments": []}',
         '{"commitlake_error": "Error", "module": "antigravity", "arguments": []}',
@@ -113,6 +118,7 @@ def test_an_error_of_another_origin_is_raised_unchanged() -> None:
     ("error", "code", "said"),
     [
         (SegmentCutError("run again"), ExitCode.FAILED, "error: run again\n"),
+        (CommitLakeError("not here", exit_code=ExitCode.REFUSED), ExitCode.REFUSED, "error: not here\n"),
         (DamagedLogError("at 5"), ExitCode.DAMAGE, "error: at 5\n"),
         (
             PermissionError(errno.EACCES, "Permission denied", "/x"),

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import commitlake
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import CommitLakeError, ConcurrentRunError, ExitCode
 
 ARGUMENTS = {"str": "x", "int": 5, "bool": True, "int | None": None, "str | None": None}
 IN_ONE_PROCESS = ("commitlake.jobs", "commitlake.broker_lite")
@@ -54,6 +54,17 @@ def test_every_error_can_be_pickled(kind: type[Exception]) -> None:
 def test_the_base_error_has_no_exit_code() -> None:
     assert CommitLakeError("x").exit_code is None
     assert not CommitLakeError("x").is_transient
+
+
+def test_what_an_error_is_given_is_kept_when_it_is_pickled() -> None:
+    error = CommitLakeError("x", exit_code=ExitCode.DAMAGE, hint="do y", is_transient=True)
+    found = pickle.loads(pickle.dumps(error))
+    assert (str(found), found.exit_code, found.hint, found.is_transient) == ("x", ExitCode.DAMAGE, "do y", True)
+
+
+def test_what_an_error_is_not_given_is_that_of_its_class() -> None:
+    error = ConcurrentRunError("x", hint="do y")
+    assert (error.exit_code, error.hint, error.is_transient) == (ExitCode.REFUSED, "do y", True)
 
 
 def test_transient_errors_are_not_usage_errors() -> None:

@@ -6,7 +6,8 @@ import datetime
 
 import pytest
 
-from commitlake.schemas.selection import ALL_MESSAGES, Selection, SelectionError
+from commitlake.schemas.errors import UsageError
+from commitlake.schemas.selection import ALL_MESSAGES, Selection
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 
@@ -25,5 +26,5 @@ def test_values_are_those_of_the_columns_that_must_have_one_of_them() -> None:
 def test_a_condition_that_an_engine_cannot_check_is_refused() -> None:
     wanted = Selection(topics=["orders"], where="true", end=NOON)
     wanted.refuse("HBase", "groups", "tags")
-    with pytest.raises(SelectionError, match=r"^HBase cannot select messages by where$"):
+    with pytest.raises(UsageError, match=r"^HBase cannot select messages by where$"):
         wanted.refuse("HBase", "groups", "where")

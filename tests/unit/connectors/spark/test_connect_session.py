@@ -12,13 +12,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from commitlake.connectors.spark import connect_session
-from commitlake.connectors.spark.connect_session import (
-    ConnectError,
-    ConnectSession,
-    ConnectUnavailableError,
-    is_connect,
-    open_connect_session,
-)
+from commitlake.connectors.spark.connect_session import ConnectSession, is_connect, open_connect_session
+from commitlake.schemas.errors import UnavailableError, UsageError
 from tests.servers.process import free_ports
 
 
@@ -67,14 +62,14 @@ def test_a_session_with_its_own_jvm_is_none_of_spark_connect() -> None:
     ],
 )  # fmt: skip
 def test_a_url_that_names_no_server_is_refused(url: str) -> None:
-    with pytest.raises(ConnectError, match="expected sc://HOST:PORT") as error:
+    with pytest.raises(UsageError, match="expected sc://HOST:PORT") as error:
         open_connect_session(url)
     assert "hidden" not in str(error.value)
 
 
 def test_a_server_that_does_not_answer_is_reported_at_once_without_its_token() -> None:
     port = free_ports(1)
-    with pytest.raises(ConnectUnavailableError, match=f"answers at 127.0.0.1:{port}: Connection refused") as error:
+    with pytest.raises(UnavailableError, match=f"answers at 127.0.0.1:{port}: Connection refused") as error:
         open_connect_session(f"sc://127.0.0.1:{port}/;token=hidden")
     assert "hidden" not in str(error.value)
 
@@ -87,7 +82,7 @@ def another_server() -> Iterator[int]:
 
 
 def test_a_url_that_pyspark_refuses_is_not_shown(another_server: int) -> None:
-    with pytest.raises(ConnectError, match="expected sc://HOST:PORT") as error:
+    with pytest.raises(UsageError, match="expected sc://HOST:PORT") as error:
         open_connect_session(f"sc://127.0.0.1:{another_server}/;token=hidden==")
     assert "hidden" not in str(error.value)
 
@@ -96,5 +91,5 @@ def test_a_server_of_another_kind_is_reported_within_seconds(
     another_server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connect_session, "_TIMEOUT_SECONDS", 0.5)
-    with pytest.raises(ConnectUnavailableError, match="is no server of Spark Connect"):
+    with pytest.raises(UnavailableError, match="is no server of Spark Connect"):
         open_connect_session(f"sc://127.0.0.1:{another_server}")

@@ -13,8 +13,8 @@ import pytest
 
 from commitlake.connectors.spark import jvm
 from commitlake.connectors.spark.java import JavaError
-from commitlake.connectors.spark.yarn import YarnConfigurationError
 from commitlake.jobs.cli.process import descendants
+from commitlake.schemas.errors import UsageError
 from tests.support.waiting import wait_until
 
 SETTINGS = {"spark.master": "local[*]", "spark.jars": "/delta.jar", "spark.driver.memory": "2g"}
@@ -112,7 +112,7 @@ def test_yarn_without_its_configuration_is_refused_before_a_jvm_starts(
     monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", "--master yarn pyspark-shell")
     for variable in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME"):
         monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(YarnConfigurationError, match=r"^--master yarn: expected HADOOP_CONF_DIR"):
+    with pytest.raises(UsageError, match=r"^--master yarn: expected HADOOP_CONF_DIR"):
         jvm.launch(SETTINGS)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.spark.kubernetes_executor import ExecutorPodError, executor_command
-from commitlake.schemas.errors import ExitCode
+from commitlake.connectors.spark.kubernetes_executor import executor_command
+from commitlake.schemas.errors import ExitCode, UsageError
 
 SPARK = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.1.2.3:7078",
@@ -58,7 +58,7 @@ def test_classes_of_the_user_are_before_and_behind_those_of_spark() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["driver"], ["executor", "more"]])
 def test_another_role_is_refused(arguments: list[str]) -> None:
-    with pytest.raises(ExecutorPodError, match="expected the argument 'executor'"):
+    with pytest.raises(UsageError, match="expected the argument 'executor'"):
         executor_command(arguments, SPARK, Path("/py"), Path("/java"))
 
 

@@ -16,14 +16,8 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
-from commitlake.connectors.spark.worker_check import (
-    NEEDED,
-    NoWorkersError,
-    WorkersLackError,
-    check_workers,
-    choose_python,
-    load_packages,
-)
+from commitlake.connectors.spark.worker_check import NEEDED, check_workers, choose_python, load_packages
+from commitlake.schemas.errors import UnavailableError, UsageError
 
 
 @pytest.fixture
@@ -61,9 +55,7 @@ def test_workers_with_all_packages_are_accepted(session: Mock) -> None:
 
 
 def test_missing_packages_are_named_with_the_workers_python(session: Mock) -> None:
-    with pytest.raises(
-        WorkersLackError, match=r"Python 3\.\d+\.\d+ \(.*\) lacks no_such \(ModuleNotFoundError: "
-    ) as error:
+    with pytest.raises(UsageError, match=r"Python 3\.\d+\.\d+ \(.*\) lacks no_such \(ModuleNotFoundError: ") as error:
         check_workers(session, ("json", "no_such"))
     assert "json (" not in str(error.value)
     assert "PYSPARK_PYTHON" in str(error.value)
@@ -71,7 +63,7 @@ def test_missing_packages_are_named_with_the_workers_python(session: Mock) -> No
 
 def test_another_version_of_commitlake_is_refused(session: Mock) -> None:
     session.changes["version"] = "0.0.9"
-    with pytest.raises(WorkersLackError, match=r"has CommitLake 0\.0\.9, but this job is CommitLake \d+\."):
+    with pytest.raises(UsageError, match=r"has CommitLake 0\.0\.9, but this job is CommitLake \d+\."):
         check_workers(session)
 
 
@@ -103,7 +95,7 @@ def test_a_driver_without_metadata_accepts_workers_with_it(session: Mock, monkey
 )
 def test_an_error_of_spark_is_one_line(session: Mock, text: str, reason: str) -> None:
     session.run.side_effect = PySparkException(text)
-    with pytest.raises(NoWorkersError, match=f"no task runs on Spark's workers: .*{reason}"):
+    with pytest.raises(UnavailableError, match=f"no task runs on Spark's workers: .*{reason}"):
         check_workers(session)
 
 

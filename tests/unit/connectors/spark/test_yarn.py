@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.spark.yarn import YarnConfigurationError, check_configuration
+from commitlake.connectors.spark.yarn import check_configuration
+from commitlake.schemas.errors import UsageError
 
 
 @pytest.fixture
@@ -25,9 +26,9 @@ def test_each_variable_may_name_the_folder(hadoop: Path, tmp_path: Path, variabl
 
 
 def test_the_error_names_what_was_found(tmp_path: Path) -> None:
-    with pytest.raises(YarnConfigurationError, match=r"yarn-site\.xml; neither is set"):
+    with pytest.raises(UsageError, match=r"yarn-site\.xml; neither is set"):
         check_configuration(None, {"HADOOP_CONF_DIR": ""})
-    with pytest.raises(YarnConfigurationError, match=f"no such file in YARN_CONF_DIR={tmp_path}"):
+    with pytest.raises(UsageError, match=f"no such file in YARN_CONF_DIR={tmp_path}"):
         check_configuration(tmp_path, {"YARN_CONF_DIR": str(tmp_path)})
 
 
@@ -43,5 +44,5 @@ def test_a_relative_folder_is_refused_because_the_jvm_works_in_another(
     (tmp_path / "conf" / "yarn-site.xml").touch()
     monkeypatch.chdir(tmp_path)
     check_configuration(None, {"HADOOP_CONF_DIR": str(tmp_path / "conf")})
-    with pytest.raises(YarnConfigurationError, match="HADOOP_CONF_DIR=conf: expected an absolute path"):
+    with pytest.raises(UsageError, match="HADOOP_CONF_DIR=conf: expected an absolute path"):
         check_configuration(None, {"HADOOP_CONF_DIR": "conf"})

@@ -9,7 +9,8 @@ import pytest
 from py4j.protocol import Py4JError
 
 from commitlake.connectors.spark import yarn_application
-from commitlake.connectors.spark.yarn_application import YarnApplication, YarnApplicationError
+from commitlake.connectors.spark.yarn_application import YarnApplication
+from commitlake.schemas.errors import UnavailableError
 
 
 class Output:
@@ -76,7 +77,7 @@ def test_an_end_without_success_is_never_a_success(
 ) -> None:
     submitted, client = application(*files)
     ended(client, status, diagnostics)
-    with pytest.raises(YarnApplicationError, match=found):
+    with pytest.raises(UnavailableError, match=found):
         submitted.follow(Mock(), Mock(), lambda: False)
 
 
@@ -100,7 +101,7 @@ def test_an_application_that_is_not_accepted_has_sparks_reason() -> None:
     error = submitted._handle.getError.return_value.get.return_value
     error.getCause.return_value.getCause.return_value = None
     error.getCause.return_value.toString.return_value = "java.io.IOException: no queue"
-    with pytest.raises(YarnApplicationError, match=r"YARN did not accept the application: java\.io\.IOException: no"):
+    with pytest.raises(UnavailableError, match=r"YARN did not accept the application: java\.io\.IOException: no"):
         submitted.follow(Mock(), Mock(), lambda: False)
 
 

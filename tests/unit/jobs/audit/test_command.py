@@ -19,13 +19,12 @@ from commitlake.jobs.maintain import command as maintain
 from commitlake.jobs.query import command as query
 from commitlake.jobs.restore import command as restore
 from commitlake.pipelines.audit import moment as audit_moment
-from commitlake.pipelines.audit.errors import PendingDataError
 from commitlake.pipelines.audit.moment import Moment, read_moment, wait_for_hbase
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.store_ranges import ranges_in_store
 from commitlake.pipelines.audit.verdicts import AuditVerdict, as_text
 from commitlake.pipelines.maintenance.expiry import announce_expiry
-from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.errors import ExitCode, UnavailableError
 from tests.support.lakes import GrowingLake, prepared_lake, shop_messages
 
 DAY = datetime.date(2026, 11, 20)
@@ -116,7 +115,7 @@ def test_hbase_that_has_not_followed_the_newest_run_is_an_error(growing: Growing
     moment = read_moment(growing.lake)
     wait_for_hbase(lambda: moment.committed, moment)
     for version_there in (lambda: None, lambda: moment.committed - 1):
-        with pytest.raises(PendingDataError, match="HBase has not followed run 2") as refused:
+        with pytest.raises(UnavailableError, match="HBase has not followed run 2") as refused:
             wait_for_hbase(version_there, moment)
         assert refused.value.exit_code == ExitCode.FAILED
 

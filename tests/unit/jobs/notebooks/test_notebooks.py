@@ -19,9 +19,10 @@ import pandas as pd
 import pytest
 
 from commitlake.jobs.notebooks import notebook as notebook_module
-from commitlake.jobs.notebooks.notebook import NotebookError, open_notebook
+from commitlake.jobs.notebooks.notebook import open_notebook
 from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.replay.sending import TargetClient
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.report import Bar, BarChart, Section, Table
 from tests.servers.broker_lite import BrokerLite
@@ -309,7 +310,7 @@ def test_the_folder_for_pictures_is_created_before_anything_is_read(
         assert folder.is_dir()
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(sys, "argv", ["x", "--plots", str(tmp_path / "file")])
-    with pytest.raises(NotebookError, match="cannot be created"):
+    with pytest.raises(UsageError, match="cannot be created"):
         open_notebook("x", {"__name__": "__main__"}, notebook_module.LAKE)
 
 
@@ -325,7 +326,7 @@ def test_the_folder_for_pictures_is_created_before_anything_is_read(
     ],
 )
 def test_invalid_values_are_refused(values: dict[str, str], ask: Callable[[Any], object], expected: str) -> None:
-    with pytest.raises(NotebookError, match=re.escape(expected)):
+    with pytest.raises(UsageError, match=re.escape(expected)):
         ask(notebook_module.Notebook({"plots": "", **values}, {}))
 
 
@@ -333,8 +334,8 @@ def test_an_error_of_a_script_is_one_line(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)
     monkeypatch.setattr(sys, "argv", ["lag_analysis.py"])
     open_notebook("x", {"__name__": "__main__"})
-    error = NotebookError("at: 'soon' is not a time")
-    sys.excepthook(NotebookError, error, None)
+    error = UsageError("at: 'soon' is not a time")
+    sys.excepthook(UsageError, error, None)
     assert capsys.readouterr().err == "lag_analysis: error: at: 'soon' is not a time\n"
 
 

@@ -8,7 +8,8 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.pipelines.dead_letters import cause_conditions
 from commitlake.pipelines.dead_letters.cause_conditions import find_cause, narrow_to_cause, sent_before, without_places
 from commitlake.pipelines.dead_letters.causes import group_letters
-from commitlake.pipelines.dead_letters.letters import DeadLetterError, count_letters, letters_condition
+from commitlake.pipelines.dead_letters.letters import count_letters, letters_condition
+from commitlake.schemas.errors import UsageError
 from tests.support.lakes import GrowingLake
 
 
@@ -40,9 +41,9 @@ def test_a_cause_has_a_number_and_a_name(dead_letters: GrowingLake) -> None:
     assert find_cause(causes, causes[2].digest) == causes[2]
     assert find_cause(causes, causes[0].digest[:6]) == causes[0]
     for name in (causes[0].digest[:3], "0", "4", "zz", "", "²", "9" * 5000):
-        with pytest.raises(DeadLetterError, match="expected a number from 1 to 3"):
+        with pytest.raises(UsageError, match="expected a number from 1 to 3"):
             find_cause(causes, name)
-    with pytest.raises(DeadLetterError, match="no dead letter matches"):
+    with pytest.raises(UsageError, match="no dead letter matches"):
         find_cause([], "1")
 
 
@@ -63,5 +64,5 @@ def test_a_long_list_of_places_is_answered(dead_letters: GrowingLake) -> None:
 
 def test_a_list_of_places_is_bounded(monkeypatch: pytest.MonkeyPatch, dead_letters: GrowingLake) -> None:
     monkeypatch.setattr(cause_conditions, "MAX_LISTED", 1)
-    with pytest.raises(DeadLetterError, match="choose fewer at a time"):
+    with pytest.raises(UsageError, match="choose fewer at a time"):
         without_places("true", [{"broker-a": [0, 1]}])

@@ -18,7 +18,8 @@ from commitlake.connectors.lake.reader import QueryError
 from commitlake.connectors.printable import FORMULA_STARTS, printable
 from commitlake.pipelines.dead_letters import export, letters
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
-from commitlake.pipelines.dead_letters.letters import DeadLetterError, letters_condition
+from commitlake.pipelines.dead_letters.letters import letters_condition
+from commitlake.schemas.errors import UsageError
 from tests.support.dead_letters import BODIES, FORMULA, hostile_letter
 from tests.support.lakes import GrowingLake
 
@@ -153,5 +154,5 @@ def test_a_failed_export_leaves_the_old_file(write: Export, tmp_path: Path, monk
 
 def test_a_place_that_cannot_be_written_is_an_error(dead_letters: GrowingLake, tmp_path: Path) -> None:
     table = dead_letters.lake.table("messages")
-    with pytest.raises(DeadLetterError, match="cannot be written: No such file or directory"):
+    with pytest.raises(UsageError, match="cannot be written: No such file or directory"):
         export_letters(table, "true", None, tmp_path / "none" / "x.csv", ExportFormat.CSV, with_bodies=False)

@@ -24,7 +24,7 @@ from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase_job
 from commitlake.jobs.maintain import command as maintain
-from commitlake.pipelines.erasure.ledger import ErasureError, erasure_facts, read_states
+from commitlake.pipelines.erasure.ledger import erasure_facts, read_states
 from commitlake.pipelines.erasure.run import (
     ErasurePlan,
     ErasureResult,
@@ -41,7 +41,7 @@ from commitlake.pipelines.maintenance.compaction import compact, plan_compaction
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError
 from commitlake.pipelines.message_keys.follow import follow_keys
 from commitlake.pipelines.quality.checksums import column_hashes, message_hashes
-from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.errors import ExitCode, UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.profile import COLUMN_CHECKSUMS
 from tests.support.erased_lakes import (
@@ -335,7 +335,7 @@ def test_an_unfinished_archive_run_delays_the_purge(growing: GrowingLake) -> Non
     erase(growing)
     growing.write([shop_message(100)])
     growing.archive(finish=False)
-    with pytest.raises(ErasureError, match="is not finished"):
+    with pytest.raises(UsageError, match="is not finished"):
         purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)
     archive(growing)
     purge_erasures(place_of(growing), NOW, lambda _: None, is_alone=True)

@@ -7,7 +7,8 @@ import time
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.grep.pattern import MAX_PATTERN_BYTES, GrepError, parse_pattern
+from commitlake.pipelines.grep.pattern import MAX_PATTERN_BYTES, parse_pattern
+from commitlake.schemas.errors import UsageError
 from tests.support.machine_speed import slowness
 
 
@@ -60,7 +61,7 @@ def test_an_expression_with_groups_has_an_excerpt() -> None:
 
 @pytest.mark.parametrize("pattern", ["", "(", "a)(b", "(?<=a)b", r"(a)\1", "x" * (MAX_PATTERN_BYTES + 1), "(" * 5000])
 def test_an_invalid_expression_is_refused(pattern: str) -> None:
-    with pytest.raises(GrepError, match="--grep: "):
+    with pytest.raises(UsageError, match="--grep: "):
         parse_pattern(pattern)
 
 

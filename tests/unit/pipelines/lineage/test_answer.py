@@ -14,8 +14,9 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.lineage import answer
 from commitlake.pipelines.lineage.answer import records_of, story_of
 from commitlake.pipelines.lineage.gathering import NO_EDGES
-from commitlake.pipelines.lineage.story import LineageError, Outcome, OutcomeState, Proof, Question, StepKind, Story
+from commitlake.pipelines.lineage.story import Outcome, OutcomeState, Proof, Question, StepKind, Story
 from commitlake.pipelines.maintenance.expiry import announce_expiry
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.message_id import serialize_message_id
 from tests.support.lineage_lakes import BROKER, KEY, at, consumption, edge, make_lake, order_lake, record, snapshot
 from tests.support.logs import BROKER_HOST
@@ -382,7 +383,7 @@ def test_records_alone_are_given_in_time_order(tmp_path: Path) -> None:
     ],
 )
 def test_questions_without_a_meaning_are_refused(arguments: dict[str, object], told: str) -> None:
-    with pytest.raises(LineageError, match=told):
+    with pytest.raises(UsageError, match=told):
         Question(**arguments)  # type: ignore[arg-type]
 
 

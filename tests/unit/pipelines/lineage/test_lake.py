@@ -11,8 +11,8 @@ import pytest
 
 import commitlake
 from commitlake.pipelines.lineage.lake import Lake
-from commitlake.pipelines.lineage.story import LineageError
 from commitlake.pipelines.message_keys.follow import catch_up_keys
+from commitlake.schemas.errors import UsageError
 from tests.support.lakes import GrowingLake
 from tests.support.lineage_lakes import KEY, order_lake
 from tests.support.logs import new_message
@@ -50,7 +50,7 @@ def test_records_and_bodies_are_found_by_key_offset_and_id(archived: GrowingLake
     assert lake.body(records[1]) == body
     assert lake.body((records[1].broker, records[1].physical_offset)) == body
     assert lake.body("U4") == body
-    with pytest.raises(LineageError, match="found 0"):
+    with pytest.raises(UsageError, match="found 0"):
         lake.body("U99")
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.pipelines.lineage.story import LineageError
 from commitlake.pipelines.lineage.topic_graph import last_day, topic_graph
+from commitlake.schemas.errors import UsageError
 from tests.support.lineage_lakes import at, make_lake, record
 
 HOUR = datetime.timedelta(hours=1)
@@ -58,7 +58,7 @@ def test_a_time_without_keys_has_no_links_and_an_empty_time_is_refused(tmp_path:
     lake = make_lake(tmp_path, [record(1, 0, "a", keys=None)])
     graph = topic_graph(lake, at(0), at(10))
     assert (graph.topics, graph.links, graph.not_shown) == ([], [], 0)
-    with pytest.raises(LineageError, match="expected a start before the end"):
+    with pytest.raises(UsageError, match="expected a start before the end"):
         topic_graph(lake, at(10), at(10))
 
 

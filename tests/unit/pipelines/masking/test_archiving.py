@@ -19,8 +19,8 @@ from commitlake.jobs.erase import command as erase
 from commitlake.jobs.query import command as query
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.masking.archiving import MASKED, ArchiveMasks, masks_of_lake, parse_archive_masks
-from commitlake.pipelines.masking.masks import MaskRuleError, MasksChangedError, parse_mask
-from commitlake.schemas.errors import ExitCode
+from commitlake.pipelines.masking.masks import parse_mask
+from commitlake.schemas.errors import CommitLakeError, ExitCode, UsageError
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage, body_crc
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties, serialize_properties
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, BodyCodec, compression_bits
@@ -209,8 +209,9 @@ def test_other_rules_than_those_of_the_lake_are_refused(
 ) -> None:
     growing, _ = write(tmp_path, [shop_message(0)], *before)
     growing.write([shop_message(1)])
-    with pytest.raises(MasksChangedError, match="archived with"):
+    with pytest.raises(CommitLakeError, match="archived with") as refused:
         archive(growing, *after)
+    assert refused.value.exit_code is ExitCode.REFUSED
     assert len(rows_of(growing)) == 1
 
 
@@ -218,26 +219,27 @@ def test_another_key_than_that_of_the_lake_is_refused(tmp_path: Path) -> None:
     growing, _ = write(tmp_path, [shop_message(0)], "keys=hash")
     growing.write([shop_message(1)])
     masks = replace(masks_of("keys=hash"), key=b"another")
-    with pytest.raises(MasksChangedError, match="the key in COMMITLAKE_MASK_KEY is not the one"):
+    with pytest.raises(CommitLakeError, match="the key in COMMITLAKE_MASK_KEY is not the one") as refused:
         run_archive(HERE, Config(str(growing.store), growing.lake.root, judge=judge_nothing, masks=masks))
+    assert refused.value.exit_code is ExitCode.REFUSED
 
 
 @pytest.mark.parametrize(
     "rule", ["property.KEYS=null", "property.TAGS=hash", "property.REAL_TOPIC=null", "nothing=null"]
 )
 def test_rules_of_properties_that_columns_follow_from_are_refused(rule: str) -> None:
-    with pytest.raises(MaskRuleError, match="mask"):
+    with pytest.raises(UsageError, match="mask"):
         parse_archive_masks([rule], ENVIRONMENT)
 
 
 def test_a_hash_needs_a_key() -> None:
-    with pytest.raises(MaskRuleError, match="needs a key"):
+    with pytest.raises(UsageError, match="needs a key"):
         parse_archive_masks(["keys=hash"], {})
 
 
 @pytest.mark.parametrize("remembered", ["", "[]", "{", '{"rules":3}'])
 def test_rules_that_cannot_be_read_are_an_error(remembered: str) -> None:
-    with pytest.raises(MaskRuleError, match="masks cannot be read"):
+    with pytest.raises(UsageError, match="masks cannot be read"):
         masks_of_lake(remembered, ENVIRONMENT)
 
 

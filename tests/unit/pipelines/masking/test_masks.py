@@ -15,13 +15,13 @@ from commitlake.pipelines.masking.masks import (
     JsonError,
     Mask,
     MaskError,
-    MaskRuleError,
     Message,
     apply_masks,
     check_key,
     parse_mask,
     replace_values,
 )
+from commitlake.schemas.errors import UsageError
 
 KEY = b"a secret of the tests"
 ORDER = Message(
@@ -61,7 +61,7 @@ def test_a_mask_has_a_field_and_a_rule(text: str, mask: Mask) -> None:
     ],
 )  # fmt: skip
 def test_an_invalid_mask_is_refused(text: str) -> None:
-    with pytest.raises(MaskRuleError, match="mask"):
+    with pytest.raises(UsageError, match="mask"):
         parse_mask(text)
 
 
@@ -112,7 +112,7 @@ def test_a_mask_that_makes_two_keys_is_an_error() -> None:
 def test_a_hash_without_a_key_is_refused() -> None:
     check_key([parse_mask("keys=null")], b"")
     check_key([parse_mask("keys=hash")], KEY)
-    with pytest.raises(MaskRuleError, match="COMMITLAKE_MASK_KEY"):
+    with pytest.raises(UsageError, match="COMMITLAKE_MASK_KEY"):
         check_key([parse_mask("keys=hash")], b"")
 
 

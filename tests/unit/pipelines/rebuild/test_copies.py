@@ -15,13 +15,13 @@ from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.jobs.rebuild import command
-from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.run import rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings
-from commitlake.pipelines.salvage.run import SalvageError, salvage_store
+from commitlake.pipelines.salvage.run import salvage_store
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.shipped import FILES_MANIFEST
 from tests.support.indexed_stores import OPTIONS, Clock, message, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
@@ -89,7 +89,7 @@ def test_interrupted_rebuild_of_a_copy_continues(store: Path, remote: Path, tmp_
         rebuild_store(found(COPY), out, RequestedSettings(), partition_bytes=5000, advance=stop)
     plan = json.loads((out / ".rebuild" / "plan.json").read_text())
     assert plan["root"] == COPY
-    with pytest.raises(RebuildError, match="an unfinished run for another store"):
+    with pytest.raises(UsageError, match="an unfinished run for another store"):
         rebuild_store(found(store), out, RequestedSettings(), partition_bytes=5000)
     rebuild_store(found(COPY), out, RequestedSettings(), partition_bytes=5000)
     rebuild_store(found(store), tmp_path / "whole", RequestedSettings())
@@ -174,7 +174,7 @@ def test_salvage_of_a_copy_that_has_grown_is_not_taken_for_the_same(store: Path,
     seconds[0] += 1
     agent.ship_round()  # the newest record, which has been unchanged for a second
     publish(target, remote)
-    with pytest.raises(SalvageError, match="already holds commitlog"):
+    with pytest.raises(UsageError, match="already holds commitlog"):
         salvage_store(found(COPY), tmp_path / "out")
     assert salvage_store(found(COPY), tmp_path / "other").records == first.records + 1
 

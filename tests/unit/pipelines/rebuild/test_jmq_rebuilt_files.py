@@ -15,9 +15,9 @@ from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import only
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
-from commitlake.pipelines.rebuild.errors import RebuildError
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.jmq.journal import HEAD, serialize_filler, serialize_message
 from commitlake.schemas.layouts.jmq.queue import ENTRY
 from commitlake.schemas.layouts.segments import segment_name
@@ -223,7 +223,7 @@ def test_a_journal_that_ends_with_a_filler_ends_after_its_last_record(tmp_path: 
 def test_sizes_are_those_of_the_remaining_files(store: Path, tmp_path: Path) -> None:
     assert find_settings(store, RequestedSettings(), JMQ).queue_file_size == OPTIONS.queue_file_size_bytes
     assert find_settings(tmp_path, RequestedSettings(), JMQ).queue_file_size == 300_000 * ENTRY.size
-    with pytest.raises(RebuildError, match="expected a multiple of 22, found 40"):
+    with pytest.raises(UsageError, match="expected a multiple of 22, found 40"):
         find_settings(store, RequestedSettings(queue_file_size=40), JMQ)
 
 
@@ -237,5 +237,5 @@ def test_sizes_are_those_of_the_remaining_files(store: Path, tmp_path: Path) -> 
     ],
 )
 def test_options_that_a_jmq_store_does_not_have_are_refused(store: Path, wanted: RequestedSettings) -> None:
-    with pytest.raises(RebuildError, match="expected no option of an index or of delay levels"):
+    with pytest.raises(UsageError, match="expected no option of an index or of delay levels"):
         find_settings(store, wanted, JMQ)

@@ -12,11 +12,12 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild import replace
-from commitlake.pipelines.rebuild.errors import DisagreementError, RebuildError
+from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.parts import PartReader, read_table
 from commitlake.pipelines.rebuild.replace import Replacement
 from commitlake.pipelines.rebuild.run import Rebuilt, rebuild_store
 from commitlake.pipelines.rebuild.settings import RequestedSettings, find_settings
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import write_indexed_store
 
@@ -105,7 +106,7 @@ def test_a_part_that_was_changed_is_not_used(store: Path, rebuild: Rebuild) -> N
     data = bytearray(part.read_bytes())
     data[3] ^= 1
     part.write_bytes(data)
-    with pytest.raises(RebuildError, match="expected a complete part, found it truncated or changed"):
+    with pytest.raises(UsageError, match="expected a complete part, found it truncated or changed"):
         rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION)
 
 
@@ -120,19 +121,19 @@ def test_a_truncated_part_is_not_read(store: Path, rebuild: Rebuild, tmp_path: P
 
 def test_an_unfinished_run_with_other_options_is_refused(store: Path, rebuild: Rebuild) -> None:
     out = interrupted(rebuild, store)
-    with pytest.raises(RebuildError, match="holds an unfinished run for another store, or with other options"):
+    with pytest.raises(UsageError, match="holds an unfinished run for another store, or with other options"):
         rebuild(store, out, RequestedSettings(index_tags=False), partition_bytes=PARTITION)
     (out / ".rebuild" / "plan.json").write_text("[")
-    with pytest.raises(RebuildError, match="holds an unfinished run"):
+    with pytest.raises(UsageError, match="holds an unfinished run"):
         rebuild(store, out, RequestedSettings(), partition_bytes=PARTITION)
 
 
 @pytest.mark.parametrize("name", ["consumequeue", "index", "checkpoint"])
 def test_existing_files_are_not_overwritten(store: Path, rebuild: Rebuild, tmp_path: Path, name: str) -> None:
     (tmp_path / "out" / name).mkdir(parents=True)
-    with pytest.raises(RebuildError, match=f"holds {name}: expected a folder without"):
+    with pytest.raises(UsageError, match=f"holds {name}: expected a folder without"):
         rebuild(store, tmp_path / "out")
-    with pytest.raises(RebuildError, match="holds consumequeue"):
+    with pytest.raises(UsageError, match="holds consumequeue"):
         rebuild(store, store)
 
 
@@ -145,13 +146,13 @@ def test_settings_are_those_of_the_remaining_files(intact: Path, tmp_path: Path)
 
 
 def test_settings_that_no_broker_accepts_are_refused(intact: Path, tmp_path: Path) -> None:
-    with pytest.raises(RebuildError, match="expected a multiple of 20, found 30"):
+    with pytest.raises(UsageError, match="expected a multiple of 20, found 30"):
         find_settings(intact, RequestedSettings(queue_file_size=30), ROCKETMQ)
-    with pytest.raises(RebuildError, match="expected 1 slot and 2 entries or more"):
+    with pytest.raises(UsageError, match="expected 1 slot and 2 entries or more"):
         find_settings(intact, RequestedSettings(index_entries=1), ROCKETMQ)
     (tmp_path / "consumequeue").mkdir()
     (tmp_path / "consumequeue" / "CURRENT").touch()
-    with pytest.raises(RebuildError, match="found queues in RocksDB"):
+    with pytest.raises(UsageError, match="found queues in RocksDB"):
         find_settings(tmp_path, RequestedSettings(), ROCKETMQ)
 
 

@@ -15,8 +15,8 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.restore import run
 from commitlake.pipelines.restore.log_rows import Chosen
 from commitlake.pipelines.restore.plan import WORK
-from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.run import Restored
+from commitlake.schemas.errors import UsageError
 from tests.support.indexed_stores import SEGMENT_BYTES, write_indexed_store
 from tests.support.restored_stores import StoppedError, packs_of, segments, stop_after
 
@@ -98,10 +98,10 @@ def test_a_run_interrupted_after_its_log_is_continued(
 
 def test_a_restored_store_is_not_overwritten(lake: Lake, restore: Restore, tmp_path: Path) -> None:
     restore(lake)
-    with pytest.raises(RestoreError, match="holds checkpoint: expected a new or an empty folder"):
+    with pytest.raises(UsageError, match="holds checkpoint: expected a new or an empty folder"):
         restore(lake)
     (tmp_path / "file").touch()
-    with pytest.raises(RestoreError, match="is a file"):
+    with pytest.raises(UsageError, match="is a file"):
         restore(lake, tmp_path / "file")
 
 
@@ -110,17 +110,17 @@ def test_an_unfinished_run_with_other_options_is_refused(lake: Lake, restore: Re
         {"skip": True}, {"chosen": Chosen("", 5)}, {"segment_size": SEGMENT_BYTES * 2},
     )  # fmt: skip
     for change in changes:
-        with pytest.raises(RestoreError, match="contains an unfinished run with another lake or other options"):
+        with pytest.raises(UsageError, match="contains an unfinished run with another lake or other options"):
             restore(lake, **change)
     (interrupted / WORK / "plan.json").write_text("[")
-    with pytest.raises(RestoreError, match="contains an unfinished run"):
+    with pytest.raises(UsageError, match="contains an unfinished run"):
         restore(lake)
 
 
 def test_a_run_that_failed_can_be_run_again(lake: Lake, restore: Restore, store: Path, tmp_path: Path) -> None:
     pack = list(packs_of(lake))[-1]
     hidden = pack.rename(tmp_path / "hidden")
-    with pytest.raises(RestoreError):
+    with pytest.raises(UsageError):
         restore(lake)
     hidden.rename(pack)
     assert segments(restore(lake).out) == segments(store)
@@ -129,7 +129,7 @@ def test_a_run_that_failed_can_be_run_again(lake: Lake, restore: Restore, store:
 def test_a_disk_without_room_is_refused_before_anything_is_written(
     lake: Lake, restore: Restore, tmp_path: Path
 ) -> None:
-    with pytest.raises(RestoreError, match=r"expected [\d,]+ bytes of free disk for 1 segment.*found [\d,]+"):
+    with pytest.raises(UsageError, match=r"expected [\d,]+ bytes of free disk for 1 segment.*found [\d,]+"):
         restore(lake, segment_size=1 << 50)
     assert not (tmp_path / "out").exists()
 
@@ -138,7 +138,7 @@ def test_the_broker_must_be_named_if_there_are_several(
     store: Path, lake: Lake, archive: Archive, restore: Restore
 ) -> None:
     archive(store, broker="it's b")
-    with pytest.raises(RestoreError, match="the lake has 2 brokers: expected the name of one of them: a, it's b"):
+    with pytest.raises(UsageError, match="the lake has 2 brokers: expected the name of one of them: a, it's b"):
         restore(lake)
     assert segments(restore(lake, chosen=Chosen("it's b")).out) == segments(store)
 

@@ -13,8 +13,8 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.restore.config import config_files, fit_offsets, light_offsets_file, parse_offsets
 from commitlake.pipelines.restore.log_rows import Chosen, find_range, first_undelivered, segment_size_of
 from commitlake.pipelines.restore.records import stored_hosts, stored_topics
-from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.segment import gaps_between, keep_fitting
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
 from commitlake.schemas.remoting.fastjson import parse_fastjson
@@ -54,7 +54,7 @@ def test_a_log_within_one_segment_has_the_default_size(without: range) -> None:
 
 def test_an_unknown_size_of_segments_must_be_given() -> None:
     starts = np.arange(3, dtype=np.int64) * 700_000_000
-    with pytest.raises(RestoreError, match="Give the size in the broker"):
+    with pytest.raises(UsageError, match="Give the size in the broker"):
         segment_size_of(starts, starts + 700_000_000)
 
 
@@ -118,7 +118,7 @@ def test_offsets_are_read_in_both_forms_of_json(text: str) -> None:
     ],
 )  # fmt: skip
 def test_invalid_offsets_are_refused(text: str) -> None:
-    with pytest.raises(RestoreError, match=r"file: .*expected"):
+    with pytest.raises(UsageError, match=r"file: .*expected"):
         parse_offsets(text.encode("latin-1"), "file")
 
 
@@ -184,17 +184,15 @@ def test_the_format_of_rows_is_found_from_a_column_or_the_ids(tmp_path: Path, ar
     table = archive(write_store(tmp_path / "store", [(0, open_segment(sent, 1 << 20))])).table("messages")
     assert table.to_pyarrow_table(columns=["format"])["format"].unique().to_pylist() == ["rocketmq"]
     table.update({"format": "'jmq'"})
-    with pytest.raises(RestoreError, match="from a JMQ store"):
+    with pytest.raises(UsageError, match="from a JMQ store"):
         find_range(table, Chosen("a"))
     table.update({"format": "'kafka'"})
-    with pytest.raises(
-        RestoreError, match="format 'kafka', which this version does not know: expected rocketmq or jmq"
-    ):
+    with pytest.raises(UsageError, match="format 'kafka', which this version does not know: expected rocketmq or jmq"):
         find_range(table, Chosen("a"))
     table.update({"format": "NULL"})  # as rows of earlier versions have it
     assert find_range(table, Chosen("a")).records == 3
     table.update({"msg_id": "'orders/0/1@a'"})
-    with pytest.raises(RestoreError, match="from a JMQ store"):
+    with pytest.raises(UsageError, match="from a JMQ store"):
         find_range(table, Chosen("a"))
 
 

@@ -13,8 +13,8 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.restore.log_rows import Chosen
-from commitlake.pipelines.restore.row_facts import RestoreError
 from commitlake.pipelines.restore.run import NOTES, Restored
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import SEGMENT_BYTES, STEP_MS, STORED_MS, write_indexed_store
@@ -85,7 +85,7 @@ def test_records_missing_at_a_segments_end_are_noted(store: Path, archive: Archi
 def test_a_missing_body_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
     list(packs_of(lake))[3].unlink()
-    with pytest.raises(RestoreError, match=r"from physical offset \d+ on: pack .*Has it expired.*--on-missing skip"):
+    with pytest.raises(UsageError, match=r"from physical offset \d+ on: pack .*Has it expired.*--on-missing skip"):
         restore(lake)
 
 
@@ -113,7 +113,7 @@ def test_only_damaged_bodies_of_a_pack_are_left_out(tmp_path: Path, archive: Arc
     data = bytearray(pack.read_bytes())
     data[-3] ^= 0xFF  # in the last frame, which has two bodies
     pack.write_bytes(data)
-    with pytest.raises(RestoreError, match="offset"):
+    with pytest.raises(UsageError, match="offset"):
         restore(lake, tmp_path / "failed", segment_size=1 << 20)
     restored = restore(lake, segment_size=1 << 20, skip=True)
     assert (restored.records, restored.lost_bodies) == (4, 2)
@@ -127,7 +127,7 @@ def test_a_lake_without_any_body_gives_no_store(store: Path, archive: Archive, r
     restored = restore(lake, skip=True)
     assert 0 < restored.records < 20  # those whose bodies are empty
     everything = Chosen("", 0, min(offset for offset, each in messages_of(restored.out, SEGMENT_BYTES).items()))
-    with pytest.raises(RestoreError, match=r"none of \d+ records could be restored"):
+    with pytest.raises(UsageError, match=r"none of \d+ records could be restored"):
         restore(lake, restored.out.parent / "none", chosen=everything, skip=True)
 
 
@@ -172,13 +172,13 @@ def test_a_range_of_times_has_the_records_from_its_first_to_its_last(
 def test_a_range_without_records_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
     for chosen in (Chosen("b"), Chosen("a", end=moment(STORED_MS)), Chosen("a", 1 << 40), Chosen("it's")):
-        with pytest.raises(RestoreError, match="has no record of the broker"):
+        with pytest.raises(UsageError, match="has no record of the broker"):
             restore(lake, chosen=chosen)
 
 
 def test_a_wrong_segment_size_is_an_error(store: Path, archive: Archive, restore: Restore) -> None:
     lake = archive(store)
-    with pytest.raises(RestoreError, match=r"at least 91, and an end within its segment.*mappedFileSizeCommitLog"):
+    with pytest.raises(UsageError, match=r"at least 91, and an end within its segment.*mappedFileSizeCommitLog"):
         restore(lake, segment_size=SEGMENT_BYTES - 1000)
 
 
@@ -187,7 +187,7 @@ def test_two_logs_under_one_name_are_refused(tmp_path: Path, store: Path, archiv
     archive(store)
     lake = archive(other, broker="b")
     _rename_broker(lake)
-    with pytest.raises(RestoreError, match="two logs under one name, or is damaged"):
+    with pytest.raises(UsageError, match="two logs under one name, or is damaged"):
         restore(lake, chosen=Chosen("a"), segment_size=SEGMENT_BYTES)
 
 
@@ -222,6 +222,6 @@ def test_a_jmq_store_in_the_lake_is_refused_before_anything_is_read(
     tmp_path: Path, archive: Archive, restore: Restore
 ) -> None:
     lake = archive(write_jmq_store(tmp_path / "store", 50))
-    with pytest.raises(RestoreError, match="the records of 'a' are from a JMQ store: expected RocketMQ's or BoltMQ's"):
+    with pytest.raises(UsageError, match="the records of 'a' are from a JMQ store: expected RocketMQ's or BoltMQ's"):
         restore(lake)
     assert not (tmp_path / "out").exists()

@@ -13,8 +13,9 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.rebuild.command import exit_code, salvage_summary
-from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, SalvageError, salvage_store
+from commitlake.pipelines.salvage.run import DAMAGES, MOVED, Salvaged, salvage_store
 from commitlake.pipelines.salvage.segments import MIN_FILLER_BYTES, TOPIC, filler, fillers
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.boltmq.dialect import Magic
 from commitlake.schemas.layouts.rocketmq.commitlog import BLANK, HEAD, MIN_RECORD_SIZE, Message, body_crc, parse_message
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry, serialize_entry
@@ -147,7 +148,7 @@ def test_the_error_for_a_file_far_from_the_log_names_it(tmp_path: Path) -> None:
     far = 1 << 61
     segments = [(0, closed_segment(messages(3), SEGMENT)), (far, open_segment(messages(3), SEGMENT, far))]
     root = write_store(tmp_path / "store", segments)
-    with pytest.raises(SalvageError, match=r"expected at most 65,536 missing segments.*02305843009213693952"):
+    with pytest.raises(UsageError, match=r"expected at most 65,536 missing segments.*02305843009213693952"):
         salvage(root)
 
 
@@ -297,8 +298,8 @@ def test_a_large_range_becomes_several_fillers(size: int) -> None:
 def test_an_existing_log_is_not_overwritten_and_an_empty_log_is_refused(tmp_path: Path) -> None:
     root = three_segments(tmp_path / "whole")
     (tmp_path / "clean" / "commitlog").mkdir(parents=True)
-    with pytest.raises(SalvageError, match="already holds commitlog: name a folder without it"):
+    with pytest.raises(UsageError, match="already holds commitlog: name a folder without it"):
         salvage(root)
     empty = write_store(tmp_path / "empty" / "store", [(0, bytes(SEGMENT))])
-    with pytest.raises(SalvageError, match="expected records, found none that is intact"):
+    with pytest.raises(UsageError, match="expected records, found none that is intact"):
         salvage(empty)

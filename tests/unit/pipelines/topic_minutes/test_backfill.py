@@ -18,9 +18,9 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.runtime.local_runner import ThreadRunner
 from commitlake.jobs.archive import command as archive
 from commitlake.pipelines.topic_minutes import backfill as module
-from commitlake.pipelines.topic_minutes.backfill import ConcurrentBackfillError, backfill_minutes
+from commitlake.pipelines.topic_minutes.backfill import backfill_minutes
 from commitlake.pipelines.topic_minutes.progress import covered_sequence
-from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.errors import ConcurrentRunError, ExitCode
 from tests.support.earlier_archives import without_topic_minutes
 from tests.support.lakes import GrowingLake, rows_of, shop_messages
 
@@ -136,7 +136,7 @@ def test_only_one_of_two_concurrent_backfills_is_kept(old: GrowingLake, monkeypa
         return real_advance(*arguments, **options)
 
     monkeypatch.setattr(module, "advance", late)
-    with pytest.raises(ConcurrentBackfillError, match="another backfill was first"):
+    with pytest.raises(ConcurrentRunError, match="another backfill was first"):
         backfill_minutes(old.lake)
     assert messages_of(old.lake) == old.count
 

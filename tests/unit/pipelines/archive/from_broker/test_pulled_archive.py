@@ -23,7 +23,8 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive import commit_series
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.from_broker import planning
-from commitlake.pipelines.archive.run import ArchiveRefusedError, OnRefusal, Result, plan_work, run_archive
+from commitlake.pipelines.archive.run import OnRefusal, Result, plan_work, run_archive
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from tests.support.live_brokers import STORE, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, put
 from tests.support.pulled_lakes import PulledLake
@@ -145,8 +146,9 @@ def test_messages_deleted_before_archiving_are_counted_and_recorded(cluster: Liv
     kept = sum(broker.store.max_offset("orders", queue) - broker.store.min_offset("orders", queue) for queue in (0, 1))
     lost = 600 - kept
     assert 0 < lost < 600
-    with pytest.raises(ArchiveRefusedError, match=rf"broker-a: {lost} messages gone: .*--on-gap record"):
+    with pytest.raises(CommitLakeError, match=rf"broker-a: {lost} messages gone: .*--on-gap record") as refused:
         run_archive(HERE, replace(lake.config, on_gap=OnRefusal.FAIL))
+    assert refused.value.exit_code is ExitCode.DAMAGE
     result = lake.pull()
     assert (result.messages, result.gaps, result.verdict.is_damage) == (kept, 1, True)
     assert f"broker-a: {lost:,} messages were lost before they were archived: topic orders, queue 0" in str(
