@@ -15,9 +15,10 @@ from commitlake.jobs.arguments.html import HTML_HELP, HtmlArgument
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.runner import ThreadArguments
+from commitlake.jobs.arguments.selection import Topics
 from commitlake.jobs.arguments.stores import file_size
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Once, Options, Section, flag, only_with, option, repeated, without_variable
+from commitlake.jobs.cli.options import Once, Section, flag, only_with, option, repeated, without_variable
 from commitlake.schemas.layouts.numbers import parse_decimal
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def _rate(text: str) -> Rate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PullArguments(Options):
+class PullArguments(Topics, after={Topics: "from_broker"}):
     """Options of an archive that pulls messages from live brokers instead of reading their files."""
 
     from_broker: str | None = option(

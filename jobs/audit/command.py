@@ -31,6 +31,7 @@ from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.layouts import LayoutArgument, layout_of, layout_option
 from commitlake.jobs.arguments.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
+from commitlake.jobs.arguments.selection import TimeRange
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.audit.page import TITLE, audit_page
 from commitlake.jobs.cli.command import Command, JobError
@@ -93,12 +94,14 @@ class Audit(
     Command,
     LakeArguments,
     LayoutArgument,
+    TimeRange,
     ThreadArguments,
     OutputArguments,
     HtmlArgument,
     EvidenceArgument,
     after={
         LayoutArgument: "broker",
+        TimeRange: "layout",
         ThreadArguments: "hbase_kept",
         OutputArguments: "hbase_kept",
         HtmlArgument: "hbase_kept",
@@ -118,8 +121,8 @@ class Audit(
         "the store's name in the lake, if the path does not give it", action=Once, rules=only_with("store")
     )
     layout: str | None = layout_option(rules=only_with("store"))
-    first: datetime.datetime | None = option(_TIME_HELP.format("messages"), "--from", parse=parse_time, metavar="TIME")
-    last: datetime.datetime | None = option(_TIME_HELP.format("no messages"), "--to", parse=parse_time, metavar="TIME")
+    start: datetime.datetime | None = option(_TIME_HELP.format("messages"), "--from", parse=parse_time, metavar="TIME")
+    end: datetime.datetime | None = option(_TIME_HELP.format("no messages"), "--to", parse=parse_time, metavar="TIME")
     no_bodies: bool = flag("do not read the packs", rules=overrides("bodies_kept", hint="leave one of them out"))
     bodies_kept: datetime.timedelta | None = option(
         _KEPT_HELP.format("bodies", "a lifecycle rule (deletions by maintain are known)", "30d"),
@@ -151,7 +154,7 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     key = evidence_key(command)
     bodies = _bodies_of(command, lake)
     moment = read_moment(lake)
-    span = AuditSpan(command.first, command.last).whole_windows()
+    span = AuditSpan(command.start, command.end).whole_windows()
     stores = _stores_of(command, moment)
     ranges, store_notes = stores.ranges(moment) if stores else ({}, ())
     # Spark is not started for a lake with missing files, unless all files are read anyway.
@@ -261,7 +264,7 @@ def _stores_of(command: Audit, moment: Moment) -> ComparedStores | None:
 def _notes_of(command: Audit, span: AuditSpan, kept: AuditSpan) -> list[str]:
     """Return notes on messages that no side compares, if they differ from the request."""
     notes = []
-    if (span.first, span.last) != (command.first, command.last):
+    if (span.first, span.last) != (command.start, command.end):
         notes.append(f"compared in whole windows of ten minutes: {span}")
     if kept != span:
         notes.append(f"messages stored before {kept.first:%Y-%m-%d} have expired, and are not compared")

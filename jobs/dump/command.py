@@ -24,13 +24,14 @@ from commitlake.jobs.arguments.broker_conf import (
 )
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.arguments.names import some_names, warn
+from commitlake.jobs.arguments.selection import Queues, Topics
 from commitlake.jobs.arguments.stores import (
     at_least,
     given_store,
     store_argument,
 )
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Once, OneOf, flag, only_with, option, repeated
+from commitlake.jobs.cli.options import Once, OneOf, flag, needs, only_with, option, repeated
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -53,10 +54,14 @@ EXAMPLES = (
 
 
 _WHAT = OneOf()
+_RECORDS = "to pick records, filter the JSON, or use 'query' on a lake"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dump(Command, LayoutArgument, BrokerConfArgument, after={LayoutArgument: "broker", BrokerConfArgument: "queue"}):
+class Dump(
+    Command, LayoutArgument, Topics, Queues, BrokerConfArgument,
+    after={LayoutArgument: "broker", Topics: "index", Queues: "index", BrokerConfArgument: "index"},
+):  # fmt: skip
     """The command `dump`."""
 
     NAME = "dump"
@@ -76,8 +81,10 @@ class Dump(Command, LayoutArgument, BrokerConfArgument, after={LayoutArgument: "
     index: bool = flag(
         "print the entries of the IndexFiles instead (a copy in an object store lacks the newest one)", one_of=_WHAT
     )
-    topic: tuple[str, ...] = repeated("with --consumequeue: only this topic")
-    queue: tuple[int, ...] = repeated("with --consumequeue: only this queue", parse=at_least(0))
+    topic: tuple[str, ...] = repeated("with --consumequeue: only this topic", rules=needs("consumequeue", _RECORDS))
+    queue: tuple[int, ...] = repeated(
+        "with --consumequeue: only this queue", parse=at_least(0), rules=needs("consumequeue", _RECORDS)
+    )
     broker_conf: str | None = option(BROKER_CONF_HELP, metavar="FILE", rules=only_with("index"))
     index_slots: int | None = option("with --index: the broker's maxHashSlotNum", parse=int, metavar="N")
     index_entries: int | None = option("with --index: the broker's maxIndexNum", parse=int, metavar="N")
@@ -178,10 +185,6 @@ def _check_names(store: Store, topics: Sequence[str], queues: Sequence[int]) -> 
 
 
 def _check(command: Dump) -> None:
-    if (command.topic or command.queue) and not command.consumequeue:
-        raise JobError(
-            "--topic and --queue need --consumequeue", "to pick records, filter the JSON, or use 'query' on a lake"
-        )
     if command.body != "none" and (command.consumequeue or command.index):
         raise JobError("--body-as has no effect with --consumequeue and --index: their entries have no bodies")
     if (command.index_slots is None) != (command.index_entries is None):

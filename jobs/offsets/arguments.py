@@ -6,6 +6,7 @@ import datetime
 from dataclasses import dataclass
 from typing import ClassVar
 
+from commitlake.jobs.arguments.selection import WHICH, Brokers, Groups, Topics
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import OneOf, flag, needs, option, repeated, shorthand
@@ -24,8 +25,11 @@ _TIME = OneOf(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetsOptions(
-    Command, SourceArguments, OutputArguments, JsonArgument, after={OutputArguments: "namesrv", JsonArgument: "namesrv"}
-):
+    Command, SourceArguments, Groups, Topics, Brokers, OutputArguments, JsonArgument,
+    after={
+        **dict.fromkeys((Topics, Brokers), "consume_from"), OutputArguments: "namesrv", JsonArgument: "namesrv",
+    },
+):  # fmt: skip
     """The options of `offsets`."""
 
     group: tuple[str, ...] = repeated("the consumer group", required=True)
@@ -41,9 +45,9 @@ class OffsetsOptions(
     )
     topic: tuple[str, ...] = repeated(
         "only this topic (default with --at: all topics for which the group had offsets; with "
-        "--consume-from: all topics that it consumes, except its own retry topic)"
+        "--consume-from: all topics that it consumes, except its own retry topic)",
+        section=WHICH,
     )
-    broker: tuple[str, ...] = repeated("only this store")
     namesrv: str | None = option(
         "the brokers' name servers, separated by semicolons: the output also shows what the brokers still have",
         metavar="HOST:PORT",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from commitlake.jobs.arguments.broker_conf import BrokerConfArgument
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.runner import ThreadArguments
+from commitlake.jobs.arguments.selection import Topics
 from commitlake.jobs.arguments.stores import (
     delay_levels,
     file_size,
@@ -70,9 +71,10 @@ _WHERE = OneOf(required=True)
 class RebuildOptions(
     Command,
     LayoutArgument,
+    Topics,
     ThreadArguments,
     FileSettings,
-    after={LayoutArgument: "store", ThreadArguments: "topic", FileSettings: "topic"},
+    after={LayoutArgument: "store", **dict.fromkeys((Topics, ThreadArguments, FileSettings), "salvage")},
 ):
     """The options of `rebuild`."""
 

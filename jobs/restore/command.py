@@ -26,6 +26,7 @@ from commitlake.jobs.arguments.broker_conf import read_store_conf
 from commitlake.jobs.arguments.names import some_names, warn
 from commitlake.jobs.arguments.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.arguments.runner import SparkArguments, make_runner
+from commitlake.jobs.arguments.selection import TimeRange
 from commitlake.jobs.arguments.stores import delay_levels, file_size, positive
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
@@ -76,7 +77,12 @@ def _offset(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Restore(
-    Command, LakeArguments, SparkArguments, FileSettings, after={SparkArguments: "threads", FileSettings: "threads"}
+    Command,
+    LakeArguments,
+    TimeRange,
+    SparkArguments,
+    FileSettings,
+    after={TimeRange: "broker", SparkArguments: "threads", FileSettings: "threads"},
 ):
     """The command `restore`."""
 
@@ -192,8 +198,7 @@ def _warn_of_masks(command: Restore) -> None:
 def _check(command: Restore) -> None:
     if command.at is not None and (command.start is not None or command.end is not None):
         raise JobError("--at cannot be used with --from or --to", "--at restores everything before a time")
-    if command.start and command.end and command.start >= command.end:
-        raise JobError(f"--from {command.start} is not before --to {command.end}")
+    command.check_times()
     first, last = command.from_offset, command.to_offset
     if first is not None and last is not None and first >= last:
         raise JobError(f"--from-offset {first} is not less than --to-offset {last}")

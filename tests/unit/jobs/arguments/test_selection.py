@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import datetime
+import importlib
 from dataclasses import dataclass
 
 import pytest
 
+from commitlake.jobs.arguments import selection
 from commitlake.jobs.arguments.selection import Keys, Queues, TimeRange, Topics
 from commitlake.jobs.cli.command import JobError
+from commitlake.jobs.cli.main import JOBS
+from commitlake.jobs.cli.options import Once, Options, value_options
+from commitlake.jobs.explain.command import Explain
 from commitlake.schemas.selection import Selection
 
+OPTIONS = [each for each in vars(selection).values() if isinstance(each, type) and "CONDITIONS" in vars(each)][1:]
+OTHER_MEANINGS = {
+    ("erase", "--key"), ("erase", "--id"),  # the messages of each are erased: not those that meet all options
+    ("replay", "--group"),  # of the groups whose offsets an undo sets
+    ("ship", "--to"), ("catalog", "--to"),  # places
+}  # fmt: skip
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 
 
@@ -29,3 +40,25 @@ def test_an_empty_time_range_is_refused(end: datetime.datetime) -> None:
     with pytest.raises(JobError, match=r"--from 2026-11-20 12:00:00\+00:00 is not before --to 2026-11-20"):
         Shop(start=NOON, end=end).check_times()
     Shop(start=end, end=NOON + datetime.timedelta(hours=1)).check_times()
+
+
+def names_of(kind: type[Options]) -> dict[str, object]:
+    """Return the names of a class's options, with the argparse action of each."""
+    declared = ((entry, entry.names_of(field)) for field, entry in value_options(kind))
+    return {name: entry.settings.get("action") for entry, names in declared for name in names}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_an_option_has_one_meaning_and_one_repeatability_in_all_commands(job: str) -> None:
+    command: type[Options] = importlib.import_module(f"commitlake.jobs.{job}.command").main.__self__
+    found = names_of(command)
+    for kind in OPTIONS:
+        for name, action in names_of(kind).items():
+            is_store = name == "--broker" and found.get(name) is Once  # the name of the only store
+            if name in found and not is_store and (job, name) not in OTHER_MEANINGS:
+                assert issubclass(command, kind), name
+                assert found[name] == action, name
+
+
+def test_an_option_of_the_same_name_that_is_not_inherited_is_no_condition() -> None:
+    assert Explain(store="/store", broker="a", topic=("orders",)).selection == Selection(topics=("orders",))

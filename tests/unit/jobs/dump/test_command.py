@@ -509,8 +509,8 @@ def test_a_missing_store_argument_is_a_usage_error(capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--topic", "a"], "--topic and --queue need --consumequeue"),
-        (["--queue", "0"], "--topic and --queue need --consumequeue"),
+        (["--topic", "a"], "--topic needs --consumequeue"),
+        (["--queue", "0"], "--queue needs --consumequeue"),
         (["--index-slots", "5"], "must be given together"),
         (["--index-slots", "5", "--index-entries", "20"], "need --index"),
         (["--broker-conf", "broker.conf"], "--broker-conf has no effect without --index"),
