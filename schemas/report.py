@@ -190,7 +190,10 @@ class Column(str):
             return value
         if value is None:
             return Cell("")
-        return Cell((self.text or _value_text)(value), value if isinstance(value, int | float) else None)
+        order = value if isinstance(value, int | float) else None
+        if isinstance(value, datetime.datetime) and self.is_ranked:
+            order = value.timestamp()
+        return Cell((self.text or _value_text)(value), order)
 
 
 class Cell(NamedTuple):
@@ -237,8 +240,10 @@ class Table(NamedTuple):
         return cls.of(caption, columns, found, rest)
 
 
-def _value_text(value: object) -> str:
+def _value_text(value: object) -> Text:
     match value:
+        case str() | Badge():
+            return value
         case datetime.datetime():
             return plain_text(value)
         case float():

@@ -41,7 +41,6 @@ from commitlake.schemas.report import (
     Section,
     Series,
     Table,
-    Text,
     Trend,
     Verdict,
 )
@@ -344,14 +343,13 @@ def _topics(figures: PageFigures) -> Iterator[Section]:
     if not figures.topics:
         return
     columns = (
-        Column("topic"),
-        Column("broker"),
-        Column("messages", is_number=True),
-        Column("log", is_number=True),
-        Column("queues", is_number=True),
-        Column("missing", is_number=True),
+        Column("topic", text=Name), Column("broker", text=Name),
+        Column("messages", key="messages_sum", is_number=True),
+        Column("log", key="bytes_sum", is_number=True, text=size_text),
+        Column("queues", key="queue_id_count_distinct", is_number=True),
+        Column("missing", key="missing_offsets_sum", is_number=True),
         Column("messages over time", can_sort=False),
-    )
+    )  # fmt: skip
     shown, others = figures.shown, figures.others
     rest = ""
     if figures.topics > len(shown):
@@ -360,25 +358,16 @@ def _topics(figures: PageFigures) -> Iterator[Section]:
             f"{count_text(others['messages'], 'message')}, {size_text(others['bytes'])}, {others['missing_offsets']:,} "
             "missing."
         )
-    rows = [_topic_row(row, figures) for row in shown]
+    rows = [{**row, "messages over time": _trend(row, figures)} for row in shown]
     caption = "The largest topics first; missing: queue offsets without a message, within windows of ten minutes"
-    yield Section("topics", "Topics", [Table(caption, columns, rows, rest)])
+    yield Section("topics", "Topics", [Table.of(caption, columns, rows, rest)])
 
 
-def _topic_row(row: Mapping[str, Any], figures: PageFigures) -> list[Cell]:
-    picture: Text | Trend = ""
-    if figures.span is not None:
-        _, values = _windows(figures.of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS)
-        picture = Trend(f"{count_text(row['messages_sum'], 'message')} over time", values)
-    return [
-        Cell(Name(row["topic"] or "")),
-        Cell(Name(row["broker"] or "")),
-        Cell(f"{row['messages_sum']:,}", row["messages_sum"]),
-        Cell(size_text(row["bytes_sum"]), row["bytes_sum"]),
-        Cell(f"{row['queue_id_count_distinct']:,}", row["queue_id_count_distinct"]),
-        Cell(f"{row['missing_offsets_sum']:,}", row["missing_offsets_sum"]),
-        Cell(picture),
-    ]
+def _trend(row: Mapping[str, Any], figures: PageFigures) -> Cell:
+    if figures.span is None:
+        return Cell("")
+    _, values = _windows(figures.of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS)
+    return Cell(Trend(f"{count_text(row['messages_sum'], 'message')} over time", values))
 
 
 def _met(report: QualityReport | None) -> Iterator[Section]:

@@ -18,7 +18,6 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.report import (
     Badge,
     Block,
-    Cell,
     Column,
     Figures,
     Kind,
@@ -129,21 +128,24 @@ def _comparisons(comparisons: Sequence[Comparison]) -> Sequence[Block]:
         "that differ": f"{sum(each.differing > 0 for each in compared)}",
     }
     columns = (
-        Column("comparison"),
-        Column("verdict"),
-        Column("messages", is_number=True),
-        Column("windows", is_number=True),
-        Column("differing windows", is_number=True),
-    )
-    rows = []
-    for each in comparisons:
-        if not each.compared:
-            rows.append([Cell(_title(each)), Cell(Badge(Kind.INFO, "not done")), Cell(""), Cell(""), Cell("")])
-            continue
-        verdict = Badge(Kind.CRITICAL, "different") if each.differing else Badge(Kind.GOOD, "the same")
-        numbers = (each.messages, each.windows, each.differing)
-        rows.append([Cell(_title(each)), Cell(verdict), *(Cell(f"{number:,}", number) for number in numbers)])
-    return [Figures(figures), Table("Each place is compared in windows of ten minutes", columns, rows)]
+        Column("comparison"), Column("verdict"), Column("messages", is_number=True), Column("windows", is_number=True),
+        Column("differing windows", key="differing", is_number=True),
+    )  # fmt: skip
+    rows = map(_comparison_row, comparisons)
+    return [Figures(figures), Table.of("Each place is compared in windows of ten minutes", columns, rows)]
+
+
+def _comparison_row(comparison: Comparison) -> dict[str, object]:
+    row: dict[str, object] = {"comparison": _title(comparison), "verdict": Badge(Kind.INFO, "not done")}
+    if not comparison.compared:
+        return row | dict.fromkeys(("messages", "windows", "differing"))
+    verdict = Badge(Kind.CRITICAL, "different") if comparison.differing else Badge(Kind.GOOD, "the same")
+    return row | {
+        "verdict": verdict,
+        "messages": comparison.messages,
+        "windows": comparison.windows,
+        "differing": comparison.differing,
+    }
 
 
 def _damage(damage: TableFinding, lake: Lake) -> FindingGroup:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from commitlake.connectors.lake.lake import Lake
@@ -32,7 +32,6 @@ from commitlake.schemas.report import (
     Table,
     Verdict,
 )
-from commitlake.schemas.times import plain_text
 
 TITLE = "Segments about to be deleted"
 MAX_ROWS = 300
@@ -203,15 +202,10 @@ def _limits(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGrou
 
 def _forecast(stores: Sequence[WatchedStore]) -> Table:
     columns = (
-        Column("segments"),
-        Column("broker"),
-        Column("verdict"),
-        Column("number", is_number=True),
-        Column("size", is_number=True),
-        Column("last written (UTC)"),
-        Column("deleted from (UTC)"),
-        Column("because of"),
-    )
+        Column("segments"), Column("broker"), Column("verdict"), Column("number", is_number=True),
+        Column("size", is_number=True, text=size_text), Column("last written (UTC)", key="written"),
+        Column("deleted from (UTC)", key="deleted"), Column("because of", key="cause"),
+    )  # fmt: skip
     rows = [row for store in _worst_first(stores) for row in _segment_rows(store)]
     rest = (
         ""
@@ -219,40 +213,38 @@ def _forecast(stores: Sequence[WatchedStore]) -> Table:
         else f"{count_text(len(rows) - MAX_ROWS, 'more row is', 'more rows are')} left out of this page."
     )
     caption = "Consecutive segments with the same fate are one row. A broker deletes none of them earlier"
-    return Table(caption, columns, rows[:MAX_ROWS], rest=rest)
+    return Table.of(caption, columns, rows[:MAX_ROWS], rest)
 
 
 def _worst_first(stores: Sequence[WatchedStore]) -> list[WatchedStore]:
     return sorted(stores, key=lambda store: (store.lost is None, not store.count(SegmentVerdict.AT_RISK)))
 
 
-def _segment_rows(store: WatchedStore) -> Iterator[list[Cell]]:
+def _segment_rows(store: WatchedStore) -> Iterator[Mapping[str, object]]:
     for (verdict, cause), group in groupby(store.segments, key=lambda watched: (watched.verdict, watched.fate.cause)):
         same = list(group)
         fates = [watched.fate for watched in same]
         first, last = fates[0].segment, fates[-1].segment
-        size = sum(fate.segment.size for fate in fates)
         gone = [fate.deleted_at for fate in fates if fate.deleted_at is not None]
-        yield [
-            Cell(first.name if len(same) == 1 else f"{first.name} to {last.name}"),
-            Cell(Name(store.broker)),
-            Cell(Badge(_KINDS[verdict], _WORDS[verdict])),
-            Cell(f"{len(same):,}", len(same)),
-            Cell(size_text(size), size),
-            Cell(_plain_time(max(fate.segment.modified for fate in fates))),
-            Cell(_plain_time(min(gone)) if gone else "not foreseen"),
-            Cell(_CAUSES[cause]),
-        ]
+        yield {
+            "segments": first.name if len(same) == 1 else f"{first.name} to {last.name}",
+            "broker": Name(store.broker),
+            "verdict": Badge(_KINDS[verdict], _WORDS[verdict]),
+            "number": len(same),
+            "size": sum(fate.segment.size for fate in fates),
+            "written": max(fate.segment.modified for fate in fates),
+            "deleted": min(gone) if gone else "not foreseen",
+            "cause": _CAUSES[cause],
+        }
 
 
 def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Sequence[Block]:
     columns = (
-        Column("broker"),
-        Column("used", is_number=True),
-        Column("of", is_number=True),
-        Column("written per hour", is_number=True),
+        Column("broker"), Column("used", is_number=True, text=lambda percent: f"{percent:.1f} %"),
+        Column("of", is_number=True, text=size_text),
+        Column("written per hour", key="growth", is_number=True, text=size_text),
         Column("limits"),
-    )
+    )  # fmt: skip
     rows = []
     for store in stores[:MAX_ROWS]:
         for disk in store.disks:
@@ -264,13 +256,13 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Sequence[B
                 for percent, then in disk_limits(store.rules)
             )
             rows.append(
-                [
-                    Cell(Name(store.broker)),
-                    Cell(f"{disk.used_percent:.1f} %", disk.used_percent),
-                    Cell(size_text(disk.entire), disk.entire),
-                    Cell(size_text(growth) if growth > 0 else "not known", growth if growth > 0 else None),
-                    Cell(limits),
-                ]
+                {
+                    "broker": Name(store.broker),
+                    "used": disk.used_percent,
+                    "of": disk.entire,
+                    "growth": growth if growth > 0 else Cell("not known"),
+                    "limits": limits,
+                }
             )
     if not rows:
         return [Paragraph("The stores are in an object store, so there are no disks.")]
@@ -281,8 +273,4 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Sequence[B
     )
     notes = [Paragraph(Name(store.broker), f": {store.rules.source_note}", is_quiet=True) for store in stores[:20]
             if store.rules.source_note]  # fmt: skip
-    return [Table("Disks of the stores' logs and queues", columns, rows, rest=rest), *notes]
-
-
-def _plain_time(moment: datetime.datetime) -> str:
-    return plain_text(moment)
+    return [Table.of("Disks of the stores' logs and queues", columns, rows, rest), *notes]

@@ -16,19 +16,6 @@ from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun, read_past_runs
 from commitlake.schemas.errors import CommitLakeError
 from commitlake.schemas.report import Badge, Block, Cell, Column, Kind, Paragraph, Section, Table, Text
-from commitlake.schemas.times import plain_text
-
-_COLUMNS = (
-    Column("run"),
-    Column("ended (UTC)"),
-    Column("outcome"),
-    Column("messages", is_number=True),
-    Column("log", is_number=True),
-    Column("unreadable", is_number=True),
-    Column("gaps", is_number=True),
-    Column("expectations not met", is_number=True),
-    Column("took", is_number=True),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +51,7 @@ def history_section(history: RunHistory, this_run: str = "") -> Section:
         content = Paragraph("No archive run of this lake has finished yet.")
     else:
         caption = f"The newest {MAX_RUNS} archive runs" if len(history.runs) >= MAX_RUNS else "All archive runs"
-        content = Table(caption, _COLUMNS, [_row(run, is_this=run.run_id == this_run) for run in history.runs])
+        content = Table.of(caption, _COLUMNS, [_row(run, is_this=run.run_id == this_run) for run in history.runs])
     return Section("runs", "Archive runs", [content])
 
 
@@ -73,20 +60,26 @@ def seconds_text(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else duration_text(datetime.timedelta(seconds=seconds))
 
 
-def _row(run: PastRun, *, is_this: bool) -> list[Cell]:
+_COLUMNS = (
+    Column("run"), Column("ended (UTC)", key="ended"), Column("outcome"), Column("messages", is_number=True),
+    Column("log", is_number=True, text=size_text), Column("unreadable", is_number=True), Column("gaps", is_number=True),
+    Column("expectations not met", key="unmet", is_number=True), Column("took", is_number=True, text=seconds_text),
+)  # fmt: skip
+
+
+def _row(run: PastRun, *, is_this: bool) -> dict[str, object]:
     number = "stopped" if run.sequence is None else f"{run.sequence}"
-    seconds = run.seconds
-    return [
-        Cell(f"{number} (this run)" if is_this else number),
-        Cell(plain_text(run.ended_at)),
-        Cell(_outcome(run)),
-        Cell(f"{run.messages:,}", run.messages),
-        Cell(size_text(run.bytes), run.bytes),
-        Cell(f"{run.quarantined:,}", run.quarantined),
-        Cell(f"{run.gaps:,}", run.gaps),
-        Cell("not judged" if run.unmet is None else f"{run.unmet:,}", run.unmet),
-        Cell("" if seconds is None else seconds_text(seconds), seconds),
-    ]
+    return {
+        "run": f"{number} (this run)" if is_this else number,
+        "ended": run.ended_at,
+        "outcome": Cell(_outcome(run)),
+        "messages": run.messages,
+        "log": run.bytes,
+        "unreadable": run.quarantined,
+        "gaps": run.gaps,
+        "unmet": "not judged" if run.unmet is None else run.unmet,
+        "took": run.seconds,
+    }
 
 
 def _outcome(run: PastRun) -> Text:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -431,17 +431,35 @@ def _marks(report: RatesReport) -> Iterator[Mark]:
             yield Mark(MarkKind.DAMAGE, span.start, span.end, f"{broker}: a part of the log is damaged")
 
 
+def _figure(value: float) -> str:
+    """Format a rate with three digits after the point, as in the printed rows."""
+    return f"{value:,.3f}".rstrip("0").rstrip(".")
+
+
+def _time(moment: datetime.datetime) -> str:
+    utc = moment.astimezone(datetime.UTC)
+    return plain_text(utc) if utc.second else f"{utc:%Y-%m-%d %H:%M}"
+
+
+_FIGURE_COLUMNS = (
+    Column("messages", is_number=True), Column("share", is_number=True, text=lambda share: f"{100 * share:.1f} %"),
+    Column("msg/s", key="messages_per_s", is_number=True, text=_figure),
+    Column("peak msg/s", key="peak_per_s", is_number=True, text=_figure),
+    Column("peak at", key="peak_at", is_ranked=True, text=lambda moment: Moment(_time(moment))),
+    Column("log", key="bytes", is_number=True, text=size_text), Column("retries", is_number=True),
+    Column("dead letters", key="dead_letters", is_number=True),
+)  # fmt: skip
+_COMPARED_COLUMNS = (
+    Column("messages before", key="messages_before", is_number=True),
+    Column("change", key="change_percent", is_number=True, text=lambda percent: f"{percent:+,.1f} %"),
+)
+
+
 def _group_table(report: RatesReport) -> Table:
-    by = report.question.by or ["all"]
-    columns = [Column(title) for title in by]
-    columns += [Column(title, is_number=True) for title in ("messages", "share", "msg/s", "peak msg/s")]
-    columns.append(Column("peak at", is_ranked=True))
-    columns += [Column(title, is_number=True) for title in ("log", "retries", "dead letters")]
-    if report.compared is not None:
-        columns += [Column("messages before", is_number=True), Column("change", is_number=True)]
-    columns.append(Column("over time", can_sort=False))
-    messages = report.total["messages"] if report.total else 0
-    rows = [_group_row(report, row, messages) for row in report.groups]
+    named = [Column(name, text=Name) for name in report.question.by] or [Column("all")]
+    compared = _COMPARED_COLUMNS if report.compared is not None else ()
+    columns = [*named, *_FIGURE_COLUMNS, *compared, Column("over time", can_sort=False)]
+    rows = [_group_row(report, row) for row in report.groups]
     left_out = report.group_count - len(report.groups)
     rest = (
         f"The {len(rows):,} largest of {report.group_count:,} are shown. The "
@@ -452,43 +470,24 @@ def _group_table(report: RatesReport) -> Table:
         if left_out
         else ""
     )
-    return Table(f"{_groups_title(report)}, the largest first", columns, rows, rest=rest)
+    return Table.of(f"{_groups_title(report)}, the largest first", columns, rows, rest)
 
 
-def _group_row(report: RatesReport, row: Row, messages: int) -> list[Cell]:
+def _group_row(report: RatesReport, row: Row) -> Row:
+    """Return the figures of a group with its names, its share of the messages, and its line."""
     key = report.key_of(row)
-    cells = [Cell(Name(_value(value))) for value in key] or [Cell("all messages")]
-    share = (row["messages"] or 0) / messages if messages else 0.0
+    messages = report.total["messages"] if report.total else 0
     line = report.lines.get(key)
     trend: Text | Trend = ""
     if line is not None:
         trend = Trend(f"Messages per second of {_label(key)} over time", [each["messages_per_s"] for each in line])
-    peak_at = row["peak_at"]
-    compared = []
-    if report.compared is not None:
-        compared = [_count(row["messages_before"]), _known(row["change_percent"], lambda value: f"{value:+,.1f} %")]
-    return [
-        *cells,
-        _count(row["messages"]),
-        Cell(f"{100 * share:.1f} %", share),
-        _known(row["messages_per_s"], _figure),
-        _known(row["peak_per_s"], _figure),
-        Cell("") if peak_at is None else Cell(Moment(_time(peak_at)), peak_at.timestamp()),
-        _known(row["bytes"], size_text),
-        _count(row["retries"]),
-        _count(row["dead_letters"]),
-        *compared,
-        Cell(trend),
-    ]
-
-
-def _count(value: int | None) -> Cell:
-    return _known(value, lambda number: f"{number:,}")
-
-
-def _known(value: float | None, text: Callable[[Any], str]) -> Cell:
-    """Return the cell of a figure that may not be known."""
-    return Cell("") if value is None else Cell(text(value), value)
+    return {
+        **row,
+        **dict(zip(report.question.by, map(_value, key), strict=True)),
+        "all": "all messages",
+        "share": (row["messages"] or 0) / messages if messages else 0.0,
+        "over time": Cell(trend),
+    }
 
 
 def _groups_title(report: RatesReport) -> str:
@@ -521,11 +520,6 @@ def _value(value: str | int | None) -> str:
     return "(none)" if value is None or value == "" else str(value)
 
 
-def _figure(value: float) -> str:
-    """Format a rate with three digits after the point, as in the printed rows."""
-    return f"{value:,.3f}".rstrip("0").rstrip(".")
-
-
 def _rate(value: float) -> str:
     return f"{value:,.0f}/s" if value >= 100 else f"{value:,.3g}/s"
 
@@ -539,11 +533,6 @@ def _short_milliseconds(value: float) -> str:
         return f"{value:g} ms"
     unit, name = next((unit, name) for unit, name in _LONG_UNITS if value >= unit)
     return f"{value / unit:.2g} {name}"
-
-
-def _time(moment: datetime.datetime) -> str:
-    utc = moment.astimezone(datetime.UTC)
-    return plain_text(utc) if utc.second else f"{utc:%Y-%m-%d %H:%M}"
 
 
 def _argument(moment: datetime.datetime) -> str:

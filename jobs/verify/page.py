@@ -106,28 +106,28 @@ def _example(finding: Finding) -> Example:
 
 def _stores(reports: Sequence[StoreReport]) -> Table:
     columns = [
-        Column("store"),
-        Column("verdict"),
-        *(Column(title, is_number=True) for title in ("records", "log", "queues", *map(str, Severity))),
-    ]
+        Column("store"), Column("verdict"), Column("records", is_number=True),
+        Column("log", is_number=True, text=size_text), Column("queues", is_number=True),
+        *(Column(severity, is_number=True) for severity in Severity),
+    ]  # fmt: skip
     order = sorted(reports, key=lambda report: [-report.findings.count(severity) for severity in Severity])
     rest = (
         ""
         if len(order) <= MAX_STORES
         else f"{count_text(len(order) - MAX_STORES, 'more store is', 'more stores are')} left out of this page."
     )
-    rows = [_store_row(report) for report in order[:MAX_STORES]]
-    return Table("The worst store first", columns, rows, rest=rest)
+    return Table.of("The worst store first", columns, map(_store_row, order[:MAX_STORES]), rest)
 
 
-def _store_row(report: StoreReport) -> list[Cell]:
+def _store_row(report: StoreReport) -> dict[str, object]:
     worst = report.findings.worst
     kind = Kind.GOOD if worst is None else _KINDS[worst]
     live = " a broker has it open" if report.is_live else ""
-    counts = [report.records, report.bytes, report.queues, *(report.findings.count(severity) for severity in Severity)]
-    shown = [size_text(count) if place == 1 else f"{count:,}" for place, count in enumerate(counts)]
-    return [
-        Cell((Name(report.broker), " ", Quiet(report.root))),
-        Cell((Badge(kind, _WORDS[kind]), live)),
-        *(Cell(text, count) for text, count in zip(shown, counts, strict=True)),
-    ]
+    return {
+        "store": Cell((Name(report.broker), " ", Quiet(report.root))),
+        "verdict": Cell((Badge(kind, _WORDS[kind]), live)),
+        "records": report.records,
+        "log": report.bytes,
+        "queues": report.queues,
+        **{severity: report.findings.count(severity) for severity in Severity},
+    }
