@@ -18,9 +18,10 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from commitlake.schemas.advice import Command, FilledAdvice
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import TimeWindows, plain_text
 
 NO_FIGURE = "\N{EN DASH}"
@@ -142,60 +143,6 @@ def text_of(text: Text) -> str:
     return "".join(map(str, text)) if isinstance(text, tuple) else str(text)
 
 
-class Column(str):
-    """The title of a column, with hints for its layout.
-
-    Attributes:
-        key: key of its values in a row, if that is a mapping; by default the title.
-        spare: 0 if the column is always shown; of the others, those with the largest numbers are left out first.
-        is_number: True if cells are aligned right, and sorted by `Cell.order`, the largest first.
-        is_ranked: True if cells are texts that are sorted by `Cell.order`, the largest first.
-        is_whole: True if a text is of no use if it is shortened, such as an id.
-        is_notes: True if the cells are sentences, which are listed below the table, each once.
-        can_sort: True if rows of a page can be sorted by this column.
-        text: function that returns a value as people see it. Programs get the value.
-    """
-
-    key: str
-    spare: int
-    is_number: bool
-    is_ranked: bool
-    is_whole: bool
-    is_notes: bool
-    can_sort: bool
-    text: Callable[[Any], Text] | None
-
-    def __new__(
-        cls,
-        title: str,
-        spare: int = 0,
-        *,
-        key: str = "",
-        is_number: bool = False,
-        is_ranked: bool = False,
-        is_whole: bool = False,
-        is_notes: bool = False,
-        can_sort: bool = True,
-        text: Callable[[Any], Text] | None = None,
-    ) -> Self:
-        """Create a title with its hints."""
-        column = super().__new__(cls, title)
-        column.key, column.spare, column.is_number, column.is_ranked = key or title, spare, is_number, is_ranked
-        column.is_whole, column.is_notes, column.can_sort, column.text = is_whole, is_notes, can_sort, text
-        return column
-
-    def cell(self, value: object) -> Cell:
-        """Return the cell of a value; times are in UTC, and lists have a `;` between."""
-        if isinstance(value, Cell):
-            return value
-        if value is None:
-            return Cell("")
-        order = value if isinstance(value, int | float) else None
-        if isinstance(value, datetime.datetime) and self.is_ranked:
-            order = value.timestamp()
-        return Cell((self.text or _value_text)(value), order)
-
-
 class Cell(NamedTuple):
     """A cell of a table.
 
@@ -228,8 +175,11 @@ class Table(NamedTuple):
 
     @classmethod
     def of(cls, caption: str, columns: Sequence[Column], rows: Iterable[Mapping[str, object]], rest: str = "") -> Table:
-        """Return a table with those values or cells of each row that its columns name."""
-        return cls(caption, columns, [[column.cell(row[column.key]) for column in columns] for row in rows], rest)
+        """Return a table with those values or cells of each row that its columns name.
+
+        Times are shown in UTC, and lists with a `;` between, unless the column says otherwise.
+        """
+        return cls(caption, columns, [[_cell(column, row[column.key]) for column in columns] for row in rows], rest)
 
     @classmethod
     def of_values(cls, caption: str, rows: Iterable[Mapping[str, object]], rest: str = "") -> Table:
@@ -238,6 +188,17 @@ class Table(NamedTuple):
         numbers = {key for row in found for key, value in row.items() if isinstance(value, int | float)}
         columns = [Column(key, is_number=key in numbers) for key in (found[0] if found else ())]
         return cls.of(caption, columns, found, rest)
+
+
+def _cell(column: Column, value: object) -> Cell:
+    if isinstance(value, Cell):
+        return value
+    if value is None:
+        return Cell("")
+    order = value if isinstance(value, int | float) else None
+    if isinstance(value, datetime.datetime) and column.is_ranked:
+        order = value.timestamp()
+    return Cell((column.text or _value_text)(value), order)
 
 
 def _value_text(value: object) -> Text:

@@ -30,7 +30,6 @@ from commitlake.schemas.quality.suites import SUITES
 from commitlake.schemas.report import (
     Block,
     Cell,
-    Column,
     Figures,
     Folded,
     Kind,
@@ -44,6 +43,7 @@ from commitlake.schemas.report import (
     Trend,
     Verdict,
 )
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
 from commitlake.schemas.times import TimeWindows, parse_iso
 

@@ -15,19 +15,8 @@ from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import REPAIR, TableFinding
 from commitlake.pipelines.audit.verdicts import AuditVerdict as Comparison
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.report import (
-    Badge,
-    Block,
-    Column,
-    Figures,
-    Kind,
-    Name,
-    Paragraph,
-    Report,
-    Section,
-    Table,
-    Verdict,
-)
+from commitlake.schemas.report import Badge, Block, Figures, Kind, Name, Paragraph, Report, Section, Table, Verdict
+from commitlake.schemas.report_columns import Column
 
 TITLE = "Audit of a lake"
 _MAX_NOTES = 100

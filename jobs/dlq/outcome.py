@@ -31,7 +31,7 @@ from commitlake.pipelines.replay.ledger import read_state
 from commitlake.pipelines.replay.plan import ReplayPlan
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 
 PROG = "commitlake dlq"
 _SAMPLES = 3

@@ -28,7 +28,6 @@ from commitlake.schemas.report import (
     Bar,
     BarChart,
     Block,
-    Column,
     Kind,
     LineChart,
     Paragraph,
@@ -38,6 +37,7 @@ from commitlake.schemas.report import (
     Table,
     Verdict,
 )
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import in_shown_zone, plain_text
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from commitlake.jobs.doctor.findings import DoctorFinding, State
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.jobs.report.rows_output import write
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake

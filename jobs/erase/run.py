@@ -41,7 +41,7 @@ from commitlake.pipelines.erasure.selection import KeysToErase, count_inner_batc
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -22,7 +22,6 @@ from commitlake.schemas.report import (
     Badge,
     Block,
     Cell,
-    Column,
     Figures,
     Kind,
     Name,
@@ -32,6 +31,7 @@ from commitlake.schemas.report import (
     Table,
     Verdict,
 )
+from commitlake.schemas.report_columns import Column
 
 TITLE = "Segments about to be deleted"
 MAX_ROWS = 300

@@ -15,7 +15,7 @@ from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedStore
 from commitlake.schemas.advice import Advice, Places
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import iso_text
 
 _HOUR_SECONDS = 3600

@@ -25,7 +25,6 @@ from commitlake.schemas.report import (
     Badge,
     Block,
     Cell,
-    Column,
     Figures,
     Folded,
     HeatMap,
@@ -44,6 +43,7 @@ from commitlake.schemas.report import (
     Verdict,
     whole_number,
 )
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import iso_text, plain_text
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ from commitlake.schemas.counts import count_text
 from commitlake.schemas.report import (
     Badge,
     Cell,
-    Column,
     Html,
     Kind,
     Name,
@@ -32,6 +31,7 @@ from commitlake.schemas.report import (
     Text,
     Verdict,
 )
+from commitlake.schemas.report_columns import Column
 
 TITLE = "What happened to a message"
 MAX_OUTCOMES = 300

@@ -28,7 +28,7 @@ from typing import Any
 from commitlake.connectors.printable import printable_json
 from commitlake.pipelines.lineage.story import Edge, Outcome, Record, Step, Story
 from commitlake.pipelines.lineage.value_texts import length_text
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import MILLISECOND, iso_text
 
 VERSION = 1

@@ -19,7 +19,8 @@ from commitlake.jobs.report.rows_output import Row
 from commitlake.pipelines.lineage.topic_graph import TopicGraph, TopicLink
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.report import Cell, Column, Html, Kind, Name, Paragraph, Report, Section, Table, Verdict
+from commitlake.schemas.report import Cell, Html, Kind, Name, Paragraph, Report, Section, Table, Verdict
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import MILLISECOND, iso_text
 
 VERSION = 1

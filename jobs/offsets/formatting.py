@@ -12,7 +12,8 @@ from commitlake.pipelines.lag.groups import sum_bounds
 from commitlake.pipelines.lag.verdicts import FigureBounds
 from commitlake.pipelines.offsets.group_offsets import PlannedOffset
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.report import Column, whole_number
+from commitlake.schemas.report import whole_number
+from commitlake.schemas.report_columns import Column
 
 GROUP_COLUMNS = (
     Column("group"), Column("broker", 6), Column("topic"), Column("queue_id"), Column("offset"), Column("bounds", 2),

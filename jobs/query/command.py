@@ -50,7 +50,7 @@ from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.query.engines import TableQuery, ask_deltalake, ask_hbase, ask_spark, missing_in_hbase
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.lake_tables import FOLLOWING, LAKE_TABLES
 
 DESCRIPTION = (

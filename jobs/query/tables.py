@@ -9,7 +9,7 @@ from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.report.rows_output import write
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 _TABLES = (Column("table"), Column("rows", 1), Column("columns", 2), Column("contents"))

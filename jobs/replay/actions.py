@@ -20,7 +20,7 @@ from commitlake.pipelines.replay.ledger import (
     state_of,
 )
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.replays import ReplayEvent
 
 PROG = "commitlake replay"

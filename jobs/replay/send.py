@@ -71,7 +71,7 @@ from commitlake.pipelines.replay.run import ReplayRun, Settings
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.replays import ReplayEvent
 
 _COLUMNS = (

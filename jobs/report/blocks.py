@@ -18,7 +18,6 @@ from commitlake.schemas.report import (
     BarChart,
     Block,
     Cell,
-    Column,
     Examples,
     Figures,
     Folded,
@@ -30,6 +29,7 @@ from commitlake.schemas.report import (
     Table,
     Trend,
 )
+from commitlake.schemas.report_columns import Column
 
 ROWS_SHOWN = 25
 """Number of rows shown at first; a button shows the others."""

@@ -18,7 +18,6 @@ from commitlake.schemas.report import (
     Block,
     Cell,
     Code,
-    Column,
     Examples,
     Folded,
     Kind,
@@ -29,6 +28,7 @@ from commitlake.schemas.report import (
     Strong,
     Table,
 )
+from commitlake.schemas.report_columns import Column
 
 SHOWN_EXAMPLES = 3
 """Number of examples of a group that are shown at once."""

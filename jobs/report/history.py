@@ -15,7 +15,8 @@ from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun, read_past_runs
 from commitlake.schemas.errors import CommitLakeError
-from commitlake.schemas.report import Badge, Block, Cell, Column, Kind, Paragraph, Section, Table, Text
+from commitlake.schemas.report import Badge, Block, Cell, Kind, Paragraph, Section, Table, Text
+from commitlake.schemas.report_columns import Column
 
 
 @dataclass(frozen=True, slots=True)

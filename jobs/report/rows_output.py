@@ -21,7 +21,7 @@ from commitlake.jobs.cli.terminal import GuardedStream, print_line, trusted
 from commitlake.jobs.report.output_forms import SCHEMA, display
 from commitlake.jobs.report.text_table import TextTable, wrapped
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.report import Column, text_of
+from commitlake.schemas.report_columns import Column
 
 Row = dict[str, Any]
 
@@ -178,7 +178,7 @@ _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 def _table_cell(column: Column, value: object, *, is_local: bool) -> str:
     if column.text is not None and value is not None:
-        value = text_of(column.text(value))
+        value = column.text(value)
     match value:
         case None:
             text = ""

@@ -10,7 +10,6 @@ from commitlake.schemas.report import (
     Badge,
     Block,
     Cell,
-    Column,
     Examples,
     Figures,
     Folded,
@@ -20,6 +19,7 @@ from commitlake.schemas.report import (
     Table,
     text_of,
 )
+from commitlake.schemas.report_columns import Column
 
 
 def lines(blocks: Iterable[Block]) -> Iterator[str]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, chop_cells, set_cell_size  # do not import rich.console
 
 if TYPE_CHECKING:
-    from commitlake.schemas.report import Column
+    from commitlake.schemas.report_columns import Column
 
 _BETWEEN = "  "
 _CUT = "…"

@@ -33,7 +33,7 @@ from commitlake.jobs.tps.source import TpsSource, open_source
 from commitlake.pipelines.tps.question import MESSAGES, MINUTE, SECOND, CountedTable, RatesQuestion, rounded
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import EPOCH, after, iso_text
 
 if TYPE_CHECKING:

@@ -20,7 +20,6 @@ from commitlake.schemas.report import (
     Advised,
     Block,
     Cell,
-    Column,
     Figures,
     Kind,
     LineChart,
@@ -38,6 +37,7 @@ from commitlake.schemas.report import (
     Trend,
     Verdict,
 )
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.times import iso_text, plain_text
 
 TITLE = "Messages per second"

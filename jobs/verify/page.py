@@ -15,7 +15,8 @@ from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding, Findings, verdict_of
 from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.report import Badge, Cell, Column, Figures, Kind, Name, Quiet, Report, Section, Table, Verdict
+from commitlake.schemas.report import Badge, Cell, Figures, Kind, Name, Quiet, Report, Section, Table, Verdict
+from commitlake.schemas.report_columns import Column
 
 TITLE = "Stores verified"
 MAX_STORES = 200

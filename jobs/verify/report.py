@@ -17,7 +17,7 @@ from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding, verdict_of
 from commitlake.schemas.advice import FilledAdvice
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 
 _SHOWN = 3
 MAX_ADVISED_STORES = 5

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 
-from commitlake.schemas.report import Cell, Column, Kind, Report, Section, Table, Verdict
+from commitlake.schemas.report import Cell, Kind, Report, Section, Table, Verdict
+from commitlake.schemas.report_columns import Column
 
 NOON = datetime.datetime(2026, 11, 20, 12, tzinfo=datetime.UTC)
 
@@ -27,6 +28,19 @@ def test_a_table_takes_the_cells_that_its_columns_name() -> None:
     row = {"messages": Cell("3", 3), "group": Cell("billing"), "topic": Cell("orders")}
     table = Table.of("Groups", [Column("group"), Column("messages behind", key="messages")], [row])
     assert table.rows == [[Cell("billing"), Cell("3", 3)]]
+
+
+def test_a_column_says_how_its_values_are_shown() -> None:
+    columns = [
+        Column("share", is_number=True, text=lambda share: f"{100 * share:.0f} %"),
+        Column("last", is_ranked=True),
+        Column("first"),
+    ]
+    table = Table.of("Groups", columns, [{"share": 0.25, "last": NOON, "first": NOON}, dict.fromkeys(columns)])
+    assert table.rows == [
+        [Cell("25 %", 0.25), Cell("2026-11-20 12:00:00", NOON.timestamp()), Cell("2026-11-20 12:00:00")],
+        [Cell(""), Cell(""), Cell("")],
+    ]
 
 
 def test_a_section_that_a_report_lacks_is_empty() -> None:

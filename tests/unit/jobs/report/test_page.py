@@ -14,7 +14,6 @@ from commitlake.schemas.report import (
     Block,
     Cell,
     Code,
-    Column,
     Figures,
     Folded,
     Kind,
@@ -29,6 +28,7 @@ from commitlake.schemas.report import (
     Table,
     Verdict,
 )
+from commitlake.schemas.report_columns import Column
 from tests.support.html_pages import assert_self_contained, parse_page, table_of
 
 HOSTILE = "</script><script>alert('x')</script>\"&\u202e\x00\n${title}"

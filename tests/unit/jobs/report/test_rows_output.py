@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.terminal import guarded_streams
-from commitlake.jobs.report.rows_output import write
+from commitlake.jobs.report.rows_output import Row, write
+from commitlake.schemas.report_columns import Column
 
 
 @pytest.mark.parametrize("form", ["table", "csv", "json", "jsonl"])
@@ -37,3 +39,17 @@ def test_no_text_in_csv_is_a_formula_unless_raw(capsys: pytest.CaptureFixture[st
     assert [row[0] for row in found] == (texts if raw else [f"'{text}" for text in texts[:-1]] + ["orders"])
     assert {tuple(row[1:3]) for row in found} == {("-5", "-0.5")}
     assert [json.loads(row[3]) for row in found] == [[text] for text in texts]
+
+
+def test_people_see_the_text_of_a_column_and_programs_get_the_value(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [Column("segment"), Column("size", is_number=True, text=size_text)]
+    rows: list[Row] = [{"segment": "0", "size": 4096}, {"segment": "4096", "size": None}]
+    printed = {}
+    for form in ("table", "csv", "jsonl"):
+        write(form, rows, columns)
+        printed[form] = capsys.readouterr().out.splitlines()
+    assert printed == {
+        "table": ["segment     size", "────────────────", "0        4.0 KiB", "4096"],
+        "csv": ["segment,size", "0,4096", "4096,"],
+        "jsonl": ['{"segment":"0","size":4096}', '{"segment":"4096","size":null}'],
+    }

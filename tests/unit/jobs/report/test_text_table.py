@@ -25,7 +25,7 @@ from commitlake.jobs.report.text_table import TextTable, fold, shortened
 from commitlake.jobs.tps.command import rate_columns
 from commitlake.jobs.verify.report import FINDING_COLUMNS
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.report import Column
+from commitlake.schemas.report_columns import Column
 
 TIME = "2026-11-21T07:45:49.140Z"
 SENTENCE = "queue 3 of orders has an entry that points 4,096 bytes beyond the end of the log"
