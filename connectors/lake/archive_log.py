@@ -19,7 +19,6 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.history import CommitNote, read_history
@@ -183,9 +182,9 @@ def read_messages_history(lake: Lake) -> Iterator[CommitNote]:
     """Yield all commits of `messages`, newest first, as far as its log goes back.
 
     Raises:
-        TableNotFoundError: if there is no such table.
+        LakeError: if there is no such table.
     """
-    return read_history(delta_table(lake.uri("messages"), lake.s3))
+    return read_history(lake.table("messages"))
 
 
 def commits_after(lake: Lake, sequence: int) -> list[ArchiveCommit]:

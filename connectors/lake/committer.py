@@ -25,7 +25,7 @@ from commitlake.connectors.lake.archive_log import (
     read_last_commit,
 )
 from commitlake.connectors.lake.backoff import MAX_TRIES
-from commitlake.connectors.lake.delta import delta_table, folder_of, seal
+from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, change_of
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -74,7 +74,7 @@ def commit_run(
         ConcurrentArchiveError: if another run has archived some of the same stores meanwhile.
     """
     for _ in range(_MAX_ATTEMPTS):
-        table = delta_table(lake.uri("messages"), lake.s3)
+        table = lake.table("messages")
         try:
             commit_messages(table, files, commit)
         except ConcurrentArchiveError:
@@ -94,7 +94,7 @@ def commit_run(
                 ) from None
             commit = commit.after(last)
         else:
-            seal(lake.uri("messages"), lake.s3)
+            lake.seal("messages")
             return commit
     raise ConcurrentArchiveError(
         f"other runs committed first {_MAX_ATTEMPTS} times; nothing of this run was kept. Run it again"
@@ -149,9 +149,9 @@ def append_files(
         except CommitFailedError:  # another run finishes this one, or has appended its own files
             if attempt == _MAX_ATTEMPTS - 1:
                 raise
-            table = delta_table(lake.uri(name), lake.s3)
+            table = lake.table(name)
         else:
-            seal(lake.uri(name), lake.s3)
+            lake.seal(name)
             return
 
 
@@ -172,7 +172,7 @@ def append_rows(lake: Lake, name: str, rows: pa.Table) -> None:
             if attempt == MAX_TRIES - 1:
                 raise
             table = open_or_create(lake, name)
-    seal(lake.uri(name), lake.s3)
+    lake.seal(name)
 
 
 def advance(
@@ -214,7 +214,7 @@ def advance(
         _add_files(table, files, (), properties, mode="overwrite" if from_scratch else "append", removed=removed)
     except CommitFailedError:
         return False
-    seal(lake.uri(name), lake.s3)
+    lake.seal(name)
     return True
 
 
@@ -271,4 +271,6 @@ def _open_or_create(lake: Lake, name: str, schema: Schema, partitions: Sequence[
     try:
         return DeltaTable.create(uri, schema, partition_by=list(partitions), storage_options=lake.storage_options)
     except DeltaError:  # another run has created it meanwhile
-        return delta_table(uri, lake.s3)
+        if (table := lake.find(name)) is None:
+            raise
+        return table

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from deltalake.exceptions import TableNotFoundError
-
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.paths import LakeError
 
 _LOOKED_AT = 64
 """Largest number of commits of `messages` that a query to another table reads."""
@@ -64,7 +63,7 @@ def check_follows(lake: Lake, table: str) -> None:
     """
     try:
         newest = list(islice(read_commits(lake), _LOOKED_AT))
-    except (TableNotFoundError, LogDamagedError):  # reported when messages is read
+    except (LakeError, LogDamagedError):  # reported when messages is read
         return
     missing = missing_runs(lake, table, newest)
     if missing:

@@ -126,6 +126,12 @@ class Lake:
 
         return LogFolder(self.uri(table), self.storage_options, self.s3)
 
+    def seal(self, table: str) -> None:
+        """Seal a table's log after a commit; see `delta.seal`."""
+        from commitlake.connectors.lake.delta import seal
+
+        seal(self.uri(table), self.s3)
+
     def table(self, table: str) -> DeltaTable:
         """Open a table at its newest version.
 

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow.fs as pafs
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.versions import (
     AddedFile,
     AddedVersion,
@@ -30,13 +28,10 @@ def reached_version(lake: Lake, table: str, application_id: str) -> int:
     """Return the version of `messages` that a table has reached; -1 before the first.
 
     Args:
-        table: location of the table.
+        table: name of the table.
         application_id: name of its transactions.
     """
-    try:
-        return version_in(delta_table(table, lake.s3), application_id)
-    except TableNotFoundError:
-        return -1
+    return version_in(lake.find(table), application_id)
 
 
 def version_in(table: DeltaTable | None, application_id: str) -> int:
@@ -52,10 +47,8 @@ def version_in(table: DeltaTable | None, application_id: str) -> int:
 
 def reached_erasure(lake: Lake, table: str) -> int:
     """Return the number of the newest erasure that is complete in a table; 0 for none."""
-    try:
-        return erasure_number(delta_table(table, lake.s3))
-    except TableNotFoundError:
-        return 0
+    opened = lake.find(table)
+    return 0 if opened is None else erasure_number(opened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,7 @@ class NewFiles:
     from_scratch: bool = False
 
 
-def readable_files(lake: Lake, after: int, table: str | None = None) -> NewFiles:
+def readable_files(lake: Lake, after: int, table: str = "messages") -> NewFiles:
     """Return the new files after a version, or all files if new ones, or entries of the log, no longer exist.
 
     A vacuum deletes files after a compaction has written their rows to others. A follower that did not run for longer
@@ -81,12 +74,12 @@ def readable_files(lake: Lake, after: int, table: str | None = None) -> NewFiles
 
     Args:
         after: the version; -1 for none.
-        table: location of the table that is followed; by default `messages`.
+        table: name of the table that is followed.
     """
-    uri = table or lake.uri("messages")
+    uri = lake.uri(table)
     options = lake.storage_options
     try:
-        files, newest = new_files(lake, after, uri)
+        files, newest = new_files(lake, after, table)
     except VersionGoneError:
         whole = snapshot_files(uri, options)
         return NewFiles(whole.files, whole.version, from_scratch=True)
@@ -98,7 +91,7 @@ def readable_files(lake: Lake, after: int, table: str | None = None) -> NewFiles
     return NewFiles(files, newest)
 
 
-def new_files(lake: Lake, after: int, table: str | None = None) -> tuple[list[AddedFile], int]:
+def new_files(lake: Lake, after: int, table: str = "messages") -> tuple[list[AddedFile], int]:
     """Return a table's data files after a version, and its newest version; files may no longer exist.
 
     See `readable_files` for the arguments.
@@ -106,7 +99,7 @@ def new_files(lake: Lake, after: int, table: str | None = None) -> tuple[list[Ad
     Raises:
         VersionsError: if the log no longer has these versions, or rows were changed.
     """
-    uri = table or lake.uri("messages")
+    uri = lake.uri(table)
     options = lake.storage_options
     if after < 0:  # the current files: earlier versions may have had files that no longer exist
         whole = snapshot_files(uri, options)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from deltalake.exceptions import TableNotFoundError
-
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import QueryError
@@ -27,27 +25,24 @@ def naming_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
         yield
     except QueryError as error:
         for table in tables:
-            try:
-                refuse_damaged_files(lake.uri(table), str(error))
-            except TableNotFoundError:
-                continue
+            refuse_damaged_files(lake, table, str(error))
         raise
 
 
-def named_damage(uri: str, reason: str) -> str:
+def named_damage(lake: Lake, table: str, reason: str) -> str:
     """Return the error of `refuse_damaged_files`, or the engine's if no data file is damaged."""
     try:
-        refuse_damaged_files(uri, reason)
+        refuse_damaged_files(lake, table, reason)
     except LogDamagedError as error:
         return str(error)
     return reason
 
 
-def refuse_damaged_files(uri: str, reason: str) -> None:
+def refuse_damaged_files(lake: Lake, table: str, reason: str) -> None:
     """Raise an error that names the first damaged data file of a table, after a query engine has failed.
 
     Args:
-        uri: path or URI of the table.
+        table: name of the table.
         reason: error message of the engine; if it is about an invalid query, no files are checked.
 
     Raises:
@@ -57,11 +52,12 @@ def refuse_damaged_files(uri: str, reason: str) -> None:
         return
     from commitlake.pipelines.repair.data_check import find_damaged_files  # slow to load, and rarely needed
 
-    damage = next(find_damaged_files(uri, deep=False), None) or next(find_damaged_files(uri, deep=True), None)
+    damages = (damage for deep in (False, True) for damage in find_damaged_files(lake, table, deep=deep))
+    damage = next(damages, None)
     if damage is not None:
-        raise LogDamagedError(f"{uri}: data file {damage}. {WAY_OUT}")
+        raise LogDamagedError(f"{lake.uri(table)}: data file {damage}. {WAY_OUT}")
     if reason.lower().startswith("parquet"):  # page headers have no checksum
         raise LogDamagedError(
-            f"{uri}: a data file is damaged, but the checksums of its pages do not show which: {reason}. Compare the "
-            f"files with a copy of the lake; once the damaged one is moved away, {WAY_OUT}"
+            f"{lake.uri(table)}: a data file is damaged, but the checksums of its pages do not show which: {reason}. "
+            f"Compare the files with a copy of the lake; once the damaged one is moved away, {WAY_OUT}"
         )

@@ -129,13 +129,12 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
     last = read_last_commit(plan.lake)
     unfinished = bool(last and unfinished_commits(plan.lake, last.sequence))
     for table, declared in LAKE_TABLES.items():
-        uri = plan.lake.uri(table)
         opened = plan.lake.find(table)
         if opened is None:
             continue
         before = measure(read_table_files(opened))
-        expired, notes = _drop_copies(plan) if table == COPIES else (_expire(plan, table, uri), [])
-        compaction = _compact(plan, table, uri, declared.sort_columns)
+        expired, notes = _drop_copies(plan) if table == COPIES else (_expire(plan, table), [])
+        compaction = _compact(plan, table, declared.sort_columns)
         if compaction.unsorted:
             notes.append(
                 f"{count_text(compaction.unsorted, 'file is', 'files are')} sorted differently and are not merged"
@@ -146,10 +145,10 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
                 "not vacuumed: an unfinished archive run has files for it; 'commitlake archive' finishes that run"
             )
         else:
-            garbage = _vacuum(plan, uri)
+            garbage = _vacuum(plan, table)
         if not plan.dry_run:
-            write_checkpoint(uri)
-            notes.extend(filter(None, [clean_log(uri, plan.now)]))
+            write_checkpoint(plan.lake, table)
+            notes.extend(filter(None, [clean_log(plan.lake, table, plan.now)]))
             seal_contents(plan.lake, unsealed_tables(plan.lake, {table} & {*SUMMED_TABLES}), plan.runner)
         after = measure(read_table_files(plan.lake.table(table)))
         yield TableCare(
@@ -182,24 +181,24 @@ def _named(replays: Sequence[str]) -> str:
     return f"the replay {replays[0]}{more}"
 
 
-def _expire(plan: MaintenancePlan, table: str, uri: str) -> Expired:
+def _expire(plan: MaintenancePlan, table: str) -> Expired:
     before = plan.before(table)
     if before is None:
         return Expired()
-    files = expired_files(uri, before)
+    files = expired_files(plan.lake, table, before)
     if files and not plan.dry_run:
         announce_expiry(plan.lake, table, before)
-        expire_files(uri, files, before)
+        expire_files(plan.lake, table, files, before)
     return measure(files)
 
 
-def _compact(plan: MaintenancePlan, table: str, uri: str, sort_columns: tuple[str, ...]) -> Compaction:
-    bins = plan_compaction(uri, plan.target_bytes)
+def _compact(plan: MaintenancePlan, table: str, sort_columns: tuple[str, ...]) -> Compaction:
+    bins = plan_compaction(plan.lake, table, plan.target_bytes)
     size = sum(found.size for found in bins)
     if plan.dry_run:
         return Compaction(sum(len(found.files) for found in bins), len(bins), size)
     with runner_progress(plan.runner, f"merging {table}", size, quiet=plan.quiet) as advance:
-        return compact(uri, bins, sort_columns, advance, plan.runner, _join(plan, table) if bins else None)
+        return compact(plan.lake, table, bins, sort_columns, advance, plan.runner, _join(plan, table) if bins else None)
 
 
 def _join(plan: MaintenancePlan, table: str) -> Join | None:
@@ -210,10 +209,10 @@ def _join(plan: MaintenancePlan, table: str) -> Join | None:
     return None if run_id is None else partial(join_sorted, run_id=run_id)
 
 
-def _vacuum(plan: MaintenancePlan, uri: str) -> Garbage:
-    found = find_garbage(uri, plan.retention)
+def _vacuum(plan: MaintenancePlan, table: str) -> Garbage:
+    found = find_garbage(plan.lake, table, plan.retention)
     if found.count and not plan.dry_run:
-        vacuum(uri, plan.retention)
+        vacuum(plan.lake, table, plan.retention)
     return found
 
 

@@ -188,7 +188,7 @@ def _answer(query: QueryOptions) -> ExitCode:
         count = write(query.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns, missing)
     except QueryError as error:
         if table is not None:
-            refuse_damaged_files(lake.uri(query.table), str(error))
+            refuse_damaged_files(lake, query.table, str(error))
         raise JobError(f"the query is invalid: {error}", f"columns are: {', '.join(known)}") from None
     _explain_empty(query, lake, table, count)
     if not query.quiet:
@@ -284,7 +284,7 @@ def _hbase_or_lake(query: QueryOptions, lake: Lake) -> DeltaTable | None:
     except LakeError as error:
         _warn(f"cannot check that HBase is up to date: {error}")
         return None
-    lacks = missing_in_hbase(table, query.hbase or "localhost", query.hbase_table)
+    lacks = missing_in_hbase(lake, table, query.hbase or "localhost", query.hbase_table)
     if not lacks:
         return None
     _warn(f"{lacks}: the lake is queried instead. 'commitlake archive --hbase' updates HBase")

@@ -150,7 +150,7 @@ def _outcomes(
     outcomes = read_outcomes_if_intact(source.lake, question, prepared, command.runs_on)
     if outcomes.damage:
         unknown = "how many transactions were rolled back, were given up or are open is not known"
-        warn("commitlake tps", f"{unknown}: {named_damage(source.lake.uri('edges'), outcomes.damage)}")
+        warn("commitlake tps", f"{unknown}: {named_damage(source.lake, 'edges', outcomes.damage)}")
     return outcomes
 
 

@@ -54,7 +54,7 @@ def record_new_places(lake: Lake, bodies: str, runner: Runner) -> None:
     removed, added = _rewritten(lake, read_table_files(profiles), changes)
     number = Transaction(REFILL_ID, max(refilled.version, 1))
     exchange_files(
-        lake.uri("profiles"), removed, added, changes_data=True, note={"action": "repair"}, transactions=[number]
+        lake, "profiles", removed, added, changes_data=True, note={"action": "repair"}, transactions=[number]
     )
 
 

@@ -18,8 +18,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from deltalake.exceptions import TableNotFoundError
-
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.delta_log.check import find_planted
 from commitlake.connectors.lake.delta_log.entries import parse_json
@@ -83,10 +81,9 @@ def damaged_files(lake: Lake, *, deep: bool, runner: Runner = HERE) -> list[Tabl
     """
     found = []
     for table in LAKE_TABLES:
-        try:
-            damages = sorted(map(str, find_damaged_files(lake.uri(table), deep=deep, runner=runner)))
-        except TableNotFoundError:
+        if lake.find(table) is None:
             continue
+        damages = sorted(map(str, find_damaged_files(lake, table, deep=deep, runner=runner)))
         if damages:
             found.append(TableFinding(table, len(damages), "data files", damages[:SHOWN]))
         folder = lake.log(table)

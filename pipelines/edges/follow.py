@@ -209,9 +209,9 @@ def _new_rows(lake: Lake, progress: int, consumptions: int) -> tuple[NewFiles, N
     new, consumed = readable_files(lake, progress), NewFiles((), -1)
     if _consumptions_version(lake) >= 0:
         is_first = progress < 0 or new.from_scratch
-        consumed = readable_files(lake, -1 if is_first else consumptions, lake.uri("consumptions"))
+        consumed = readable_files(lake, -1 if is_first else consumptions, "consumptions")
     if consumed.from_scratch:
-        new, consumed = readable_files(lake, -1), readable_files(lake, -1, lake.uri("consumptions"))
+        new, consumed = readable_files(lake, -1), readable_files(lake, -1, "consumptions")
         new = replace(new, from_scratch=progress >= 0)
     return new, consumed
 

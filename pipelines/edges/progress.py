@@ -36,17 +36,17 @@ _EXPECTED: tuple[tuple[Kind, str, tuple[EdgeKind, ...]], ...] = (
 
 def followed_version(lake: Lake) -> int:
     """Return the version of `messages` that `edges` has reached; -1 before the first."""
-    return reached_version(lake, lake.uri("edges"), APPLICATION_ID)
+    return reached_version(lake, "edges", APPLICATION_ID)
 
 
 def followed_consumptions(lake: Lake) -> int:
     """Return the version of `consumptions` that `edges` has reached; -1 before the first."""
-    return max(reached_version(lake, lake.uri("edges"), CONSUMPTIONS_ID), 0) - 1
+    return max(reached_version(lake, "edges", CONSUMPTIONS_ID), 0) - 1
 
 
 def followed_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `edges`; 0 for none."""
-    return reached_erasure(lake, lake.uri("edges"))
+    return reached_erasure(lake, "edges")
 
 
 def is_ahead(lake: Lake) -> bool:

@@ -85,11 +85,9 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
         whole = {key for key, parts in runs.items() if all(part["left"] == 0 for part in parts)}
         try:
             removed = [file for file in read_table_files(table) if files.get(file.path, set()) & whole]
-            added = [
-                rewrite_file(lake.uri("topic_minutes"), file, partial(_without, frozenset(whole))) for file in removed
-            ]
+            added = [rewrite_file(lake, "topic_minutes", file, partial(_without, frozenset(whole))) for file in removed]
             new = [file for file in added if file.rows] + _written(lake, counted, whole)
-            commit(lake.uri("topic_minutes"), removed, new, number, table.version())
+            commit(lake, "topic_minutes", removed, new, number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in removed), sum(file.size for file in new)
@@ -215,10 +213,8 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
         changes = _changes_by_file(table, _by_window(lake, done))
         files = [file for file in read_table_files(table) if file.path in changes]
         try:
-            added = [
-                rewrite_file(lake.uri("profiles"), file, partial(_corrected, changes[file.path])) for file in files
-            ]
-            commit(lake.uri("profiles"), files, added, number, table.version())
+            added = [rewrite_file(lake, "profiles", file, partial(_corrected, changes[file.path])) for file in files]
+            commit(lake, "profiles", files, added, number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
         sizes = sum(file.size for file in files), sum(file.size for file in added)
@@ -311,9 +307,9 @@ def forget_contents(lake: Lake, number: int) -> TableWork | None:
         if not files:
             return None
         try:
-            added = [rewrite_file(lake.uri("erasures"), file, partial(_forgotten, number)) for file in files]
+            added = [rewrite_file(lake, "erasures", file, partial(_forgotten, number)) for file in files]
             exchange_files(
-                lake.uri("erasures"), files, added, changes_data=True, note={"forgotten": number}, key=ERASURE_KEY,
+                lake, "erasures", files, added, changes_data=True, note={"forgotten": number}, key=ERASURE_KEY,
                 at_version=table.version(),
             )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):

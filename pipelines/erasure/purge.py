@@ -98,12 +98,11 @@ def purge(
         )
     purged = Purged()
     for table in LAKE_TABLES:
-        uri = lake.uri(table)
         if lake.find(table) is None:
             continue
-        garbage = find_garbage(uri, retention)
+        garbage = find_garbage(lake, table, retention)
         if garbage.count:
-            vacuum(uri, retention, is_alone=is_alone)
+            vacuum(lake, table, retention, is_alone=is_alone)
         entries, checkpoints = strip_log(lake, table, now - retention)
         purged = replace(
             purged,

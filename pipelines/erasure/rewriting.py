@@ -183,12 +183,12 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
         try:
             hits = list(_hits(opened, table, places))
             new = [one.file for one in hits if one.file.path not in written]
-            for number, file in runner.run(partial(_rewrite, uri, table, places), new):
+            for number, file in runner.run(partial(_rewrite, lake, table, places), new):
                 written[new[number].path] = file
             removed = [one.file for one in hits]
             added = [written[file.path] for file in removed]
             commit(
-                uri, removed, [file for file in added if file.rows], places.number, opened.version(),
+                lake, table, removed, [file for file in added if file.rows], places.number, opened.version(),
                 with_form=table == "messages",
             )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):
@@ -207,12 +207,13 @@ def _hits(opened: DeltaTable, table: str, places: ErasedPlaces) -> Iterator[File
             yield left
 
 
-def _rewrite(uri: str, table: str, places: ErasedPlaces, file: TableFile) -> TableFile:
-    return rewrite_file(uri, file, partial(CHANGES[table], places))
+def _rewrite(lake: Lake, table: str, places: ErasedPlaces, file: TableFile) -> TableFile:
+    return rewrite_file(lake, table, file, partial(CHANGES[table], places))
 
 
 def commit(
-    uri: str,
+    lake: Lake,
+    table: str,
     removed: Sequence[TableFile],
     added: Sequence[TableFile],
     number: int,
@@ -227,7 +228,8 @@ def commit(
     """
     form = [Transaction(FORM_ID, FORM)] if with_form else []
     exchange_files(
-        uri,
+        lake,
+        table,
         removed,
         added,
         changes_data=True,

@@ -69,9 +69,9 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
             return TableWork(table)
         removed = [file for file, _ in hits]
         try:
-            added = [rewrite_file(uri, file, partial(_changed, table, texts)) for file in removed]
+            added = [rewrite_file(lake, table, file, partial(_changed, table, texts)) for file in removed]
             exchange_files(
-                uri, removed, added, changes_data=True, note={"texts": True}, key=ERASURE_KEY,
+                lake, table, removed, added, changes_data=True, note={"texts": True}, key=ERASURE_KEY,
                 at_version=opened.version(),
             )  # fmt: skip
         except (ConcurrentMaintenanceError, FileNotFoundError):

@@ -22,8 +22,8 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta import delta_table, folder_of
 from commitlake.connectors.lake.delta_log.sum_changes import sum_in_footer
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.connectors.lake.rows.data_files import NO_DATE, open_table_file
 from commitlake.connectors.lake.rows.row_sums import SummedWriter
@@ -122,14 +122,15 @@ class Compaction:
     unsorted: int = 0
 
 
-def plan_compaction(table_uri: str, target_bytes: int) -> list[Bin]:
+def plan_compaction(lake: Lake, table: str, target_bytes: int) -> list[Bin]:
     """Return the bins that `compact` would merge. Files that the next run replaces are not merged."""
-    files = read_table_files(delta_table(table_uri))
+    files = read_table_files(lake.table(table))
     return plan_bins([file for file in files if not is_open_file(file.path)], target_bytes)
 
 
 def compact(
-    table_uri: str,
+    lake: Lake,
+    table: str,
     bins: Sequence[Bin],
     sort_columns: Sequence[str],
     advance: Callable[[int], None] = lambda _: None,
@@ -139,7 +140,7 @@ def compact(
     """Merge files. Tasks merge in parallel; this process commits each merge when it is done.
 
     Args:
-        table_uri: path or URI of the table.
+        table: name of the table.
         bins: from `plan_compaction`.
         sort_columns: the order of the rows within a file; if empty, the rows of one file follow those of the next.
         advance: called with the number of bytes that were done.
@@ -151,13 +152,13 @@ def compact(
         UnsafeFileError: if the table's folder is a link or contains one.
     """
     if bins:
-        check_table_links(table_uri)
+        check_table_links(lake.uri(table))
     done = Compaction()
-    merge = partial(_merge_bin, table_uri, tuple(sort_columns), join)
+    merge = partial(_merge_bin, lake, table, tuple(sort_columns), join)
     for number, (files, new, unsorted) in runner.run(merge, bins):
         part = Compaction(unsorted=unsorted)
         if new is not None:
-            exchange_files(table_uri, files, [new], changes_data=join is not None, note={"action": "compact"})
+            exchange_files(lake, table, files, [new], changes_data=join is not None, note={"action": "compact"})
             part = Compaction(len(files), 1, sum(file.size for file in files), new.size, unsorted)
         done = Compaction(
             done.merged + part.merged,
@@ -170,21 +171,21 @@ def compact(
     return done
 
 
-def rewrite_file(table_uri: str, file: TableFile, change: Join) -> TableFile:
+def rewrite_file(lake: Lake, table: str, file: TableFile, change: Join) -> TableFile:
     """Write a changed copy of a data file's rows as a new file, which no version refers to yet.
 
     Args:
-        table_uri: path or URI of the table.
+        table: name of the table.
         change: returns the rows to write for the rows of the file, in the same order; it may leave some out.
 
     Raises:
         ConcurrentMaintenanceError: if another process has deleted the file.
     """
-    return _merge(table_uri, [file], (), change)
+    return _merge(lake, table, [file], (), change)
 
 
 def _merge_bin(
-    table_uri: str, sort_columns: Sequence[str], join: Join | None, found: Bin
+    lake: Lake, table: str, sort_columns: Sequence[str], join: Join | None, found: Bin
 ) -> tuple[Sequence[TableFile], TableFile | None, int]:
     """Merge a bin.
 
@@ -195,27 +196,29 @@ def _merge_bin(
     unsorted = 0
     while len(files) > 1:
         try:
-            return files, _merge(table_uri, files, sort_columns, join), unsorted
+            return files, _merge(lake, table, files, sort_columns, join), unsorted
         except UnsortedFileError as error:
             files.pop(error.number)
             unsorted += 1
     return files, None, unsorted
 
 
-def _merge(table_uri: str, files: Sequence[TableFile], sort_columns: Sequence[str], join: Join | None) -> TableFile:
+def _merge(
+    lake: Lake, table: str, files: Sequence[TableFile], sort_columns: Sequence[str], join: Join | None
+) -> TableFile:
     """Write one file with the rows of all files; no version refers to it yet."""
     partition = files[0].partition
     prefix = OPEN_PREFIX if is_open_file(files[0].path) else ""
     name = f"{prefix}{uuid.uuid4()}.parquet"
     path = "/".join([*(f"{column}={value or NO_DATE}" for column, value in partition.items()), name])
     try:
-        merge = open_merge(folder_of(table_uri), [file.path for file in files], sort_columns)
-        with merge, open_table_file(table_uri, path) as output:
+        merge = open_merge(lake.folder(table), [file.path for file in files], sort_columns)
+        with merge, open_table_file(lake.uri(table), path, lake.s3) as output:
             batches = merge.batches()
             metadata = _write(merge, output, batches if join is None else join(batches))
     except FileNotFoundError as error:
-        raise ConcurrentMaintenanceError(f"{table_uri}: a file went while it was merged: {error}") from None
-    size = folder_of(table_uri).get_file_info(path).size
+        raise ConcurrentMaintenanceError(f"{lake.uri(table)}: a file went while it was merged: {error}") from None
+    size = lake.folder(table).get_file_info(path).size
     arrived = max(file.modified_ms for file in files)
     return TableFile(path, partition, size, metadata.num_rows, arrived, statistics=file_statistics(metadata))
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import PackFile, parse_pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
@@ -44,16 +43,16 @@ class Expired:
     rows: int = 0
 
 
-def expired_files(table_uri: str, before: datetime.date) -> list[TableFile]:
+def expired_files(lake: Lake, table: str, before: datetime.date) -> list[TableFile]:
     """Return the data files whose rows all have dates before a given one."""
-    return [file for file in read_table_files(delta_table(table_uri)) if file.date < before]
+    return [file for file in read_table_files(lake.table(table)) if file.date < before]
 
 
-def expire_files(table_uri: str, files: list[TableFile], before: datetime.date) -> None:
+def expire_files(lake: Lake, table: str, files: list[TableFile], before: datetime.date) -> None:
     """Remove files from a table in one commit. VACUUM deletes them later, when no reader needs them.
 
     Args:
-        table_uri: path or URI of the table.
+        table: name of the table.
         files: from `expired_files`.
         before: the date, recorded in the commit's metadata.
 
@@ -62,7 +61,7 @@ def expire_files(table_uri: str, files: list[TableFile], before: datetime.date) 
     """
     if files:
         note = {"action": "expire", "before": before.isoformat()}
-        exchange_files(table_uri, files, [], changes_data=True, note=note)
+        exchange_files(lake, table, files, [], changes_data=True, note=note)
 
 
 def announce_expiry(lake: Lake, what: str, before: datetime.date) -> None:
@@ -89,7 +88,7 @@ def announce_expiry(lake: Lake, what: str, before: datetime.date) -> None:
         except CommitFailedError:  # an archive run or another maintain committed a version first; retry
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
-            seal(lake.uri("messages"), lake.s3)
+            lake.seal("messages")
             return
     raise ConcurrentMaintenanceError(
         f"{lake.uri('messages')}: other writers committed first {_MAX_TRIES} times; nothing of {what} was dropped. "

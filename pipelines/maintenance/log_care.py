@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit
-from commitlake.connectors.lake.delta import delta_table, folder_of, seal
 from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import check_table_links
 from commitlake.pipelines.maintenance.table_files import NO_HOOKS
 from commitlake.schemas.layouts.numbers import parse_int, parse_int64
@@ -41,25 +41,25 @@ class Garbage:
     bytes: int = 0
 
 
-def find_garbage(table_uri: str, retention: datetime.timedelta) -> Garbage:
+def find_garbage(lake: Lake, table: str, retention: datetime.timedelta) -> Garbage:
     """Return the files that `vacuum` would delete.
 
     Raises:
         UnsafeFileError: if the table's folder is a link or contains one.
     """
-    check_table_links(table_uri)  # deltalake would delete what a link leads to
-    names = delta_table(table_uri).vacuum(_hours(retention), dry_run=True, enforce_retention_duration=False, full=True)
-    files = folder_of(table_uri)
+    check_table_links(lake.uri(table))  # deltalake would delete what a link leads to
+    names = lake.table(table).vacuum(_hours(retention), dry_run=True, enforce_retention_duration=False, full=True)
+    files = lake.folder(table)
     # Files that left the table may have been deleted already.
     sizes = [info.size for info in files.get_file_info(names) if info.is_file] if names else []
     return Garbage(len(sizes), sum(sizes))
 
 
-def vacuum(table_uri: str, retention: datetime.timedelta, *, is_alone: bool = False) -> None:
+def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_alone: bool = False) -> None:
     """Delete data files that left the table or never were in it, and unfinished files of killed writers.
 
     Args:
-        table_uri: path or URI of the table.
+        table: name of the table.
         retention: younger files are kept; at least `SHORTEST_RETENTION`.
         is_alone: True if no other process writes or reads the table; the retention may then be shorter.
 
@@ -68,34 +68,34 @@ def vacuum(table_uri: str, retention: datetime.timedelta, *, is_alone: bool = Fa
     """
     if retention < SHORTEST_RETENTION and not is_alone:
         raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
-    check_table_links(table_uri)  # deltalake would delete what a link leads to
-    delta_table(table_uri).vacuum(
+    check_table_links(lake.uri(table))  # deltalake would delete what a link leads to
+    lake.table(table).vacuum(
         _hours(retention),
         dry_run=False,
         enforce_retention_duration=False,
         full=True,
         post_commithook_properties=NO_HOOKS,
     )
-    seal(table_uri)
+    lake.seal(table)
 
 
 def _hours(length: datetime.timedelta) -> int:
     return int(length.total_seconds() // 3600)
 
 
-def write_checkpoint(table_uri: str) -> bool:
+def write_checkpoint(lake: Lake, table: str) -> bool:
     """Write a checkpoint if there are ten versions since the last one. Returns whether it did."""
-    check_table_links(table_uri)
-    table = delta_table(table_uri)
-    if table.version() - _last_checkpoint(table_uri) < _VERSIONS_A_CHECKPOINT:
+    check_table_links(lake.uri(table))
+    opened = lake.table(table)
+    if opened.version() - _last_checkpoint(lake, table) < _VERSIONS_A_CHECKPOINT:
         return False
-    table.create_checkpoint()
-    seal(table_uri)
+    opened.create_checkpoint()
+    lake.seal(table)
     return True
 
 
-def _last_checkpoint(table_uri: str) -> int:
-    files = folder_of(table_uri)
+def _last_checkpoint(lake: Lake, table: str) -> int:
+    files = lake.folder(table)
     try:
         with files.open_input_stream(f"{LOG}/{POINTER}") as pointer:
             found = re.search(rb'"version"\s*:\s*(\d+)', pointer.readall())
@@ -104,27 +104,27 @@ def _last_checkpoint(table_uri: str) -> int:
     return (parse_int64(str(found[1], "ascii")) or 0) if found else 0
 
 
-def clean_log(table_uri: str, now: datetime.datetime) -> str:
+def clean_log(lake: Lake, table: str, now: datetime.datetime) -> str:
     """Delete log entries that a checkpoint covers and that are older than the log's retention.
 
     Args:
-        table_uri: path or URI of the table.
+        table: name of the table.
         now: current time.
 
     Returns:
         The reason why nothing was deleted, or an empty string.
     """
-    table = delta_table(table_uri)
-    retention = _log_retention(table)
+    opened = lake.table(table)
+    retention = _log_retention(opened)
     if retention is None:
-        return f"{_LOG_RETENTION} of {table_uri} cannot be parsed, so its log was not cleaned"
-    newest = _newest_archive_commit(table)
+        return f"{_LOG_RETENTION} of {lake.uri(table)} cannot be parsed, so its log was not cleaned"
+    newest = _newest_archive_commit(opened)
     if newest is not None and newest < now - retention + _MARGIN:
         return (
-            f"the log of {table_uri} was not cleaned, because the archive's progress is only in a commit of "
+            f"the log of {lake.uri(table)} was not cleaned, because the archive's progress is only in a commit of "
             f"{newest:%Y-%m-%d}. Run 'commitlake archive', which writes a new one"
         )
-    table.cleanup_metadata()
+    opened.cleanup_metadata()
     return ""
 
 

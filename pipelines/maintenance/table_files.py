@@ -20,11 +20,11 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
-from commitlake.connectors.lake.delta import delta_table, folder_of, log_of, seal
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.delta_log.seals import newest_seal
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, UNKNOWN, SumChange, change_of
+from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import STORE_DATE
@@ -95,7 +95,8 @@ def _table_file(action: dict[str, Any]) -> TableFile:
 
 
 def exchange_files(
-    table_uri: str,
+    lake: Lake,
+    table: str,
     removed: Sequence[TableFile],
     added: Sequence[TableFile],
     *,
@@ -109,7 +110,7 @@ def exchange_files(
     """Remove files from a table and add others, in one commit.
 
     Args:
-        table_uri: path or URI of the table.
+        table: name of the table.
         added: complete files that no version refers to yet.
         changes_data: True if the rows differ afterwards. If False, readers that follow the table see no change.
         note: description of the step, for the commit's metadata.
@@ -127,7 +128,7 @@ def exchange_files(
     # The id distinguishes this commit from any other; see _version_of.
     metadata = json.dumps({key: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
     if sum_change is None:
-        sum_change = _sum_change(table_uri, removed, added) if changes_data else NOTHING_CHANGED
+        sum_change = _sum_change(lake, table, removed, added) if changes_data else NOTHING_CHANGED
     properties = CommitProperties(
         custom_metadata={"userMetadata": metadata, COMMIT_KEY: str(sum_change)},
         max_commit_retries=0,
@@ -142,29 +143,29 @@ def exchange_files(
         ),
     ]
     for attempt in range(_MAX_TRIES):
-        table = delta_table(table_uri)
-        made = _version_of(table, metadata) if attempt else None
+        opened = lake.table(table)
+        made = _version_of(opened, metadata) if attempt else None
         if made is not None:
             return made
-        if at_version is not None and table.version() != at_version:
+        if at_version is not None and opened.version() != at_version:
             raise ConcurrentMaintenanceError(
-                f"{table_uri}: expected version {at_version} as the newest, found {table.version()}: another process "
-                "has changed the table meanwhile; nothing of this step was kept. Run it again"
+                f"{lake.uri(table)}: expected version {at_version} as the newest, found {opened.version()}: another "
+                "process has changed the table meanwhile; nothing of this step was kept. Run it again"
             )
-        there = {file.path for file in read_table_files(table)}
+        there = {file.path for file in read_table_files(opened)}
         gone = [file.path for file in removed if file.path not in there]
         if gone:
             raise ConcurrentMaintenanceError(
-                f"{table_uri}: another 'commitlake maintain' or an OPTIMIZE has replaced "
+                f"{lake.uri(table)}: another 'commitlake maintain' or an OPTIMIZE has replaced "
                 f"{count_text(len(gone), 'file')} meanwhile, such as {gone[0]}; nothing of this step was kept. Run it "
                 "again when that has finished"
             )
-        partitions = list(table.metadata().partition_columns)
+        partitions = list(opened.metadata().partition_columns)
         try:
-            table.create_write_transaction(
+            opened.create_write_transaction(
                 actions,
                 "append",
-                table.schema(),
+                opened.schema(),
                 partitions,
                 commit_properties=properties,
                 post_commithook_properties=NO_HOOKS,
@@ -172,21 +173,22 @@ def exchange_files(
         except CommitFailedError:  # another writer committed a version first; retry
             time.sleep(_WAIT_SECONDS * min(attempt, 10))
         else:
-            seal(table_uri)
-            return int(table.version()) + 1
+            lake.seal(table)
+            return int(opened.version()) + 1
     raise ConcurrentMaintenanceError(
-        f"{table_uri}: other writers committed first {_MAX_TRIES} times; nothing of this step was kept. Run it again"
+        f"{lake.uri(table)}: other writers committed first {_MAX_TRIES} times; nothing of this step was kept. Run it "
+        "again"
     )
 
 
-def _sum_change(table_uri: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
+def _sum_change(lake: Lake, table: str, removed: Sequence[TableFile], added: Sequence[TableFile]) -> SumChange:
     from commitlake.connectors.lake.rows.row_sums import sums_of_files  # noqa: PLC0415 (loads compiled code)
 
-    log = log_of(table_uri)
+    log = lake.log(table)
     seal, _ = newest_seal(log, log.read_listing())
     if seal is None or seal.row_sum is None:
         return UNKNOWN  # the files need not be read
-    before = sums_of_files(folder_of(table_uri), (file.path for file in removed))
+    before = sums_of_files(lake.folder(table), (file.path for file in removed))
     return change_of([file.statistics for file in added], before)
 
 

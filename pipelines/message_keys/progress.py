@@ -20,7 +20,7 @@ UNIQUE_KEY = "unique_key"
 
 def followed_version(lake: Lake) -> int:
     """Return the version of `messages` that `message_keys` has reached; -1 before the first."""
-    return new_files.reached_version(lake, lake.uri("message_keys"), APPLICATION_ID)
+    return new_files.reached_version(lake, "message_keys", APPLICATION_ID)
 
 
 def version_in(table: DeltaTable | None) -> int:
@@ -30,7 +30,7 @@ def version_in(table: DeltaTable | None) -> int:
 
 def followed_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure that is complete in `message_keys`; 0 for none."""
-    return new_files.reached_erasure(lake, lake.uri("message_keys"))
+    return new_files.reached_erasure(lake, "message_keys")
 
 
 def open_messages(lake: Lake) -> DeltaTable:

@@ -9,7 +9,6 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import newest_commit
-from commitlake.connectors.lake.delta import delta_table
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
@@ -142,10 +141,11 @@ def _first_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.Re
             return
 
 
-def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) -> str:
+def missing_in_hbase(lake: Lake, table: DeltaTable, address: str, table_name: str | None) -> str:
     """Return a sentence on versions of `messages` that HBase does not have yet; empty if it has all archived messages.
 
     Args:
+        table: the open table `messages`.
         address: HOST[:PORT] of HBase's Thrift server.
         table_name: name of the table in HBase, None for the default.
 
@@ -167,7 +167,7 @@ def missing_in_hbase(table: DeltaTable, address: str, table_name: str | None) ->
         return "the table in HBase has followed another lake"
     if found is not None and version <= found <= table.version():
         return ""
-    if found is not None and found > delta_table(table.table_uri).version():  # by its current log
+    if found is not None and found > lake.table("messages").version():  # by its current log
         raise LogDamagedError(
             f"{table.table_uri}: expected version {found} in its _delta_log, to which HBase has followed it, found "
             f"version {table.version()} as the newest: the last entries are lost. {WAY_OUT}"

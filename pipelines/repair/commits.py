@@ -30,7 +30,7 @@ from commitlake.connectors.lake.archive_log import (
     newest_commit,
     read_messages_history,
 )
-from commitlake.connectors.lake.delta import folder_of, seal
+from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.history import CommitNote, read_history
@@ -123,7 +123,7 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
         ),
         post_commithook_properties=NO_HOOKS,
     )
-    seal(lake.uri("messages"))
+    lake.seal("messages")
     return commit
 
 

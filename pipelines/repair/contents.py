@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -15,7 +16,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.entries import commit_info, parse_json
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.seals import newest_seal, sealed_sum, write_seal
@@ -129,13 +129,12 @@ def undo_changes(lake: Lake, contents: Contents) -> bool:
     Returns:
         True if the table has the rows again that this project has written.
     """
-    uri = lake.uri(contents.table)
     versions = [version for version, _ in contents.foreign]
     if not versions or contents.expected is None:
         return False
     table = lake.table(contents.table)
     there = {file.path: file for file in read_table_files(table)}
-    folder = folder_of(uri)
+    folder = lake.folder(contents.table)
     removed, added = [], []
     for version in versions:
         added_paths, removed_paths = _paths_of(lake.log(contents.table), version)
@@ -144,7 +143,9 @@ def undo_changes(lake: Lake, contents: Contents) -> bool:
     if None in added:
         return False
     files = [file for file in added if file is not None]
-    before, after = (_sums_of_files([(uri, unquote(file.path)) for file in some]) for some in (removed, files))
+    before, after = (
+        _sums_of_files(lake, [(contents.table, unquote(file.path)) for file in some]) for some in (removed, files)
+    )
     total = contents.found
     for sign, sums in ((-1, before), (1, after)):
         for one in sums:
@@ -154,7 +155,8 @@ def undo_changes(lake: Lake, contents: Contents) -> bool:
     if wrapped(total) != contents.expected:
         return False
     exchange_files(
-        uri,
+        lake,
+        contents.table,
         removed,
         files,
         changes_data=True,
@@ -284,22 +286,22 @@ def _read_sums(lake: Lake, states: Sequence[_State], runner: Runner) -> list[lis
                 tasks.append([])
                 places.append([])
                 room = _TASK_BYTES
-            tasks[-1].append((lake.uri(state.table), unquote(file.path)))
+            tasks[-1].append((state.table, unquote(file.path)))
             places[-1].append((number, index))
             room -= file.size
-    for task, found in runner.run(_sums_of_files, tasks):
+    for task, found in runner.run(partial(_sums_of_files, lake), tasks):
         for (number, index), one in zip(places[task], found, strict=True):
             sums[number][index] = one
     return sums
 
 
-def _sums_of_files(files: Sequence[tuple[str, str]]) -> list[_Sums | None]:
-    return [_sums_of_file(*file) for file in files]
+def _sums_of_files(lake: Lake, files: Sequence[tuple[str, str]]) -> list[_Sums | None]:
+    return [_sums_of_file(lake, *file) for file in files]
 
 
-def _sums_of_file(table_uri: str, path: str) -> _Sums | None:
+def _sums_of_file(lake: Lake, table: str, path: str) -> _Sums | None:
     try:
-        with folder_of(table_uri).open_input_file(path) as source:
+        with lake.folder(table).open_input_file(path) as source:
             parquet = pq.ParquetFile(source)
             return _Sums(*rows_of_file(parquet), sum_in_footer(parquet.metadata))
     except FileNotFoundError:

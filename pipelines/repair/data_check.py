@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta import delta_table, folder_of
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance.table_files import TableFile, read_table_files
@@ -42,29 +42,30 @@ class DataDamage:
         return f"{self.file.path}: {self.reason}"
 
 
-def find_damaged_files(table_uri: str, *, deep: bool, runner: Runner = HERE) -> Iterator[DataDamage]:
+def find_damaged_files(lake: Lake, table: str, *, deep: bool, runner: Runner = HERE) -> Iterator[DataDamage]:
     """Find a table's damaged data files.
 
     Args:
-        table_uri: path or URI of the table.
+        table: name of the table; a table that the lake lacks has no files.
         deep: True to read every page and check its checksum; otherwise only names, sizes and footers are checked.
 
     Yields:
         The damaged files, in the log's order if the runner keeps the order of tasks.
     """
-    table = delta_table(table_uri)
-    known = {
-        action["path"]: (action.get("min") or {}, action.get("max") or {}) for action in file_actions(table).to_pylist()
-    }
-    files = [(file, known[file.path]) for file in read_table_files(table)]
+    opened = lake.find(table)
+    if opened is None:
+        return
+    actions = file_actions(opened).to_pylist()
+    known = {action["path"]: (action.get("min") or {}, action.get("max") or {}) for action in actions}
+    files = [(file, known[file.path]) for file in read_table_files(opened)]
     length = _DEEP_FILES if deep else _FILES
     groups = [files[first : first + length] for first in range(0, len(files), length)]
-    for _, damages in runner.run(partial(_check_files, table_uri, deep), groups, is_waiting=not deep):
+    for _, damages in runner.run(partial(_check_files, lake, table, deep), groups, is_waiting=not deep):
         yield from damages
 
 
-def _check_files(table_uri: str, deep: bool, files: Sequence[tuple[TableFile, _Bounds]]) -> list[DataDamage]:
-    folder = folder_of(table_uri)
+def _check_files(lake: Lake, table: str, deep: bool, files: Sequence[tuple[TableFile, _Bounds]]) -> list[DataDamage]:
+    folder = lake.folder(table)
     infos = folder.get_file_info([unquote(file.path) for file, _ in files])
     found = []
     for (file, bounds), info in zip(files, infos, strict=True):

@@ -14,7 +14,6 @@ from deltalake import Transaction
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.committer import append_files
-from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.followed_runs import last_finished
 from commitlake.connectors.lake.follower import finish_runs
 from commitlake.connectors.lake.lake import Lake
@@ -59,13 +58,13 @@ def replace_rows(
     transactions: Sequence[Transaction] = (),
 ) -> int:
     """Delete rows of a table without partitions, and add others, in one commit. Returns the number of deleted rows."""
-    table, table_uri = lake.find(name), lake.uri(name)
+    table = lake.find(name)
     if table is None:
         return 0
     removed: list[TableFile] = []
     added: list[TableFile] = []
     deleted = 0
-    folder = folder_of(table_uri)
+    folder = lake.folder(name)
     for file in read_table_files(table):
         with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, page_checksum_verification=True)
@@ -75,17 +74,17 @@ def replace_rows(
         removed.append(file)
         deleted += rows.num_rows - kept.num_rows
         if kept.num_rows:
-            added.append(_written(table_uri, kept, file.modified_ms))
+            added.append(_written(lake, name, kept, file.modified_ms))
     if added_rows is not None and added_rows.num_rows:
-        added.append(_written(table_uri, added_rows, time.time_ns() // 1_000_000))
+        added.append(_written(lake, name, added_rows, time.time_ns() // 1_000_000))
     if removed or added:
         note = {"action": "repair"}
-        exchange_files(table_uri, removed, added, changes_data=True, note=note, transactions=transactions)
+        exchange_files(lake, name, removed, added, changes_data=True, note=note, transactions=transactions)
     return deleted
 
 
-def _written(table_uri: str, rows: pa.Table, modified_ms: int) -> TableFile:
-    file = write_plain_file(rows, table_uri, f"part-kept-{secrets.token_hex(16)}.zstd.parquet")
+def _written(lake: Lake, name: str, rows: pa.Table, modified_ms: int) -> TableFile:
+    file = write_plain_file(rows, lake.uri(name), f"part-kept-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
     return TableFile(file.path, {}, file.size, file.rows, modified_ms, statistics=file.statistics)
 
 

@@ -12,7 +12,7 @@ from itertools import chain
 from urllib.parse import unquote
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.archive_log import commits_after, read_last_commit
 from commitlake.connectors.lake.delta_log.check import LogDamage
@@ -234,10 +234,7 @@ def plan_repair(
     files = {}
     for table in TABLES:
         if table not in logs:
-            try:
-                damages = find_damages(lake, table, runner, deep=deep)
-            except TableNotFoundError:
-                continue
+            damages = find_damages(lake, table, runner, deep=deep)
             if damages:
                 files[table] = damages
     intact = [table for table in SUMMED_TABLES if table not in {*logs, *files}] if deep else []
@@ -295,7 +292,7 @@ def check_links(lake: Lake) -> None:
 
 def find_damages(lake: Lake, table: str, runner: Runner, *, deep: bool) -> list[DataDamage]:
     """Return the damaged data files of a table, in the order of their paths."""
-    found = find_damaged_files(lake.uri(table), deep=deep, runner=runner)
+    found = find_damaged_files(lake, table, deep=deep, runner=runner)
     return sorted(found, key=lambda damage: damage.file.path)
 
 

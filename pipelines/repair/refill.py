@@ -216,7 +216,8 @@ def restore_messages(
         append_rows(lake, "gaps", pa.Table.from_pylist(new, schema=_GAPS))
     if damages or read.files:
         exchange_files(
-            lake.uri("messages"),
+            lake,
+            "messages",
             [damage.file for damage in damages],
             [_table_file(file) for file in read.files],
             # If exactly the lost messages are back, readers that follow the table see no change.

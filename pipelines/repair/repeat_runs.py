@@ -94,10 +94,9 @@ def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     """
     recorded = {}
     for table, count in lacking_rows(lake, [table for table in tables if table in {*REPEATED, "store_config"}]).items():
-        uri = lake.uri(table)
         new = count - count_lost_rows(open_or_create(lake, table))
         if new > 0:
-            exchange_files(uri, [], [], changes_data=False, note=repair_note(new))
+            exchange_files(lake, table, [], [], changes_data=False, note=repair_note(new))
             recorded[table] = new
     return recorded
 

@@ -129,7 +129,7 @@ def _repair(
     added = _write_marks(lake, lake.table(table)) if table == EVENTS else []
     rows = sum(damage.file.rows or 0 for damage in found)
     exchange_files(
-        uri, [damage.file for damage in found], list(map(_as_table_file, added)), changes_data=True,
+        lake, table, [damage.file for damage in found], list(map(_as_table_file, added)), changes_data=True,
         note=repair_note(rows),
     )  # fmt: skip
     for damage in found:

@@ -25,10 +25,8 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
-from commitlake.connectors.lake.delta import seal
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.names import LOG
@@ -146,7 +144,7 @@ def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
     if of_messages is not None:
         if plan.adoption is not None:
             adopt_files(aside, plan.adoption, finished_runs(lake))
-            seal(lake.uri("messages"), lake.s3)
+            lake.seal("messages")
         else:
             repair_log(aside, of_messages, _note(lake, of_messages))
     note = is_unfinished(lake)
@@ -278,10 +276,7 @@ def _damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner) -> 
     """Return a table's damaged data files. If its log was repaired, the files are checked again."""
     if table not in plan.logs:
         return plan.files.get(table, ())
-    try:
-        return find_damages(lake, table, runner, deep=True)
-    except TableNotFoundError:
-        return ()
+    return find_damages(lake, table, runner, deep=True)
 
 
 def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage]) -> Iterator[str]:
@@ -290,7 +285,7 @@ def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage]) -> It
         return
     rows = sum(damage.file.rows or 0 for damage in found)
     removed = [damage.file for damage in found]
-    exchange_files(aside.lake.uri(table), removed, [], changes_data=True, note=repair_note(rows))
+    exchange_files(aside.lake, table, removed, [], changes_data=True, note=repair_note(rows))
     for damage in found:
         aside.move(f"{table}/{unquote(damage.file.path)}")
     if table not in TABLES_OF_COMMITS:

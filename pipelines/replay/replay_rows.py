@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.delta import folder_of, seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -103,7 +102,7 @@ def _commit(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile]) -
 
 def _delete(lake: Lake, condition: str) -> None:
     lake.table("replay_rows").delete(condition)
-    seal(lake.uri("replay_rows"), lake.s3)
+    lake.seal("replay_rows")
 
 
 def _parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:
@@ -223,7 +222,7 @@ def find_old_copies(
     table = lake.find("replay_rows")
     if table is None:
         return OldCopies()
-    files = [(file, _rows_by_replay(lake.uri("replay_rows"), file)) for file in read_table_files(table)]
+    files = [(file, _rows_by_replay(lake, file)) for file in read_table_files(table)]
     unreadable: set[str] = set()
     states = read_states(lake, on_error=lambda replay_id, _: unreadable.add(replay_id))
     old: set[str] = set()
@@ -266,12 +265,13 @@ def drop_copies(lake: Lake, found: OldCopies) -> None:
             add_event(lake, replay_id, ReplayEvent.COPIES_DROPPED)
     left_out = partial(_without, frozenset(found.replays))
     added = [
-        rewrite_file(lake.uri("replay_rows"), file, left_out)
+        rewrite_file(lake, "replay_rows", file, left_out)
         for file, rows in found.files
         if file.rows is None or rows < file.rows
     ]
     exchange_files(
-        lake.uri("replay_rows"),
+        lake,
+        "replay_rows",
         [file for file, _ in found.files],
         [file for file in added if file.rows],
         changes_data=True,
@@ -303,10 +303,10 @@ def _time_in_id(replay_id: str) -> datetime.datetime | None:
     return None
 
 
-def _rows_by_replay(table_uri: str, file: TableFile) -> Counter[str]:
+def _rows_by_replay(lake: Lake, file: TableFile) -> Counter[str]:
     """Return how many rows of a data file each replay has."""
     counts: Counter[str] = Counter()
-    with pq.ParquetFile(folder_of(table_uri).open_input_file(file.path)) as opened:
+    with pq.ParquetFile(lake.folder("replay_rows").open_input_file(file.path)) as opened:
         for batch in opened.iter_batches(columns=["replay_id"]):
             for row in pc.value_counts(batch.column(0)).to_pylist():
                 counts[row["values"] or ""] += row["counts"]

@@ -30,5 +30,5 @@ def test_groups_have_the_files_in_order_and_fit(rows: list[int | None], groups: 
 
 def test_a_missing_table_has_reached_no_version(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path))
-    assert reached_version(lake, lake.uri("edges"), "commitlake.edges") == -1
-    assert reached_erasure(lake, lake.uri("edges")) == 0
+    assert reached_version(lake, "edges", "commitlake.edges") == -1
+    assert reached_erasure(lake, "edges") == 0

@@ -75,11 +75,11 @@ def complete_open_steps(family: Family) -> list[Step]:
 
 
 def test_compaction_leaves_open_steps_to_the_next_run(family: Family) -> None:
-    uri = family.growing.lake.uri("edges")
+    lake = family.growing.lake
     family.write(delayed("U3", 13), delivered("U3", 23))
     follow(family)
-    compact(uri, plan_compaction(uri, 1 << 30), LAKE_TABLES["edges"].sort_columns)
-    names = [Path(path).name for path in DeltaTable(uri).file_uris()]
+    compact(lake, "edges", plan_compaction(lake, "edges", 1 << 30), LAKE_TABLES["edges"].sort_columns)
+    names = [Path(path).name for path in DeltaTable(lake.uri("edges")).file_uris()]
     assert sorted(map(is_open_file, names)) == [False, True]
     family.write(delivered("U2", 24))
     follow(family)

@@ -214,10 +214,10 @@ def test_keys_that_a_follower_read_before_the_erasure_are_not_added_after_it(
 
 
 def test_a_compaction_that_began_before_the_erasure_is_refused(growing: GrowingLake) -> None:
-    bins = plan_compaction(growing.lake.uri("messages"), 128 << 20)
+    bins = plan_compaction(growing.lake, "messages", 128 << 20)
     erase(growing)
     with pytest.raises(ConcurrentMaintenanceError):
-        compact(growing.lake.uri("messages"), bins, ())
+        compact(growing.lake, "messages", bins, ())
     purge_erasures(place_of(growing), datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
     check_done(growing)
 

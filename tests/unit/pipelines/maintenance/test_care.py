@@ -65,18 +65,18 @@ def now() -> datetime.datetime:
 
 def test_only_rows_of_old_dates_expire(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
-    files = expired_files(uri, FIRST_DAY + 2 * DAY)
+    files = expired_files(growing.lake, "messages", FIRST_DAY + 2 * DAY)
     assert (measure(files).count, measure(files).rows) == (4, 120)
-    expire_files(uri, files, FIRST_DAY + 2 * DAY)
+    expire_files(growing.lake, "messages", files, FIRST_DAY + 2 * DAY)
     assert {row["store_date"] for row in rows_of(uri)} == {FIRST_DAY + 2 * DAY}
     assert len(rows_of(uri)) == 60
-    assert expired_files(uri, FIRST_DAY + 2 * DAY) == []
+    assert expired_files(growing.lake, "messages", FIRST_DAY + 2 * DAY) == []
 
 
 def test_the_archive_continues_after_an_expiry_and_followers_notice_it(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
     last, version = read_last_commit(growing.lake), DeltaTable(uri).version()
-    expire_files(uri, expired_files(uri, FIRST_DAY + DAY), FIRST_DAY + DAY)
+    expire_files(growing.lake, "messages", expired_files(growing.lake, "messages", FIRST_DAY + DAY), FIRST_DAY + DAY)
     assert read_last_commit(growing.lake) == last
     (change,) = added_versions(uri, version)
     with pytest.raises(NotAppendOnlyError):
@@ -88,7 +88,7 @@ def test_the_archive_continues_after_an_expiry_and_followers_notice_it(growing: 
 
 def test_an_expiry_without_old_rows_makes_no_version(growing: GrowingLake) -> None:
     version = DeltaTable(growing.lake.uri("messages")).version()
-    expire_files(growing.lake.uri("messages"), expired_files(growing.lake.uri("messages"), FIRST_DAY), FIRST_DAY)
+    expire_files(growing.lake, "messages", expired_files(growing.lake, "messages", FIRST_DAY), FIRST_DAY)
     assert DeltaTable(growing.lake.uri("messages")).version() == version
 
 
@@ -133,11 +133,11 @@ def test_an_announcement_overtaken_by_another_commit_is_repeated(
 
 def test_a_table_without_dates_expires_by_the_time_of_its_files(growing: GrowingLake) -> None:
     today = now().date()
-    assert expired_files(growing.lake.uri("archive_runs"), today) == []
-    assert measure(expired_files(growing.lake.uri("archive_runs"), today + 2 * DAY)).rows == 2
-    before = [file.modified_ms for file in expired_files(growing.lake.uri("archive_runs"), today + 2 * DAY)]
-    compact(growing.lake.uri("archive_runs"), plan_compaction(growing.lake.uri("archive_runs"), 1 << 20), ())
-    (merged,) = expired_files(growing.lake.uri("archive_runs"), today + 2 * DAY)
+    assert expired_files(growing.lake, "archive_runs", today) == []
+    assert measure(expired_files(growing.lake, "archive_runs", today + 2 * DAY)).rows == 2
+    before = [file.modified_ms for file in expired_files(growing.lake, "archive_runs", today + 2 * DAY)]
+    compact(growing.lake, "archive_runs", plan_compaction(growing.lake, "archive_runs", 1 << 20), ())
+    (merged,) = expired_files(growing.lake, "archive_runs", today + 2 * DAY)
     assert merged.modified_ms == max(before)
 
 
@@ -155,9 +155,9 @@ def test_vacuum_deletes_profiles_staged_by_a_killed_run(growing: GrowingLake) ->
     write_deltalake(growing.lake.uri("profiles"), pa.table({"run_id": ["r"]}))
     for path in (paths[0], unfinished):
         make_older(path, WEEK + DAY)
-    found = find_garbage(growing.lake.uri("profiles"), WEEK)
+    found = find_garbage(growing.lake, "profiles", WEEK)
     assert (found.count, found.bytes > 10_000) == (2, True)
-    vacuum(growing.lake.uri("profiles"), WEEK)
+    vacuum(growing.lake, "profiles", WEEK)
     assert [path.exists() for path in (*paths, unfinished)] == [False, True, False]
     assert DeltaTable(growing.lake.uri("profiles")).to_pyarrow_table().to_pylist() == [{"run_id": "r"}]
 
@@ -172,19 +172,19 @@ def test_vacuum_deletes_only_old_files_that_no_version_needs(growing: GrowingLak
     for path in (orphan, temporary):
         make_older(path, 8 * DAY)
     before = rows_of(uri)
-    found = find_garbage(uri, WEEK)
+    found = find_garbage(growing.lake, "messages", WEEK)
     assert (found.count, found.bytes) == (2, Path(orphan).stat().st_size + 4)
-    vacuum(uri, WEEK)
+    vacuum(growing.lake, "messages", WEEK)
     assert not Path(orphan).exists()
     assert not temporary.exists()
     assert Path(kept).exists()
     assert rows_of(uri) == before
-    assert find_garbage(uri, WEEK).count == 0
+    assert find_garbage(growing.lake, "messages", WEEK).count == 0
 
 
 def test_a_retention_too_short_for_a_running_archive_is_refused(growing: GrowingLake) -> None:
     with pytest.raises(ValueError, match="at least 1 day"):
-        vacuum(growing.lake.uri("messages"), datetime.timedelta(hours=23))
+        vacuum(growing.lake, "messages", datetime.timedelta(hours=23))
 
 
 def test_a_checkpoint_is_made_every_ten_versions(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_checkpoint_is_made_every_ten_versions(tmp_path: Path) -> None:
     made = []
     for number in range(23):
         write_deltalake(uri, pa.table({"n": [number]}), mode="append")
-        made.append(write_checkpoint(uri))
+        made.append(write_checkpoint(Lake(str(tmp_path)), "table"))
     assert [number for number, one in enumerate(made) if one] == [10, 20]
 
 
@@ -208,12 +208,14 @@ def test_cleaning_the_log_keeps_the_archives_progress(growing: GrowingLake) -> N
     last = read_last_commit(growing.lake)
     age_log(uri, 40 * DAY)
     later = now() + 40 * DAY
-    assert "was not cleaned, because the archive's progress is only in a commit of" in clean_log(uri, later)
+    assert "was not cleaned, because the archive's progress is only in a commit of" in clean_log(
+        growing.lake, "messages", later
+    )
     assert read_last_commit(growing.lake) == last
     growing.write(shop_messages(10, seed=7))
     growing.archive()
     DeltaTable(uri).create_checkpoint()
-    assert clean_log(uri, now()) == ""
+    assert clean_log(growing.lake, "messages", now()) == ""
     names = {path.name for path in (Path(uri) / "_delta_log").glob("*.json")}
     assert f"{0:020}.json" not in names
     newest = read_last_commit(growing.lake)
@@ -226,7 +228,7 @@ def test_cleaning_the_log_keeps_the_archives_progress(growing: GrowingLake) -> N
 def test_the_retention_of_the_table_is_used(growing: GrowingLake, interval: str, cleaned: bool) -> None:
     uri = growing.lake.uri("messages")
     DeltaTable(uri).alter.set_table_properties({"delta.logRetentionDuration": interval})
-    assert (clean_log(uri, now() + 10 * DAY) == "") == cleaned
+    assert (clean_log(growing.lake, "messages", now() + 10 * DAY) == "") == cleaned
 
 
 # --- packs ---

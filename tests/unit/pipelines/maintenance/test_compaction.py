@@ -15,6 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.delta_log.versions import added_versions
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import ProcessRunner, ThreadRunner
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.maintenance import compaction, merging
@@ -46,8 +47,7 @@ def _archive_six_times(growing: GrowingLake) -> None:
 
 def compact_all(growing: GrowingLake, target_bytes: int = 128 * MIB) -> compaction.Compaction:
     """Merge all files that can be merged."""
-    uri = growing.lake.uri("messages")
-    return compact(uri, plan_compaction(uri, target_bytes), SORT_COLUMNS)
+    return compact(growing.lake, "messages", plan_compaction(growing.lake, "messages", target_bytes), SORT_COLUMNS)
 
 
 def test_merging_keeps_the_rows_and_leaves_few_files(growing: GrowingLake) -> None:
@@ -57,14 +57,14 @@ def test_merging_keeps_the_rows_and_leaves_few_files(growing: GrowingLake) -> No
     assert (done.merged, done.written, done.unsorted) == (12, 2, 0)
     assert rows_of(growing.lake.uri("messages")) == before
     assert len(data_files(growing.lake.uri("messages"))) == 2
-    assert plan_compaction(growing.lake.uri("messages"), 128 * MIB) == []
+    assert plan_compaction(growing.lake, "messages", 128 * MIB) == []
 
 
 @pytest.mark.parametrize("runner", [ThreadRunner(2), ProcessRunner(2)], ids=["threads", "processes"])
 def test_tasks_of_any_runner_merge_the_same_and_report_progress(growing: GrowingLake, runner: Runner) -> None:
     uri, told = growing.lake.uri("messages"), list[int]()
-    before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
-    done = compact(uri, bins, SORT_COLUMNS, told.append, runner)
+    before, bins = rows_of(uri), plan_compaction(growing.lake, "messages", 128 * MIB)
+    done = compact(growing.lake, "messages", bins, SORT_COLUMNS, told.append, runner)
     assert (done.merged, done.written, done.unsorted) == (12, 2, 0)
     assert rows_of(uri) == before
     assert sorted(told) == sorted(found.size for found in bins)
@@ -108,8 +108,8 @@ def test_the_archive_continues_after_a_merge_and_followers_see_no_change(growing
 
 def test_a_large_file_is_not_merged(growing: GrowingLake) -> None:
     smallest = min(file.size for file in read_table_files(DeltaTable(growing.lake.uri("messages"))))
-    assert plan_compaction(growing.lake.uri("messages"), smallest * 2) == []
-    assert plan_compaction(growing.lake.uri("messages"), smallest * 20) != []
+    assert plan_compaction(growing.lake, "messages", smallest * 2) == []
+    assert plan_compaction(growing.lake, "messages", smallest * 20) != []
 
 
 def file_of(number: int, size: int = 10, day: str | None = "2026-11-20", rows: int = 5) -> TableFile:
@@ -157,7 +157,9 @@ def test_a_column_added_later_is_null_in_older_rows(tmp_path: Path) -> None:
         uri, pa.table({"name": ["a"], "count": pa.array([1], pa.int32())}), mode="append", schema_mode="merge"
     )
     before = rows_of(uri)
-    assert compact(uri, plan_compaction(uri, MIB), ("name",)).merged == 2
+    assert (
+        compact(Lake(str(tmp_path)), "table", plan_compaction(Lake(str(tmp_path)), "table", MIB), ("name",)).merged == 2
+    )
     assert rows_of(uri) == before
     assert len(data_files(uri)) == 1
 
@@ -169,7 +171,8 @@ def test_rows_without_a_date_and_without_values_are_merged(tmp_path: Path) -> No
         rows = pa.table([pa.nulls(2, pa.date32()), pa.array(topics), pa.array([b"\xff", None])], schema=schema)
         write_deltalake(uri, rows.sort_by([("topic", "ascending")]), mode="append", partition_by=["store_date"])
     before = rows_of(uri)
-    done = compact(uri, plan_compaction(uri, MIB), ())
+    lake = Lake(str(tmp_path))
+    done = compact(lake, "table", plan_compaction(lake, "table", MIB), ())
     assert (done.merged, done.written) == (2, 1)
     assert rows_of(uri) == before
 
@@ -224,13 +227,13 @@ def test_a_look_up_by_topic_reads_few_row_groups(tmp_path: Path, monkeypatch: py
 
 def test_a_second_merge_of_the_same_files_is_refused(growing: GrowingLake) -> None:
     uri = growing.lake.uri("messages")
-    before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
+    before, bins = rows_of(uri), plan_compaction(growing.lake, "messages", 128 * MIB)
     files = read_table_files(DeltaTable(uri))
-    compact(uri, bins, SORT_COLUMNS)
+    compact(growing.lake, "messages", bins, SORT_COLUMNS)
     with pytest.raises(ConcurrentMaintenanceError, match="replaced"):
-        exchange_files(uri, files[:2], [], changes_data=False, note={})
+        exchange_files(growing.lake, "messages", files[:2], [], changes_data=False, note={})
     with pytest.raises(ConcurrentMaintenanceError):
-        compact(uri, bins, SORT_COLUMNS)
+        compact(growing.lake, "messages", bins, SORT_COLUMNS)
     assert rows_of(uri) == before
 
 
@@ -238,10 +241,10 @@ def test_a_merge_concurrent_with_deltalakes_optimize_fails_and_keeps_rows(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uri = growing.lake.uri("messages")
-    before, bins = rows_of(uri), plan_compaction(uri, 128 * MIB)
+    before, bins = rows_of(uri), plan_compaction(growing.lake, "messages", 128 * MIB)
     DeltaTable(uri).optimize.compact()
     with pytest.raises(ConcurrentMaintenanceError, match="replaced"):
-        compact(uri, bins, SORT_COLUMNS)
+        compact(growing.lake, "messages", bins, SORT_COLUMNS)
     assert rows_of(uri) == before
 
 
@@ -305,10 +308,10 @@ def test_an_exchange_with_a_lost_answer_succeeds(growing: GrowingLake, monkeypat
 
     uri = growing.lake.uri("messages")
     before, version = rows_of(uri), DeltaTable(uri).version()
-    (first, *_) = plan_compaction(uri, 128 * MIB)
+    (first, *_) = plan_compaction(growing.lake, "messages", 128 * MIB)
     with monkeypatch.context() as patched:
         patched.setattr(DeltaTable, "create_write_transaction", commit_and_lose_the_answer)
-        done = compact(uri, [first], SORT_COLUMNS)
+        done = compact(growing.lake, "messages", [first], SORT_COLUMNS)
     assert (done.merged, calls) == (len(first.files), [version])
     assert DeltaTable(uri).version() == version + 1
     assert rows_of(uri) == before

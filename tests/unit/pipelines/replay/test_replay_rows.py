@@ -109,7 +109,7 @@ def test_copies_of_a_replay_with_a_damaged_plan_are_kept(lake: Lake) -> None:
 def test_a_file_of_several_replays_is_rewritten_without_dropped_ones(lake: Lake) -> None:
     for name in ("first", "second", "third"):
         add_copied_replay(lake, name, ReplayEvent.STARTED, ReplayEvent.FINISHED)
-    compact(lake.uri("replay_rows"), plan_compaction(lake.uri("replay_rows"), 1 << 20), (), lambda _: None)
+    compact(lake, "replay_rows", plan_compaction(lake, "replay_rows", 1 << 20), (), lambda _: None)
     assert len(data_files(lake.uri("replay_rows"))) == 1
     add_copied_replay(lake, "left", ReplayEvent.STARTED, ReplayEvent.STOPPED)
     add_event(lake, "second", ReplayEvent.STARTED)
