@@ -21,7 +21,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
@@ -48,6 +48,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import snapshot_application
+from commitlake.pipelines.maintenance.table_files import read_table_files
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.erasure_rows import ERASURES_SCHEMA, ErasureWriter, conform, erasure_rows
 from commitlake.pipelines.repair.data_check import DataDamage
@@ -67,6 +68,8 @@ HISTORIES = ("store_config", *SNAPSHOT_TABLES)
 REBUILD_TEXT = "it is rebuilt from the rows of its data files"
 RETENTION = datetime.timedelta(days=7)
 """Retention of an erasure whose own is lost, counted from the time it was done: the default of `erase`."""
+_SHORTEST_CUT = 32
+"""Texts of statistics in a log are cut at this length or a larger one."""
 UNKNOWN_REASON = "not known: the row with the reason was lost; a repair has written this one"
 _FOLLOWING = ("messages", "message_keys", "edges", "replay_rows")
 """Tables whose logs have the number of the newest erasure that they have applied."""
@@ -124,6 +127,46 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
     _replace(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
 
 
+def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
+    """Rebuild one of `SNAPSHOT_TABLES` without the snapshots that cannot be known any more, for damaged data files.
+
+    A snapshot of a store holds only what has changed since the one before. Those that are older than the ones in the
+    damaged files are complete, and later ones are not. The next snapshot is compared with what is left.
+
+    Args:
+        damages: the damaged data files; the table's log is intact.
+
+    Yields:
+        Sentences on snapshots that are lost.
+    """
+    lake, columns = aside.lake, arrow_schema(LAKE_TABLES[table].columns)
+    damaged = {unquote(damage.file.path) for damage in damages}
+    intact = {unquote(file.path) for file in read_table_files(lake.table(table))} - damaged
+    found = _read_files(lake, table, columns, intact)
+    rows = found.rows
+    for damage in damages:
+        broker, since = _first_of(damage)
+        is_lost = pc.is_valid(rows["broker"]) if broker is None else pc.equal(rows["broker"], broker)
+        if since is not None:
+            is_lost = pc.and_(is_lost, pc.greater_equal(rows["as_of"], since))
+        rows = rows.filter(pc.invert(is_lost))
+        of_store = "" if broker is None else f" of broker {broker!r}"
+        when = "so far" if since is None else f"from {since:%Y-%m-%d %H:%M:%S} UTC on"
+        yield f"{table}: all snapshots{of_store} {when}"
+    brokers = rows.column("broker").unique().to_pylist()
+    numbers = {snapshot_application(broker): 1 for broker in brokers}
+    _replace(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
+
+
+def _first_of(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]:
+    """Return the only broker of a data file of snapshots, and its first time, None where the log does not say so."""
+    least, greatest = damage.bounds
+    broker = least.get("broker")
+    # Statistics of a long text may be cut.
+    is_only = isinstance(broker, str) and len(broker) < _SHORTEST_CUT and broker == greatest.get("broker")
+    return broker if is_only else None, least.get("as_of")
+
+
 class _Files(NamedTuple):
     """The rows of a table's intact data files, the names of all of them, and sentences on those with damage."""
 
@@ -132,8 +175,8 @@ class _Files(NamedTuple):
     problems: Sequence[str]
 
 
-def _read_files(lake: Lake, table: str, columns: pa.Schema) -> _Files:
-    """Read all data files in the folder of a table, also those of older versions and of killed writers."""
+def _read_files(lake: Lake, table: str, columns: pa.Schema, only: Collection[str] | None = None) -> _Files:
+    """Read the data files in the folder of a table, also those of older versions and killed writers; or only some."""
     uri = lake.uri(table)
     parts, names, problems = [columns.empty_table()], [], []
     try:
@@ -145,6 +188,8 @@ def _read_files(lake: Lake, table: str, columns: pa.Schema) -> _Files:
         if not info.is_file or not info.path.endswith(".parquet") or info.base_name.startswith("."):
             continue
         names.append(info.path)
+        if only is not None and info.path not in only:
+            continue
         try:
             with files.open_input_file(info.path) as source:
                 parts.append(_conform(pq.read_table(source, page_checksum_verification=True), columns))

@@ -54,6 +54,9 @@ _COUNTED_AGAIN = "the table is counted again from messages; if some messages hav
 _STARTS_EMPTY = (
     "the table is moved aside and starts empty with the next snapshot, because each of its rows holds only changes"
 )
+_KEEPS_EARLIER = (
+    "is moved aside; earlier snapshots are kept; later ones of its brokers are lost: they hold changes only"
+)
 _FROM_COMMITS = "no version of it is intact: it is moved aside and rebuilt from the commits of messages"
 _READ_AGAIN = "the table is moved aside; the next archive run reads again what the stores' consume logs still have"
 _REPAIRS = {
@@ -198,6 +201,7 @@ def _repair_of_files(table: str, stores: Stores | None) -> str:
         **_REPAIRS,
         **replay_tables.TAKEN_OUT,
         **dict.fromkeys(KEPT_TABLES, REBUILD_TEXT),
+        **dict.fromkeys(SNAPSHOT_TABLES, _KEEPS_EARLIER),
         **dict.fromkeys((KEYS, EDGES), "the table is rebuilt from messages"),
         "messages": "is moved aside; its range of the log is added to gaps: --store reads its messages from a store",
     }

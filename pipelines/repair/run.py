@@ -48,7 +48,12 @@ from commitlake.pipelines.repair.contents import undo_changes
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import AsideFolder, LogRepair, lost_entries, repair_log
 from commitlake.pipelines.repair.following_tables import OF_RUNS, delete_runs, lost_run_ids, named_files, refill_tables
-from commitlake.pipelines.repair.kept_tables import KEPT_TABLES, rebuild_history, rebuild_kept_table
+from commitlake.pipelines.repair.kept_tables import (
+    KEPT_TABLES,
+    keep_earlier_snapshots,
+    rebuild_history,
+    rebuild_kept_table,
+)
 from commitlake.pipelines.repair.plan import (
     CONSUMPTIONS,
     DERIVED_TABLES,
@@ -124,7 +129,10 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
         if not any(line.startswith(f"{table}: ") for line in missing)
     ]
     for table in SNAPSHOT_TABLES:
-        missing += _repair_or_begin(aside, table, plan, runner, "all snapshots so far")
+        if table in plan.files:
+            missing += keep_earlier_snapshots(aside, table, plan.files[table])
+        else:
+            missing += _repair_or_begin(aside, table, plan, runner, "all snapshots so far")
     missing += _restore_consumptions(aside, plan, runner)
     missing += replay_tables.repair_replay_tables(
         aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)

@@ -158,6 +158,42 @@ def test_archive_and_snapshot_work_with_a_damaged_side_table(
     assert not compare_archive_runs(growing.lake, read_moment(growing.lake))
 
 
+@pytest.mark.parametrize("how", ["deleted", "zeroed"])
+def test_snapshots_before_a_damaged_file_of_snapshots_are_kept(copied: Callable[[], GrowingLake], how: str) -> None:
+    growing, first = copied(), datetime.datetime(2040, 1, 1, tzinfo=datetime.UTC)
+    folder = growing.folder / "lake" / "consumer_offsets"
+
+    def snapshot(broker: str, hour: int) -> list[dict[str, Any]]:
+        taken = first + datetime.timedelta(hours=hour)
+        offsets = {OffsetOwner(OffsetKind.GROUP, "g", "topic-00", queue): hour + queue for queue in range(3)}
+        progress = StoreSnapshot(broker, SnapshotSource.FILE, {OffsetKind.GROUP: taken}, offsets, taken, {})
+        append_progress(growing.lake, progress)
+        return offsets_of(growing.lake)
+
+    for broker, hour in (("broker-b", 0), ("broker-a", 1), ("broker-b", 2)):
+        expected = snapshot(broker, hour)
+    known = set(folder.glob("*.parquet"))
+    snapshot("broker-a", 3)
+    (damaged,) = set(folder.glob("*.parquet")) - known
+    latest = snapshot("broker-b", 4)
+    snapshot("broker-a", 5)
+    damage(damaged, how)
+    assert "earlier snapshots are kept" in "".join(plan_repair(growing.lake).lines())
+    assert repair(growing.lake) == [
+        "consumer_offsets: all snapshots of broker 'broker-a' from 2040-01-01 03:00:00 UTC on"
+    ]
+    assert offsets_of(growing.lake) == expected + [row for row in latest if row["as_of"].hour == 4]
+    assert plan_repair(growing.lake).is_nothing
+    found = snapshot("broker-a", 6)
+    assert {row["offset"] for row in found if row["broker"] == "broker-a" and row["as_of"].hour == 6} >= {6, 7, 8}
+
+
+def offsets_of(lake: Lake) -> list[dict[str, Any]]:
+    """Return the rows of snapshots, in the order of their times."""
+    rows: list[dict[str, Any]] = lake.table("consumer_offsets").to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: (row["as_of"], row["topic"] or "", row["queue_id"] or 0))
+
+
 def test_every_table_is_repaired() -> None:
     made_again = {"messages", "message_keys", "edges", *OF_RUNS, *SNAPSHOT_TABLES}
     made_again |= {"consumptions"}  # tests/unit/pipelines/consumptions damages and repairs it
