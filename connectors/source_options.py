@@ -22,8 +22,9 @@ import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.numbers import parse_int64
 from commitlake.schemas.times import epoch_ms_rounded_up, with_zone
 
@@ -102,11 +103,9 @@ class DeclaredOptions:
     """Base class of the options of a source or sink.
 
     Attributes:
-        error: class of errors for unknown names and invalid values.
         given: names of the options that were given.
     """
 
-    error: ClassVar[type[Exception]]
     given: frozenset[str] = dataclasses.field(default=frozenset(), kw_only=True)
 
     @classmethod
@@ -124,20 +123,20 @@ class DeclaredOptions:
             defaults: values of fields whose option is not given, instead of the declared defaults.
 
         Raises:
-            Exception: the class's `error`, for an unknown name, a missing option or an invalid value.
+            UsageError: for an unknown name, a missing option or an invalid value.
         """
         declared = cls.declared()
-        texts = _by_documented_name(given, [each.name for each in declared.values()], cls.error)
+        texts = _by_documented_name(given, [each.name for each in declared.values()])
         values = dict(defaults)
         for field, each in declared.items():
             text = texts.get(each.name)
             if each.default is NEEDED and not text:
-                raise cls.error(f"the option {each.name!r} is missing: {each.missing}")
+                raise UsageError(f"the option {each.name!r} is missing: {each.missing}")
             if text is not None:
                 try:
                     values[field] = each.parse(text)
                 except ValueError as error:
-                    raise cls.error(f"option {each.name}: {error}") from None
+                    raise UsageError(f"option {each.name}: {error}") from None
         options = cls(**values, given=frozenset(texts))
         options.check()
         return options
@@ -146,14 +145,14 @@ class DeclaredOptions:
         """Check what concerns several options; called after parsing.
 
         Raises:
-            Exception: the class's `error`, if options do not fit one another.
+            UsageError: if options do not fit one another.
         """
 
     def for_batch(self) -> Self:
         """Return the options after checking that none of them is for streams.
 
         Raises:
-            Exception: the class's `error`, for the first such option.
+            UsageError: for the first such option.
         """
         return self._without(Use.STREAM, "is for streams: expected spark.readStream, found spark.read")
 
@@ -161,27 +160,27 @@ class DeclaredOptions:
         """Return the options after checking that none of them is for batches.
 
         Raises:
-            Exception: the class's `error`, for the first such option.
+            UsageError: for the first such option.
         """
         return self._without(Use.BATCH, "is only for spark.read: a stream has no end")
 
     def _without(self, use: Use, problem: str) -> Self:
         for each in self.declared().values():
             if each.use is use and each.name in self.given:
-                raise self.error(f"option {each.name} {problem}")
+                raise UsageError(f"option {each.name} {problem}")
         return self
 
     def refuse_both(self, first: str, second: str) -> None:
         """Check that at most one of two options is given.
 
         Raises:
-            Exception: the class's `error`, if both are.
+            UsageError: if both are.
         """
         if {first, second} <= self.given:
-            raise self.error(f"options {first} and {second}: expected one of them, found both")
+            raise UsageError(f"options {first} and {second}: expected one of them, found both")
 
 
-def _by_documented_name(given: Mapping[str, str], documented: Sequence[str], error: type[Exception]) -> dict[str, str]:
+def _by_documented_name(given: Mapping[str, str], documented: Sequence[str]) -> dict[str, str]:
     """Return the given texts by the options' documented names."""
     names = {name.lower(): name for name in documented}
     texts: dict[str, str] = {}
@@ -189,7 +188,7 @@ def _by_documented_name(given: Mapping[str, str], documented: Sequence[str], err
         if name.lower() not in names:
             close = difflib.get_close_matches(name.lower(), list(names), n=1)
             nearest = f" (did you mean {names[close[0]]!r}?)" if close else ""
-            raise error(f"unknown option {name!r}{nearest}; known are {', '.join(documented)}")
+            raise UsageError(f"unknown option {name!r}{nearest}; known are {', '.join(documented)}")
         texts[names[name.lower()]] = text
     return texts
 

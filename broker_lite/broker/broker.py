@@ -90,7 +90,7 @@ class Broker:
         """Raise an error if a new offset would exceed the limit on stored offsets.
 
         Raises:
-            LimitError: if the limit is reached and the queue has no offset of this group yet.
+            CommandError: if the limit is reached and the queue has no offset of this group yet.
         """
         offsets = self.store.config.consumer_offsets
         if offsets.count >= MAX_OFFSETS and offsets.get(topic, group, queue_id) is None:

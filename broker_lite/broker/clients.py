@@ -18,11 +18,11 @@ from commitlake.broker_lite.broker.limits import (
     MAX_NAME_LENGTH,
     MAX_SUBSCRIPTION_CHARACTERS,
     MAX_SUBSCRIPTIONS,
-    LimitError,
     Quotas,
     check_limit,
 )
 from commitlake.broker_lite.protocol import Channel
+from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.heartbeats import (
     TAG_EXPRESSION,
@@ -136,7 +136,7 @@ class Clients:
         """Raise an error if a heartbeat would exceed a limit; change nothing.
 
         Raises:
-            LimitError: if a name is too long, or there are too many groups, clients or subscriptions.
+            CommandError: if a name is too long, or there are too many groups, clients or subscriptions.
         """
         names = [heartbeat.client_id, *(producer.group_name for producer in heartbeat.producer_data_set)]
         size = self._subscriptions_size
@@ -153,7 +153,9 @@ class Clients:
         together = known_memberships.union(_memberships_of(heartbeat))
         check_limit("groups on one connection", MAX_MEMBERSHIPS_OF_ONE, len(together))
         if not self._quotas.has_room(channel, len(together) - len(known_memberships)):
-            raise LimitError("expected fewer groups and clients: the limit of this address or of the broker is reached")
+            raise CommandError(
+                "expected fewer groups and clients: the limit of this address or of the broker is reached"
+            )
 
     def heartbeat(self, channel: Channel, request: Command, heartbeat: Heartbeat, now_ms: int) -> set[str]:
         """Register a client and its groups from a heartbeat.
@@ -162,7 +164,7 @@ class Clients:
             The consumer groups whose members or subscriptions changed.
 
         Raises:
-            LimitError: see `check`.
+            CommandError: see `check`.
         """
         self.check(channel, heartbeat)
         client_id = heartbeat.client_id
@@ -304,5 +306,5 @@ def _check_consumer(data: ConsumerData) -> None:
         try:
             check_subscription(subscription)
         except FilterError as error:
-            raise LimitError(f"the subscription of {data.group_name} to {subscription.topic}: {error}") from error
+            raise CommandError(f"the subscription of {data.group_name} to {subscription.topic}: {error}") from error
     check_limit("characters of a consumer's kind", _MAX_WORD_LENGTH, max(map(len, words)))

@@ -43,7 +43,7 @@ class GroupTable:
         """Return the group's settings; create the group first if it is missing and may be created.
 
         Raises:
-            LimitError: if there are too many groups.
+            CommandError: if there are too many groups.
         """
         entry = self._config.entries.get(name)
         if entry is None:
@@ -66,7 +66,7 @@ class GroupTable:
         """Raise an error if more groups would exceed the limit.
 
         Raises:
-            LimitError: if `count` more groups exceed the limit.
+            CommandError: if `count` more groups exceed the limit.
         """
         check_limit("groups (see --max-groups)", self._max_groups, len(self._config.entries) + count)
 
@@ -78,7 +78,7 @@ class GroupTable:
         """Create or update a group.
 
         Raises:
-            LimitError: if there are too many groups.
+            CommandError: if there are too many groups.
         """
         self.check_room(not self.has(config.group_name))
         self._config.create(
@@ -129,7 +129,7 @@ class QueueLocks:
         """Lock the free queues and renew the client's own locks; return the queues that the client now holds.
 
         Raises:
-            LimitError: if there would be too many locks; no lock is taken then.
+            CommandError: if there would be too many locks; no lock is taken then.
         """
         queues = list(queues)
         known = self._locks.get(group, {})

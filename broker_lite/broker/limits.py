@@ -50,18 +50,14 @@ MAX_LINES = 10
 """Maximum number of lines of one kind in a window."""
 
 
-class LimitError(CommandError):
-    """Error for a request that would exceed one of the broker's limits."""
-
-
 def check_limit(what: str, limit: int, found: int) -> None:
     """Raise an error if a number exceeds its limit.
 
     Raises:
-        LimitError: if `found` is more than `limit`.
+        CommandError: if `found` is more than `limit`.
     """
     if found > limit:
-        raise LimitError(f"{what}: expected at most {limit}, found {found}")
+        raise CommandError(f"{what}: expected at most {limit}, found {found}")
 
 
 class Quotas:

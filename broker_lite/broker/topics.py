@@ -99,7 +99,7 @@ class TopicTable:
         """Raise an error if more topics would exceed the limit.
 
         Raises:
-            LimitError: if `count` more topics exceed the limit.
+            CommandError: if `count` more topics exceed the limit.
         """
         if count:
             check_limit("topics (see --max-topics)", self._max_topics, len(self._config.entries) + count)
@@ -118,7 +118,7 @@ class TopicTable:
         """Return the settings of a topic, after creating it if it does not exist.
 
         Raises:
-            LimitError: if there are too many topics.
+            CommandError: if there are too many topics.
         """
         config = self.find(topic)
         if config is None:
@@ -140,7 +140,7 @@ class TopicTable:
             None if the topic may not be created.
 
         Raises:
-            LimitError: if there are too many topics.
+            CommandError: if there are too many topics.
         """
         config = self.find(topic)
         if config is not None:

@@ -34,7 +34,7 @@ from commitlake.broker_lite.handlers import (
 )
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
-from commitlake.schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
+from commitlake.schemas.remoting.errors import CommandError, NotPermittedError
 from commitlake.schemas.remoting.frames import Command
 
 _logger = logging.getLogger(__name__)
@@ -88,7 +88,6 @@ _POP_CODES = frozenset(
 )
 
 _CODES_FOR: tuple[tuple[type[Exception], ResponseCode], ...] = (
-    (SignatureError, ResponseCode.NO_PERMISSION),
     (NotPermittedError, ResponseCode.NO_PERMISSION),
     (MessageRefusedError, ResponseCode.MESSAGE_ILLEGAL),
     (DiskFullError, ResponseCode.SERVICE_NOT_AVAILABLE),

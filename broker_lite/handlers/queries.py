@@ -10,12 +10,12 @@ from collections.abc import Generator
 from typing import TypeVar
 
 from commitlake.broker_lite.broker.broker import Answering, Broker, Handlers
-from commitlake.broker_lite.broker.limits import LimitError
 from commitlake.broker_lite.errors import IndexDisabledError
 from commitlake.broker_lite.protocol import Channel
 from commitlake.broker_lite.stores.rocketmq.pulling import is_wanted
 from commitlake.schemas.remoting.admin_headers import QueryConsumeQueueRequest
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
+from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
@@ -63,7 +63,7 @@ def _within_time_limit(query: Generator[None, None, T]) -> Generator[None, None,
             result: T = done.value
             return result
         if time.perf_counter() - started > QUERY_SECONDS:
-            raise LimitError(f"the query took longer than {QUERY_SECONDS} s: choose a shorter time range")
+            raise CommandError(f"the query took longer than {QUERY_SECONDS} s: choose a shorter time range")
         yield
 
 

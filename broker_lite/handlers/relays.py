@@ -110,7 +110,7 @@ def check_load(broker: Broker, request: Command, questions: int = 1) -> None:
         questions: number of clients that are asked.
 
     Raises:
-        LimitError: if the request is too large, or too many clients have not answered yet.
+        CommandError: if the request is too large, or too many clients have not answered yet.
     """
     check_limit("bytes of a relayed request", MAX_RELAYED_BYTES, _size_of(request))
     check_limit("requests that clients have not answered", MAX_RELAYED, len(broker.relayed) + questions)

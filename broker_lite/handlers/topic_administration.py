@@ -22,7 +22,7 @@ from commitlake.schemas.remoting.admin_headers import (
 )
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import TopicConfig
-from commitlake.schemas.remoting.errors import HeaderError
+from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
@@ -106,21 +106,21 @@ def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str 
             continue
         name, separator, value = text[1:].partition("=")
         if name and name not in _ATTRIBUTES:
-            raise HeaderError(f"unsupported key: {name[:80]}")
+            raise CommandError(f"unsupported key: {name[:80]}")
         if separator and name == _CLEANUP and value != _DELETE:
-            raise HeaderError(f"{name}: expected {_DELETE}, the only policy of this broker, found {value[:80]!r}")
+            raise CommandError(f"{name}: expected {_DELETE}, the only policy of this broker, found {value[:80]!r}")
         check_limit(f"characters of {name[:80]}", MAX_ATTRIBUTE_LENGTH, len(value))
         if text[0] == "+" and separator and name:
             attributes[name] = value
         elif text[0] == "-" and name:
             attributes.pop(name, None)
         else:
-            raise HeaderError(f"attributes: expected +name=value or -name, found {text[:80]!r}")
+            raise CommandError(f"attributes: expected +name=value or -name, found {text[:80]!r}")
     wanted = attributes.get(QUEUE_TYPE, SIMPLE_QUEUE_TYPE)
     possible = (queue_type,) if topic else _QUEUE_TYPES if broker.store.has_batch_queues else (SIMPLE_QUEUE_TYPE,)
     if wanted not in possible:
         reason = "which an existing topic keeps" if topic else "which this store supports"
-        raise HeaderError(f"{QUEUE_TYPE}: expected {' or '.join(possible)}, {reason}, found {wanted[:80]!r}")
+        raise CommandError(f"{QUEUE_TYPE}: expected {' or '.join(possible)}, {reason}, found {wanted[:80]!r}")
     return attributes
 
 

@@ -27,7 +27,7 @@ from commitlake.broker_lite.protocol.tables import list_body
 from commitlake.schemas.layouts.rocketmq.commitlog import CRC_MASK
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.configs import DataVersion, TopicConfigs
-from commitlake.schemas.remoting.errors import CommandError, NotPermittedError, SignatureError
+from commitlake.schemas.remoting.errors import CommandError, NotPermittedError
 from commitlake.schemas.remoting.ext_fields import from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command, Version
 from commitlake.schemas.remoting.json_fields import parse_body, serialize_body
@@ -291,7 +291,7 @@ def _failure(channel: Channel, request: Command, error: Exception) -> Command:
     if not isinstance(error, CommandError):
         _logger.error("request %d of %s to the name server failed", request.code, channel.peer, exc_info=error)
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(error).__name__}: {error}")
-    is_forbidden = isinstance(error, SignatureError | NotPermittedError)
+    is_forbidden = isinstance(error, NotPermittedError)
     code = ResponseCode.NO_PERMISSION if is_forbidden else ResponseCode.SYSTEM_ERROR
     return request.reply(code, remark=str(error))
 

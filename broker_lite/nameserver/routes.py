@@ -19,7 +19,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from commitlake.schemas.remoting.configs import DataVersion, TopicConfig, TopicConfigs
-from commitlake.schemas.remoting.errors import BodyError, HeaderError
+from commitlake.schemas.remoting.errors import BodyError, CommandError
 from commitlake.schemas.remoting.name_server_headers import BrokerRequest, RegisterBrokerRequest
 from commitlake.schemas.remoting.routes import MASTER_ID, PERM_WRITE, BrokerData, ClusterInfo, QueueData, TopicRoute
 
@@ -46,7 +46,7 @@ def check_names(header: RegisterBrokerRequest) -> None:
     """Check the names and addresses of a broker.
 
     Raises:
-        HeaderError: if a name or address is too long, or the id is negative.
+        CommandError: if a name or address is too long, or the id is negative.
     """
     for what, text, limit in (
         ("brokerName", header.broker_name, MAX_NAME_LENGTH),
@@ -55,9 +55,9 @@ def check_names(header: RegisterBrokerRequest) -> None:
         ("haServerAddr", header.ha_server_addr, MAX_ADDRESS_LENGTH),
     ):
         if len(text) > limit:
-            raise HeaderError(f"{what}: expected at most {limit} characters, found {len(text)}")
+            raise CommandError(f"{what}: expected at most {limit} characters, found {len(text)}")
     if header.broker_id < 0:
-        raise HeaderError(f"brokerId: expected 0 or more, found {header.broker_id}")
+        raise CommandError(f"brokerId: expected 0 or more, found {header.broker_id}")
 
 
 def check_topic_count(count: int) -> None:
@@ -206,7 +206,7 @@ class RouteTable:
             Address of the master if the broker is a slave and its master is registered, else None.
 
         Raises:
-            HeaderError: if the limit on brokers is exceeded.
+            CommandError: if the limit on brokers is exceeded.
             BodyError: if the limit on topics is exceeded.
         """
         key = broker_key(request)
@@ -231,7 +231,9 @@ class RouteTable:
         if key == self._local:
             return
         if key not in self._live and len(self._live) >= MAX_BROKERS:
-            raise HeaderError(f"broker {key.name!r}: expected at most {MAX_BROKERS} registered brokers, found one more")
+            raise CommandError(
+                f"broker {key.name!r}: expected at most {MAX_BROKERS} registered brokers, found one more"
+            )
         if key.broker_id == MASTER_ID:
             there = self._brokers[key.name].topics if key.name in self._brokers else {}
             count = sum(len(broker.topics) for broker in self._brokers.values()) - len(there) + len(topics)

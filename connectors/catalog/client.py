@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from commitlake.connectors.catalog.errors import CatalogError, CatalogUnavailableError
+from commitlake.connectors.catalog.errors import CatalogError
 from commitlake.connectors.catalog.names import SchemaName
 from commitlake.connectors.catalog.server import CatalogServer
 from commitlake.connectors.printable import printable_line
+from commitlake.schemas.errors import ExitCode
 
 API = "/api/2.1/unity-catalog"
 PAGE = 50
@@ -71,7 +72,7 @@ def _opener(url: str) -> urllib.request.OpenerDirector:
 
 
 class CatalogClient:
-    """A client of one server; every method raises CatalogError, or CatalogUnavailableError for a transient failure."""
+    """A client of one server; every method raises CatalogError, which is transient where a retry may succeed."""
 
     def __init__(self, server: CatalogServer, sleep: Callable[[float], None] = time.sleep) -> None:
         """Describe a client.
@@ -160,7 +161,11 @@ class CatalogClient:
                 trouble = f"cannot be reached: {self._shown(str(reason) or type(error).__name__)}"
             if wait is not None:
                 self._sleep(wait)
-        raise CatalogUnavailableError(f"the catalog {self.server.url} {trouble}. Check its address, or try again later")
+        raise CatalogError(
+            f"the catalog {self.server.url} {trouble}. Check its address, or try again later",
+            exit_code=ExitCode.FAILED,
+            is_transient=True,
+        )
 
     def _attempt(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
         data = None if body is None else json.dumps(body).encode()

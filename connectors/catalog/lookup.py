@@ -7,9 +7,10 @@ from functools import lru_cache
 from typing import Any
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.errors import CatalogConflictError, CatalogError
+from commitlake.connectors.catalog.errors import CatalogError
 from commitlake.connectors.catalog.names import SchemaName, parse_name, root_of
 from commitlake.connectors.catalog.server import CatalogServer, catalog_server
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 
@@ -42,9 +43,10 @@ def _find(server: CatalogServer, name: SchemaName) -> str:
     root = roots["messages"]
     for table, other in sorted(roots.items()):
         if other != root:
-            raise CatalogConflictError(
+            raise CatalogError(
                 f"{name} has tables of two lakes: 'messages' is in {root}, {table!r} in {other}. Drop the tables of "
-                "one of them from the catalog, which deletes no file of an external table"
+                "one of them from the catalog, which deletes no file of an external table",
+                exit_code=ExitCode.REFUSED,
             )
     check_reachable(server, root)
     return root
@@ -59,8 +61,8 @@ def table_roots(name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[s
         tables: descriptions of its tables.
 
     Raises:
-        CatalogError: if a table's location cannot be that of a lake's table.
-        CatalogConflictError: if a table is not an external Delta table.
+        CatalogError: if a table's location cannot be that of a lake's table, or if a table is not an external Delta
+            table.
     """
     roots = {}
     for table in tables:
@@ -69,8 +71,9 @@ def table_roots(name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[s
             continue
         kind = (table.get("table_type"), table.get("data_source_format"))
         if kind != ("EXTERNAL", "DELTA"):
-            raise CatalogConflictError(
-                f"{name}.{of_table}: expected an external Delta table of a lake, found {ascii(kind)[:100]}"
+            raise CatalogError(
+                f"{name}.{of_table}: expected an external Delta table of a lake, found {ascii(kind)[:100]}",
+                exit_code=ExitCode.REFUSED,
             )
         roots[of_table] = root_of(str(table.get("storage_location") or ""), of_table)
     return roots

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.errors import CatalogConflictError, CatalogError
+from commitlake.connectors.catalog.errors import CatalogError
 from commitlake.connectors.catalog.lookup import check_reachable, table_roots
 from commitlake.connectors.catalog.names import SchemaName, root_of
 from commitlake.connectors.catalog.tables import CatalogTable
+from commitlake.schemas.errors import ExitCode
 
 BODIES = "bodies"
 """Name of the volume with the packs of bodies."""
@@ -45,8 +46,8 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
         tables: its tables; `messages` is one of them.
 
     Raises:
-        CatalogError: if the catalog does not exist, or the server refuses.
-        CatalogConflictError: if the schema has tables of another lake, or a volume of this name.
+        CatalogError: if the catalog does not exist, or the server refuses, or if the schema has tables of another lake,
+            or a volume of this name.
     """
     root = root_of(f"{root}/messages", "messages")  # in the form in which locations are compared
     check_reachable(client.server, root)
@@ -82,7 +83,10 @@ def _find_volume(client: CatalogClient, name: SchemaName, root: str) -> Mapping[
     """Return the volume of bodies; refuse that of another lake."""
     volume = client.find("volumes", f"{name}.{BODIES}")
     if volume is not None and root_of(str(volume.get("storage_location") or ""), BODIES) != root:
-        raise CatalogConflictError(f"the volume {name}.{BODIES} is not the folder {root}/{BODIES}: name another schema")
+        raise CatalogError(
+            f"the volume {name}.{BODIES} is not the folder {root}/{BODIES}: name another schema",
+            exit_code=ExitCode.REFUSED,
+        )
     return volume
 
 
@@ -96,8 +100,9 @@ def _check(name: SchemaName, root: str, tables: Iterable[Mapping[str, Any]]) -> 
     """Refuse a schema with a table of another lake."""
     for table, found in sorted(table_roots(name, tables).items()):
         if found != root:
-            raise CatalogConflictError(
-                f"{name}.{table} is a table of the lake {found}, not {root}: name another schema"
+            raise CatalogError(
+                f"{name}.{table} is a table of the lake {found}, not {root}: name another schema",
+                exit_code=ExitCode.REFUSED,
             )
 
 

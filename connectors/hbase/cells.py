@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.hbase.errors import RowError
+from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.keys import (
     BY_KEY,
     BY_UNIQUE_KEY,
@@ -70,7 +70,7 @@ def to_cells(batch: pa.RecordBatch, salts: int) -> Iterator[MessageCells]:
         salts: the table's number of salts.
 
     Raises:
-        RowError: if a column has another name or type, or a message has no broker or offset.
+        HBaseError: if a column has another name or type, or a message has no broker or offset.
     """
     names = batch.schema.names
     check_columns(names)
@@ -80,7 +80,7 @@ def to_cells(batch: pa.RecordBatch, salts: int) -> Iterator[MessageCells]:
         row = {name: value for name, value in zip(names, values, strict=True) if value is not None}
         broker, offset, topic = row.get("broker"), row.get("physical_offset"), row.get("topic")
         if broker is None or offset is None:
-            raise RowError(f"a message has broker {broker!r} and physical_offset {offset!r}: expected both")
+            raise HBaseError(f"a message has broker {broker!r} and physical_offset {offset!r}: expected both")
         if topic not in hashes:
             hashes[topic] = topic_hash(topic)
         yield _message_cells(row, salts, hashes[topic])
@@ -117,13 +117,13 @@ def check_columns(names: Iterable[str]) -> None:
     """Refuse columns that are not those of a table of messages.
 
     Raises:
-        RowError: if a column is not in `messages`, or a column of its primary key is missing.
+        HBaseError: if a column is not in `messages`, or a column of its primary key is missing.
     """
     given = set(names)
     if unknown := sorted(given - set(MESSAGES.names)):
-        raise RowError(f"columns {', '.join(unknown)} are not of messages: expected {', '.join(MESSAGES.names)}")
+        raise HBaseError(f"columns {', '.join(unknown)} are not of messages: expected {', '.join(MESSAGES.names)}")
     if missing := sorted({"broker", "physical_offset"} - given):
-        raise RowError(f"expected the primary key of messages, broker and physical_offset; {missing[0]} is missing")
+        raise HBaseError(f"expected the primary key of messages, broker and physical_offset; {missing[0]} is missing")
 
 
 def _plain(name: str, column: pa.Array) -> list[Any]:
@@ -140,7 +140,7 @@ def _plain(name: str, column: pa.Array) -> list[Any]:
             column = column.cast(pa.string())
         values: list[Any] = column.to_pylist()
     except pa.ArrowException as error:
-        raise RowError(f"column {name}: expected {data_type}, found {column.type}: {error}") from None
+        raise HBaseError(f"column {name}: expected {data_type}, found {column.type}: {error}") from None
     return values
 
 
@@ -148,14 +148,14 @@ def to_row(value: bytes) -> dict[str, Any]:
     """Return a message's columns, as `to_batch` takes them, from its cell `m:v`.
 
     Raises:
-        RowError: if the cell holds no JSON object.
+        HBaseError: if the cell holds no JSON object.
     """
     try:
         row = json.loads(value)
     except ValueError:
         row = None
     if not isinstance(row, dict):
-        raise RowError(f"a cell m:v holds {value[:60]!r}: expected the JSON object of a message")
+        raise HBaseError(f"a cell m:v holds {value[:60]!r}: expected the JSON object of a message")
     return row
 
 

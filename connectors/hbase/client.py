@@ -20,7 +20,7 @@ from Hbase_thrift import AlreadyExists, BatchMutation, ColumnDescriptor, Illegal
 from Hbase_thrift import IOError as HBaseIOError
 from thriftpy2.thrift import TException
 
-from commitlake.connectors.hbase.errors import HBaseRefusedError, UnavailableError
+from commitlake.connectors.hbase.errors import HBaseError, HBaseRefusedError
 from commitlake.connectors.hbase.options import HBaseOptions
 
 FIRST_PAUSE_SECONDS = 0.1
@@ -80,7 +80,7 @@ class Client:
         """Put cells, each as (row key, `family:qualifier`, value), all at one timestamp.
 
         Raises:
-            UnavailableError: if HBase did not take them in time; some of them may have been written.
+            HBaseError: if HBase did not take them in time; some of them may have been written.
             HBaseRefusedError: if HBase refuses the request.
         """
         rows = [BatchMutation(key, [Mutation(False, column, value, True)]) for key, column, value in mutations]
@@ -90,7 +90,7 @@ class Client:
         """Delete a family's cells of these rows, up to a timestamp.
 
         Raises:
-            UnavailableError: if HBase did not do it in time.
+            HBaseError: if HBase did not do it in time.
             HBaseRefusedError: if HBase refuses the request.
         """
         rows = [BatchMutation(key, [Mutation(True, family, b"", True)]) for key in keys]
@@ -100,7 +100,7 @@ class Client:
         """Return one column of the given rows, by row key; rows that do not exist are left out.
 
         Raises:
-            UnavailableError: if HBase did not answer in time.
+            HBaseError: if HBase did not answer in time.
             HBaseRefusedError: if HBase refuses the request.
         """
         if not keys:
@@ -127,7 +127,7 @@ class Client:
         Each page is a separate scan, so a lost connection loses no rows, and no scan stays open on the server.
 
         Raises:
-            UnavailableError: if HBase did not answer in time.
+            HBaseError: if HBase did not answer in time.
             HBaseRefusedError: if HBase refuses the request.
         """
         rows = first_page_rows or page_rows
@@ -194,10 +194,11 @@ class Client:
                 self.close()
             allowed = self.options.retry_seconds if self._was_connected else self.options.connect_seconds
             if time.monotonic() - began + pause > allowed:
-                raise UnavailableError(
+                raise HBaseError(
                     f"HBase's Thrift server {self.options.address} gave no answer to {what!r} of the table "
                     f"{self.options.table} within {allowed} s: {said}. Check whether it and HBase are running; "
-                    "what was written is kept, and the next run continues from there"
+                    "what was written is kept, and the next run continues from there",
+                    is_transient=True,
                 )
             self.retries += 1
             _log.info("%s of %s failed (%s); trying again in %.1f s", what, self.options.table, said, pause)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pyarrow.fs as pafs
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import ProgressError
+from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.followed import HBaseUpdate
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
@@ -62,11 +62,11 @@ def follow(
         task_rows: number of rows from which the runner is used.
 
     Raises:
-        UnavailableError: if HBase did not answer in time; finished versions stay written.
-        HBaseRefusedError, TableError, HBaseOptionError: if the table is not, or cannot be, one of ours.
-        ProgressError: if the table cannot follow this lake, or no longer can.
+        HBaseError: if the table cannot follow this lake, or no longer can, or if HBase did not answer in time; finished
+            versions stay written.
+        HBaseRefusedError: if the table is not, or cannot be, one of ours.
         ConcurrentFollowError: if another run has written meanwhile.
-        NotReadableError: for Delta files that do not hold just the table's rows.
+        VersionsError: for Delta files that do not hold just the table's rows.
     """
     started = time.monotonic()
     rows = deleted = versions = 0
@@ -93,7 +93,7 @@ def _begin(
     followed = table_id(messages_uri, storage_options)
     if found is not None:
         if found.followed != followed:
-            raise ProgressError(
+            raise HBaseError(
                 f"the table {client.options.table} follows the Delta table {found.followed}: expected {followed}, "
                 f"which is {messages_uri}. Name another table for this lake, or drop this one"
             )
@@ -119,7 +119,7 @@ def _pending(
         yield AddedVersion(load.version, load.files, tuple(removed))
     except VersionGoneError as error:
         cure = "Drop the HBase table; the next archive run creates it again from the lake"
-        raise ProgressError(f"{error}. {cure}") from None
+        raise HBaseError(f"{error}. {cure}") from None
 
 
 def _apply(runner: Runner | None, work: Work, files: tuple[AddedFile, ...], task_rows: int) -> int:
@@ -136,7 +136,7 @@ def _check_files(work: Work, files: tuple[AddedFile, ...]) -> None:
     found = table_files(work.messages_uri, work.storage_options).get_file_info([file.name for file in files])
     for info in found:
         if info.type == pafs.FileType.NotFound:
-            raise ProgressError(
+            raise HBaseError(
                 f"the data file {info.path} is no longer there: expected VACUUM to leave what HBase has yet to follow. "
                 "Drop the HBase table; the next archive run creates it again from the lake"
             )

@@ -40,7 +40,7 @@ import struct
 import zlib
 from hashlib import blake2b
 
-from commitlake.connectors.hbase.errors import RowError
+from commitlake.connectors.hbase.errors import HBaseError
 
 CONTROL = b"\xff"
 """First byte of rows that are not messages; salts are smaller."""
@@ -61,11 +61,11 @@ def place_bytes(broker: str, physical_offset: int) -> bytes:
     """Return a message's primary key as part of a row key.
 
     Raises:
-        RowError: if the name is not valid for a broker.
+        HBaseError: if the name is not valid for a broker.
     """
     name = broker.encode()
     if b"\0" in name:
-        raise RowError(f"the broker's name {broker!r} has a NUL character: expected a name without")
+        raise HBaseError(f"the broker's name {broker!r} has a NUL character: expected a name without")
     return name + b"\0" + _U64.pack(physical_offset + _TOP_BIT)
 
 

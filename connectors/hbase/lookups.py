@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from commitlake.connectors.hbase.cells import ARROW_SCHEMA, REFERENCE, VALUE, to_batch, to_row
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import QuestionError
+from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.keys import (
     BY_KEY,
     BY_UNIQUE_KEY,
@@ -54,10 +54,9 @@ def look_up(client: Client, wanted: Selection, limit: int = 0) -> Iterator[pa.Re
         At most `BATCH_ROWS` rows at a time.
 
     Raises:
-        QuestionError: if there is no id, no key and no topic.
+        HBaseError: if there is no id, no key and no topic, or if there is no such table, or if HBase did not answer in
+            time.
         UsageError: for a condition that HBase cannot check.
-        TableError: if there is no such table.
-        UnavailableError: if HBase did not answer in time.
     """
     rows = _LookUp(client, open_table(client).salts, wanted, limit).rows()
     rows = islice(rows, limit) if limit else rows
@@ -99,7 +98,7 @@ class _LookUp:
         if wanted.topics:
             topics = dict.fromkeys(wanted.topics)
             return self._checked([self._topic(salt, topic) for topic in topics for salt in range(self._salts)])
-        raise QuestionError("HBase answers by id, key, or topic and time: expected one of them. Delta answers the rest")
+        raise HBaseError("HBase answers by id, key, or topic and time: expected one of them. Delta answers the rest")
 
     def _by_message_ids(self, message_ids: Sequence[str]) -> Iterator[_Row]:
         """Return the messages of each id, each message once; an id has few."""

@@ -7,8 +7,8 @@ from typing import NoReturn
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.hbase.errors import HBaseOptionError
 from commitlake.connectors.worker_errors import carry_errors
+from commitlake.schemas.errors import UsageError
 
 
 class MissingHBaseDataSource(DataSource):
@@ -36,6 +36,6 @@ class MissingHBaseDataSource(DataSource):
 
 
 def _fail() -> NoReturn:
-    raise HBaseOptionError(
+    raise UsageError(
         "format hbase needs the package happybase, which is not installed: pip install 'commitlake[hbase]' installs it"
     )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
-from commitlake.connectors.hbase.errors import HBaseOptionError
 from commitlake.connectors.source_options import DeclaredOptions, one_of, option, whole_number
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import MESSAGES
 
 MAX_SALTS = 250
@@ -33,8 +32,6 @@ def _columns(text: str) -> tuple[str, ...]:
 @dataclass(frozen=True)
 class HBaseOptions(DeclaredOptions):
     """Options of one use of a table."""
-
-    error: ClassVar[type[Exception]] = HBaseOptionError
 
     host: str = option("host", _name, "localhost", "HBase's Thrift server (Thrift 1: `hbase thrift start`)")
     port: int = option("port", whole_number(1, 65535), 9090, "its port")
@@ -111,7 +108,7 @@ class HBaseOptions(DeclaredOptions):
         """Return options for a job's argument `HOST` or `HOST:PORT`.
 
         Raises:
-            HBaseOptionError: if the port is not a number, or another option is not valid.
+            UsageError: if the port is not a number, or another option is not valid.
         """
         host, colon, port = address.rpartition(":")
         return cls.parse({"host": host, "port": port, **given} if colon else {"host": address, **given})
@@ -119,7 +116,7 @@ class HBaseOptions(DeclaredOptions):
     def check(self) -> None:
         """Check that there are no more regions than salts."""
         if self.regions > self.salts:
-            raise HBaseOptionError(f"option regions: expected 1 to {self.salts}, found {self.regions}")
+            raise UsageError(f"option regions: expected 1 to {self.salts}, found {self.regions}")
 
     def connected(self) -> HBaseOptions:
         """Return options for a process that connects later: the address is known to be right, so wait for a restart."""

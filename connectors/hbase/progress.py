@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import ConcurrentFollowError, ProgressError
+from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.keys import CONTROL
 
 _ROW = CONTROL + b"progress"
@@ -40,7 +40,7 @@ def read_progress(client: Client) -> TableProgress | None:
     """Read the table's progress, or None if no run has begun.
 
     Raises:
-        ProgressError: if the stored progress cannot be parsed.
+        HBaseError: if the stored progress cannot be parsed.
     """
     value = client.get([_ROW], _COLUMN).get(_ROW)
     if value is None:
@@ -48,7 +48,7 @@ def read_progress(client: Client) -> TableProgress | None:
     try:
         return TableProgress(**json.loads(value))
     except (ValueError, TypeError):
-        raise ProgressError(
+        raise HBaseError(
             f"the progress of the table {client.options.table} is {value[:200]!r}: expected JSON. Drop the table, and "
             "the next archive run creates it again from the lake"
         ) from None

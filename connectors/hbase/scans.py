@@ -15,8 +15,7 @@ def read_salt(client: Client, salt: int, columns: list[str]) -> Iterator[pa.Reco
     """Read all messages of one salt, page by page, in the order of their keys.
 
     Raises:
-        RowError: if a row contains no message.
-        UnavailableError: if HBase did not answer in time.
+        HBaseError: if a row contains no message, or if HBase did not answer in time.
     """
     prefix = bytes((salt,)) + MESSAGE
     for page in client.scan(prefix, end_of(prefix), page_rows=client.options.batch_rows):

@@ -35,12 +35,12 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.hbase.cells import check_columns
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import HBaseOptionError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_salt
 from commitlake.connectors.hbase.tables import open_or_create, open_table
 from commitlake.connectors.hbase.writer import write_messages
 from commitlake.connectors.worker_errors import carry_errors
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.spark import spark_field, spark_schema
 
@@ -96,7 +96,7 @@ _OF_STREAMS = frozenset({"checkpointlocation", "queryname", "path"})
 def _write_options(given: object, *, overwrite: bool) -> HBaseOptions:
     options = HBaseOptions.parse(dict(given))  # type: ignore[call-overload]
     if overwrite:
-        raise HBaseOptionError(
+        raise UsageError(
             "mode overwrite is not supported: expected append. To replace all rows, drop the table "
             f"{options.table} first"
         )
@@ -110,14 +110,12 @@ class HBaseReader(DataSourceReader):
         """Check options and schema. Nothing is read yet.
 
         Raises:
-            HBaseOptionError: if they are not valid.
+            UsageError: if they are not valid.
         """
         for field in schema:
             if field.name not in MESSAGES.names or field.dataType.simpleString() != _type_of(field.name):
                 found = f"{field.name} {field.dataType.simpleString()}"
-                raise HBaseOptionError(
-                    f"the schema's column {found} is not one of messages: {', '.join(MESSAGES.names)}"
-                )
+                raise UsageError(f"the schema's column {found} is not one of messages: {', '.join(MESSAGES.names)}")
         self._options = options
         self._columns = schema.names
 

@@ -21,9 +21,10 @@ from thriftpy2.rpc import make_client
 from thriftpy2.thrift import TException
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import HBaseOptionError, HBaseRefusedError, TableError, UnavailableError
+from commitlake.connectors.hbase.errors import HBaseError, HBaseRefusedError
 from commitlake.connectors.hbase.keys import CONTROL
 from commitlake.connectors.hbase.options import MAX_SALTS, HBaseOptions
+from commitlake.schemas.errors import ExitCode
 
 LAYOUT_VERSION = 1
 _LAYOUT_ROW = CONTROL + b"layout"
@@ -66,11 +67,11 @@ def open_table(client: Client) -> TableLayout:
     """Open a table and return its layout.
 
     Raises:
-        TableError: if it does not exist, or is not one of ours.
+        HBaseError: if it does not exist, or is not one of ours.
     """
     layout = _read_layout(client)
     if layout is None:
-        raise TableError(
+        raise HBaseError(
             f"the table {client.options.table} holds no layout: expected one that 'archive --hbase' created. "
             "Name another table"
         )
@@ -81,9 +82,9 @@ def open_or_create(client: Client) -> TableLayout:
     """Open the table, or create it with the client's options.
 
     Raises:
-        TableError: if a table of that name exists that is not one of ours.
+        HBaseError: if a table of that name exists that is not one of ours, or if several regions are requested, but no
+            Thrift 2 server is given.
         HBaseRefusedError: if HBase refuses to create it.
-        HBaseOptionError: if several regions are requested, but no Thrift 2 server is given.
     """
     options = client.options
     if options.table not in client.tables():
@@ -92,13 +93,13 @@ def open_or_create(client: Client) -> TableLayout:
         layout = _read_layout(client)
         if layout is None:
             if next(client.scan(b"", b"", page_rows=1), None):
-                raise TableError(
+                raise HBaseError(
                     f"the table {options.table} holds rows but no layout: it is somebody else's. Name another table"
                 )
             value = json.dumps(asdict(TableLayout(options.salts))).encode()
             client.check_and_put(_LAYOUT_ROW, _LAYOUT, None, value)  # with two processes at once, the first one wins
     except HBaseRefusedError as error:
-        raise TableError(f"{error}. Expected a table with the families m and p: name another table") from None
+        raise HBaseError(f"{error}. Expected a table with the families m and p: name another table") from None
     return layout or open_table(client)
 
 
@@ -127,7 +128,7 @@ def _read_layout(client: Client) -> TableLayout | None:
         name = client.options.table
         if "TableNotFoundException" not in str(error):
             raise
-        raise TableError(f"there is no table {name} at {client.options.address}: 'archive --hbase' makes it") from None
+        raise HBaseError(f"there is no table {name} at {client.options.address}: 'archive --hbase' makes it") from None
     if value is None:
         return None
     try:
@@ -135,7 +136,7 @@ def _read_layout(client: Client) -> TableLayout | None:
     except (ValueError, TypeError):
         layout = TableLayout(0, 0)
     if layout.version != LAYOUT_VERSION or not 1 <= layout.salts <= MAX_SALTS:
-        raise TableError(
+        raise HBaseError(
             f"the table {client.options.table} has the layout {value.decode(errors='replace')[:200]}: expected version "
             f"{LAYOUT_VERSION}. Drop it; the next archive run creates it again from the lake"
         )
@@ -158,9 +159,10 @@ def _create(client: Client, options: HBaseOptions) -> None:
 
 def _create_by_thrift2(options: HBaseOptions) -> None:
     if options.thrift2_port is None:
-        raise HBaseOptionError(
+        raise HBaseError(
             f"option regions: expected 1, found {options.regions}: Thrift 1 cannot split a table while creating it. "
-            f"Give thrift2Port, or create the table in hbase shell: {shell_statement(options)}"
+            f"Give thrift2Port, or create the table in hbase shell: {shell_statement(options)}",
+            exit_code=ExitCode.USAGE,
         )
     types: Any = thriftpy2.load_fp(io.StringIO(_THRIFT2), "commitlake_hbase2_thrift")
     common: dict[str, Any] = {"bloomnFilterType": _THRIFT2_BLOOM_ROW, "maxVersions": 1, "blockCacheEnabled": True}
@@ -191,4 +193,6 @@ def _create_by_thrift2(options: HBaseOptions) -> None:
             f"HBase's {place} refused to create the table {options.table}: {''.join(said)}"
         ) from None
     except (TException, OSError) as error:
-        raise UnavailableError(f"HBase's {place} did not create the table {options.table}: {error}") from None
+        raise HBaseError(
+            f"HBase's {place} did not create the table {options.table}: {error}", is_transient=True
+        ) from None

@@ -27,8 +27,8 @@ def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int
         The number of messages.
 
     Raises:
-        RowError: if a batch is not a table of messages.
-        UnavailableError: if HBase did not take them in time; some may have been written.
+        HBaseError: if a batch is not a table of messages, or if HBase did not take them in time; some may have been
+            written.
         HBaseRefusedError: if HBase refuses the request.
     """
     return _send(client, batches, salts, client.write)
@@ -45,8 +45,7 @@ def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: in
         The number of messages. Until its next major compaction, HBase hides deleted cells even if they are put again.
 
     Raises:
-        RowError: if a batch is not a table of messages.
-        UnavailableError: if HBase did not do it in time.
+        HBaseError: if a batch is not a table of messages, or if HBase did not do it in time.
         HBaseRefusedError: if HBase refuses the request.
     """
     return _send(client, batches, salts, _deleting(client))
@@ -60,7 +59,7 @@ def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> 
         salts: the table's number of salts.
 
     Raises:
-        UnavailableError: if HBase did not do it in time.
+        HBaseError: if HBase did not do it in time.
         HBaseRefusedError: if HBase refuses the request.
     """
     waiting: dict[int, list[Cell]] = defaultdict(list)

@@ -31,20 +31,13 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.store_files import make_folders
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.messages import PARTITION_COLUMNS
 
 _MAX_ATTEMPTS = 50  # after errors caused by commits of other writers
-
-
-class ConcurrentArchiveError(CommitLakeError):
-    """Another run has committed to this lake since this one read its progress; nothing of this run was kept."""
-
-    exit_code = ExitCode.REFUSED
-    is_transient = True
 
 
 def open_for_append(lake: Lake) -> DeltaTable:
@@ -71,13 +64,13 @@ def commit_run(
         The commit that was made.
 
     Raises:
-        ConcurrentArchiveError: if another run has archived some of the same stores meanwhile.
+        ConcurrentRunError: if another run has archived some of the same stores meanwhile.
     """
     for _ in range(_MAX_ATTEMPTS):
         table = lake.table("messages")
         try:
             commit_messages(table, files, commit)
-        except ConcurrentArchiveError:
+        except ConcurrentRunError:
             last = read_last_commit(lake)
             if last is None:  # the table was deleted and created again
                 raise
@@ -88,7 +81,7 @@ def commit_run(
                 return own[0]
             taken = [broker for broker in commit.ranges if last.stores.get(broker) != started_from.get(broker)]
             if taken:
-                raise ConcurrentArchiveError(
+                raise ConcurrentRunError(
                     f"another run has archived {_names(taken)} meanwhile (archive commit {last.sequence}); nothing of "
                     "this run was kept. Run it again to archive the rest"
                 ) from None
@@ -96,7 +89,7 @@ def commit_run(
         else:
             lake.seal("messages")
             return commit
-    raise ConcurrentArchiveError(
+    raise ConcurrentRunError(
         f"other runs committed first {_MAX_ATTEMPTS} times; nothing of this run was kept. Run it again"
     )
 
@@ -114,10 +107,10 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
         commit: as for `commit_run`.
 
     Raises:
-        ConcurrentArchiveError: if another run wrote that sequence number first.
+        ConcurrentRunError: if another run wrote that sequence number first.
     """
     if (table.transaction_version(APPLICATION_ID) or 0) != commit.sequence - 1:
-        raise ConcurrentArchiveError(f"another run wrote archive commit {commit.sequence} first")
+        raise ConcurrentRunError(f"another run wrote archive commit {commit.sequence} first")
     properties = CommitProperties(
         custom_metadata={"userMetadata": commit.to_metadata()},
         app_transactions=[Transaction(APPLICATION_ID, commit.sequence)],
@@ -125,7 +118,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
     try:
         _add_files(table, files, PARTITION_COLUMNS, properties)
     except CommitFailedError as error:
-        raise ConcurrentArchiveError(f"another run wrote archive commit {commit.sequence} at the same time") from error
+        raise ConcurrentRunError(f"another run wrote archive commit {commit.sequence} at the same time") from error
 
 
 def append_files(

@@ -25,12 +25,6 @@ class QueryError(CommitLakeError):
     """A query is invalid; the message is the engine's, for a user."""
 
 
-class TimeRangeError(QueryError):
-    """A function of the query cannot compute a time of the table, such as one of a message from the year 3000."""
-
-    exit_code = ExitCode.DAMAGE
-
-
 def run_sql(table: DeltaTable, name: str, sql: str, *, sorts_all: bool = False) -> pa.RecordBatchReader:
     """Run a SQL query over one table, as `run_sql_over` does over several.
 
@@ -77,10 +71,11 @@ def _engine_errors() -> Iterator[None]:
     except (DeltaError, pa.ArrowException) as error:
         message = clean_message(str(error))
         if _TIME_RANGE.match(message):
-            raise TimeRangeError(
+            raise QueryError(
                 f"{message}: expected times from 1677 to 2262, which are all that functions such as date_bin and "
                 "date_trunc can compute; leave out the others by a condition, as in "
-                "WHERE store_timestamp < '2262-01-01T00:00:00Z'"
+                "WHERE store_timestamp < '2262-01-01T00:00:00Z'",
+                exit_code=ExitCode.DAMAGE,
             ) from None
         raise QueryError(message) from None
     except BaseException as error:

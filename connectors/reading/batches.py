@@ -21,7 +21,7 @@ from commitlake.connectors.reading.damage import Refused, bad_rows, describe
 from commitlake.connectors.reading.decoding.columns import DecodedBatch, Texts
 from commitlake.connectors.reading.decoding.decoder import Decoder
 from commitlake.connectors.reading.decoding.row_batch import Notes, RowBatch, first_not_utf8, note
-from commitlake.connectors.reading.errors import SplitError, no_progress
+from commitlake.connectors.reading.errors import CommitLogError, no_progress
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop as kernel
 from commitlake.connectors.reading.listed_records import walk_listed, wanted_parts
@@ -120,7 +120,7 @@ def read_split(
 
     Raises:
         DamagedLogError: in mode FAILFAST, for a range that holds no intact record.
-        SplitError: if the range does not end at the end of a record.
+        CommitLogError: if the range does not end at the end of a record.
     """
     refused = Refused(split, request)
     if split.missing:
@@ -166,7 +166,7 @@ def _read_file(
             yield from bad_rows([describe(file, split, bad, request, refused) for bad in step.bad], split, request)
     if end.stop == kernel.STOP_LIMIT and end.position > split.end:
         whole_bytes = split.segment_end - split.base_offset
-        raise SplitError(
+        raise CommitLogError(
             f"{split.path}: the record before physical offset {split.end} extends to {end.position}: a body there "
             "contains records, and the log was divided inside it. Read it undivided, in partitions of "
             f"{whole_bytes} bytes (the source's option maxPartitionBytes; commitlake archive: --partition-mib "

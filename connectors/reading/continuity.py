@@ -17,7 +17,7 @@ from contextlib import suppress
 import numpy as np
 
 from commitlake.connectors.log_format.files import Segment
-from commitlake.connectors.reading.errors import SegmentCutError, StoreError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
@@ -99,14 +99,15 @@ def check_not_truncated(split: Split) -> None:
     """Check that a split's file still has its last byte; a deleted file is a gap, and is not checked here.
 
     Raises:
-        SegmentCutError: if it is shorter.
+        StoreError: if it is shorter.
     """
     if split.missing or split.file_end <= split.base_offset:
         return
     size = split.file_end - split.base_offset
     with suppress(FileNotFoundError), OpenSegment(split.path) as file:
         if file.read_into(np.empty(1, np.uint8), size - 1) == 0:
-            raise SegmentCutError(
+            raise StoreError(
                 f"{split.path} is shorter than the {size} bytes it had when this run began: nothing of this commit "
-                "was archived. Is a broker recovering there? Run again when it is done"
+                "was archived. Is a broker recovering there? Run again when it is done",
+                exit_code=ExitCode.FAILED,
             )

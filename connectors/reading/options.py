@@ -7,10 +7,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import Self
 
 from commitlake.connectors.log_format.format import Formats
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.partition_sizes import part_bytes
 from commitlake.connectors.source_options import (
     NEEDED,
@@ -26,6 +25,7 @@ from commitlake.connectors.source_options import (
     time_ms,
     whole_number,
 )
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 DEFAULT_CLOCK_TOLERANCE_MS = 600_000
@@ -93,7 +93,6 @@ class ReadOptions(DeclaredOptions):
             that of the option `layout`.
     """
 
-    error: ClassVar[type[Exception]] = OptionError
     formats: Formats = field(default=Formats(), kw_only=True)
 
     path: str = option(
@@ -244,7 +243,7 @@ class ReadOptions(DeclaredOptions):
         try:
             return replace(options, formats=options.formats.named(options.layout))
         except ValueError as error:
-            raise OptionError(f"option layout: {error}") from None
+            raise UsageError(f"option layout: {error}") from None
 
     @property
     def starting_offset(self) -> int | None:
@@ -262,7 +261,7 @@ class ReadOptions(DeclaredOptions):
     def check(self) -> None:
         """Check that keys are given with their topics."""
         if self.keys is not None and self.topics is None:
-            raise OptionError(
+            raise UsageError(
                 "option keys: expected the option topics with it, because a broker's index has keys by topic"
             )
 
@@ -270,11 +269,11 @@ class ReadOptions(DeclaredOptions):
         """Return the options after checking that none of them is for streams.
 
         Raises:
-            OptionError: for the first such option.
+            UsageError: for the first such option.
         """
         super().for_batch()
         if self.start is not None and self.starting_offset is None:
-            raise OptionError(
+            raise UsageError(
                 "option startingOffset: expected a physical offset for spark.read; earliest, latest and JSON by broker "
                 "are for streams"
             )
@@ -284,7 +283,7 @@ class ReadOptions(DeclaredOptions):
         """Return the options after checking that none of them is for batches.
 
         Raises:
-            OptionError: for the first such option, or for two options with different starts.
+            UsageError: for the first such option, or for two options with different starts.
         """
         super().for_stream()
         self.refuse_both("startingTimestamp", "startingOffset")

@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.log_format.indexes import IndexAnswer, IndexUnusable
-from commitlake.connectors.reading.errors import UnreadMessagesError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.index_lookups import Index, QueueIndex, splits_of
 from commitlake.connectors.reading.options import Mode, ReadOptions
@@ -50,6 +50,7 @@ from commitlake.connectors.reading.splits import ListedSplit, Split
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.reading.time_bounds import time_bounds
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode
 
 _KEY_INDEX = "IndexFile"
 
@@ -277,11 +278,12 @@ def check_complete(store_range: StoreRange, mode: Mode) -> None:
     """Check that a source reads all messages of a store.
 
     Raises:
-        UnreadMessagesError: if the store has others elsewhere, in mode FAILFAST.
+        StoreError: if the store has others elsewhere, in mode FAILFAST.
     """
     if store_range.newer and mode is Mode.FAILFAST:
-        raise UnreadMessagesError(
-            f"{'; '.join(store_range.newer)}. Mode PERMISSIVE or DROPMALFORMED reads without them"
+        raise StoreError(
+            f"{'; '.join(store_range.newer)}. Mode PERMISSIVE or DROPMALFORMED reads without them",
+            exit_code=ExitCode.DAMAGE,
         )
 
 

@@ -35,7 +35,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import Segment, SegmentFile
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.records import RecordRules
-from commitlake.connectors.reading.errors import OptionError, StoreError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.newer_data import KnownEnd, LogEnd, ReadLog, find_other_logs, other_log_text
@@ -44,6 +44,7 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, list_again, segment_size, segment_sizes
 from commitlake.connectors.reading.unread import UNREAD
 from commitlake.connectors.reading.walking import End, find_cuts, find_last_cut, walk
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, SpanKind
 from commitlake.schemas.layouts.segments import segment_name
 
@@ -146,7 +147,7 @@ class Snapshot:
         """Parse a snapshot from the text of `to_json`.
 
         Raises:
-            OptionError: if the text is not a snapshot.
+            UsageError: if the text is not a snapshot.
         """
         try:
             ranges = {
@@ -154,7 +155,7 @@ class Snapshot:
                 for broker, value in json.loads(text).items()
             }
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise OptionError(
+            raise UsageError(
                 f"option snapshot: expected the JSON that Snapshot.to_json gives, found {error!r}"
             ) from None
         return cls(ranges)

@@ -25,7 +25,7 @@ import pyarrow.fs as pafs
 
 from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.log_format.format import Format, Formats
-from commitlake.connectors.reading.errors import EmptyStoreError, OptionError, StoreError, UnsupportedStoreError
+from commitlake.connectors.reading.errors import EmptyStoreError, StoreError, UnsupportedStoreError
 from commitlake.connectors.reading.files.concurrent_reads import LOCAL_THREADS, REMOTE_THREADS, read_each
 from commitlake.connectors.reading.files.shipped import (
     check_no_versions,
@@ -36,6 +36,7 @@ from commitlake.connectors.reading.files.shipped import (
 from commitlake.connectors.reading.unread import UNREAD, check_supported, folder_names, unsupported_logs
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.schemas import shipped
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
 from commitlake.schemas.store_files import UnsafeFileError, files_in
 
@@ -142,7 +143,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
 
     Raises:
         StoreError: if there is nothing, or no store, or it cannot be read.
-        OptionError: if two stores would have the same name.
+        UsageError: if two stores would have the same name.
     """
     try:
         path.encode()
@@ -159,7 +160,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
                 continue
             store = replace(listed, broker=names.get(listed.root, listed.broker))
             if store.broker in found:
-                raise OptionError(
+                raise UsageError(
                     f"two stores are named {store.broker!r}: {found[store.broker].root} and {store.root}; "
                     f"use {_PLACEHOLDER} in the path where the names differ"
                 )

@@ -25,12 +25,13 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.files import SegmentFile
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.kernel import BadRange, HopArguments
-from commitlake.connectors.reading.errors import SegmentCutError, no_progress
+from commitlake.connectors.reading.errors import StoreError, no_progress
 from commitlake.connectors.reading.files.segment_files import LocalFile, Window
 from commitlake.connectors.reading.files.windows import OpenWindow, Windows
 from commitlake.connectors.reading.kernel import hop as kernel
 from commitlake.connectors.reading.kernel.borders import NONE_AT_ALL
 from commitlake.connectors.reading.splits import Split
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 _FAULT_ROOM = 1024
@@ -108,8 +109,8 @@ def walk(
         hop: finds the records; by default, that of `make_hop`.
 
     Raises:
-        SegmentCutError: if the file was truncated while the caller processed a step, or deleted in an object store.
-        NoProgressError: if the hop does not progress, or requests the same window again.
+        StoreError: if the file was truncated while the caller processed a step, or deleted in an object store.
+        CommitLogError: if the hop does not progress, or requests the same window again.
     """
     hop = hop or make_hop(split.format)
     state = np.zeros(kernel.STATE_SIZE, np.int64)
@@ -148,7 +149,9 @@ def walk(
                 if parts.shape[1] or state[kernel.FAULTS]:
                     yield WalkStep(opened.window, origin, parts, _bad_ranges(faults[: state[kernel.FAULTS]]))
                     if opened.was_cut:
-                        raise SegmentCutError(f"{split.path} was truncated while it was read: read it again")
+                        raise StoreError(
+                            f"{split.path} was truncated while it was read: read it again", exit_code=ExitCode.FAILED
+                        )
             else:
                 if state[kernel.STOP] == kernel.STOP_WINDOW and int(state[kernel.POSITION]) == origin:
                     if origin + length == reach:
@@ -174,7 +177,9 @@ def _open_window(windows: Windows, split: Split, origin: int, reach: int, limit:
     except FileNotFoundError:
         if origin == split.start:
             raise
-        raise SegmentCutError(f"{split.path} was deleted while it was read: read it again") from None
+        raise StoreError(
+            f"{split.path} was deleted while it was read: read it again", exit_code=ExitCode.FAILED
+        ) from None
 
 
 def _skip_hole(file: SegmentFile, split: Split, limit: int, state: Array) -> None:
@@ -206,7 +211,7 @@ class WalkProgress:
             window: physical offset of its first byte, and the values that determine its length.
 
         Raises:
-            NoProgressError: if it is the same.
+            CommitLogError: if it is the same.
         """
         if window == self._window:
             raise no_progress(self._path, self._base_offset, window[0], "a larger window", "the same window again")
@@ -220,7 +225,7 @@ class WalkProgress:
             state: the hop's state after the call.
 
         Raises:
-            NoProgressError: if it found nothing and is at the same position.
+            CommitLogError: if it found nothing and is at the same position.
         """
         if (
             state[kernel.STOP] == kernel.STOP_ROOM

@@ -22,12 +22,12 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.writer import RocketmqStreamWriter, RocketmqWriter
 from commitlake.connectors.rocketmq.source.batch import RocketmqReader, schema_of
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.worker_errors import carry_errors
+from commitlake.schemas.errors import UsageError
 
 
 class RocketmqDataSource(DataSource):
@@ -73,5 +73,5 @@ _OF_STREAMS = frozenset({"checkpointlocation", "queryname", "path"})
 def _sink_options(given: Mapping[str, str], *, overwrite: bool) -> SinkOptions:
     options = SinkOptions.parse(given)
     if overwrite:
-        raise OptionError("mode overwrite: expected append, as a topic's messages are only added to")
+        raise UsageError("mode overwrite: expected append, as a topic's messages are only added to")
     return options

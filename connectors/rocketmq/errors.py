@@ -9,10 +9,7 @@ RocketMQError
 │   └── AnswerTimeoutError      no answer in time; the request may or may not have been executed
 ├── ProtocolError               the peer sent an invalid frame, or an answer that does not fit the request
 │   └── PlaceError              an answer that messages are stored, without a valid position
-├── RefusedError                the peer answered with an error: its code and its message
-├── DataLossError               requested messages are no longer at the broker, or not yet
-├── CheckpointError             a stream's checkpoint that this source cannot have written
-└── NotSentError                rows that could not be sent: how many, their topic and queue, and the reason
+└── RefusedError                the peer answered with an error: its code and its message
 """
 
 from __future__ import annotations
@@ -100,19 +97,3 @@ class RefusedError(RocketMQError):
         return (
             f"{self.address} answered {code_name(self.code)}: {printable_line(self.remark[:500]) or 'without a remark'}"
         )
-
-
-class DataLossError(RocketMQError):
-    """Messages to be read are no longer at the broker, or the queue ends before them."""
-
-    exit_code = ExitCode.USAGE
-
-
-class CheckpointError(RocketMQError):
-    """A checkpoint of a stream was not written by this source, or is for other topics."""
-
-    exit_code = ExitCode.USAGE
-
-
-class NotSentError(RocketMQError):
-    """Rows of a write could not be sent."""

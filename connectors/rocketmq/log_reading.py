@@ -21,10 +21,11 @@ from commitlake.connectors.formats.rocketmq.pulled import (
 from commitlake.connectors.reading.batches import BatchInspector
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.request import Request
-from commitlake.connectors.rocketmq.errors import DataLossError
+from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import LogPart, Pulled, QueueRange, queue_text, read_range
 from commitlake.connectors.rocketmq.throttle import Throttle
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import MessageQueue
 
 _MAX_BATCH_BYTES = 4 << 20
@@ -91,8 +92,8 @@ class LogReader:
             resumes: whether an earlier run has read up to the start of the range.
 
         Raises:
-            DataLossError: if the queue ends before the range, so the broker has lost messages.
-            RocketMQError: if a request to the broker fails.
+            RocketMQError: if the queue ends before the range, so the broker has lost messages, or if a request to the
+                broker fails.
             DamagedLogError: if an answer contains bytes that are not records.
         """
         read = ReadRange(wanted, wanted.begin, wanted.end)
@@ -104,9 +105,10 @@ class LogReader:
 
         def lose(lost: QueueRange, why: str) -> None:
             if self._puller.offsets.next(wanted.queue) < wanted.end:
-                raise DataLossError(
+                raise RocketMQError(
                     f"{queue_text(wanted.queue)}: expected to end at offset {wanted.end} or later, as it did when the "
-                    f"run began, found {why}: the broker has lost messages. Run it again"
+                    f"run began, found {why}: the broker has lost messages. Run it again",
+                    exit_code=ExitCode.USAGE,
                 )
             read.lose(lost.size, f"{lost}: {why}")
 

@@ -10,13 +10,13 @@ import importlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.errors import InvalidMessageError, RocketMQError
 from commitlake.connectors.rocketmq.options import ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, ClientOptions
 from commitlake.connectors.rocketmq.producers.messages import check_group
 from commitlake.connectors.source_options import DeclaredOptions, option, whole_number
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.signing import Credentials
 
 _SECRETS = frozenset({"accesskey", "secretkey", "securitytoken", "rocketmq.client.accesskey"})
@@ -28,7 +28,7 @@ def group_name(text: str) -> str:
     try:
         return check_group(text)
     except InvalidMessageError as error:
-        raise OptionError(f"option {error}") from None
+        raise UsageError(f"option {error}") from None
 
 
 def _provider(text: str) -> str:
@@ -41,8 +41,6 @@ def _provider(text: str) -> str:
 @dataclass(frozen=True)
 class ConnectionOptions(DeclaredOptions):
     """Options of the connections of a source or sink."""
-
-    error: ClassVar[type[Exception]] = OptionError
 
     name_servers: str = option(
         "namesrv", str, "", "name servers, `host:port`, separated by semicolons or commas", shown="(needed)"
@@ -81,11 +79,11 @@ class ConnectionOptions(DeclaredOptions):
         """Parse options from Spark; see `DeclaredOptions.parse`.
 
         Raises:
-            OptionError: also for an option that holds a key; the message does not contain its value.
+            UsageError: also for an option that holds a key; the message does not contain its value.
         """
         for name in given:
             if name.lower().replace("_", "") in _SECRETS:
-                raise OptionError(
+                raise UsageError(
                     f"option {name}: keys are not given as options, which Spark writes into plans and logs. Set "
                     f"{ACCESS_KEY_VARIABLE} and {SECRET_KEY_VARIABLE} for the driver and the workers, or name a "
                     "function with credentialsProvider=module:function"
@@ -95,14 +93,14 @@ class ConnectionOptions(DeclaredOptions):
     def check(self) -> None:
         """Check that either name servers or brokers are given, with valid addresses."""
         if not self.name_servers.strip() and not self.brokers.strip():
-            raise OptionError("the option 'namesrv' is missing: name servers as host:port, separated by semicolons")
+            raise UsageError("the option 'namesrv' is missing: name servers as host:port, separated by semicolons")
         if self.name_servers.strip() and self.brokers.strip():
-            raise OptionError("options namesrv and brokers: expected one of them, found both")
+            raise UsageError("options namesrv and brokers: expected one of them, found both")
         try:
             _ = self.client
         except RocketMQError as error:
             name = "namesrv" if self.name_servers.strip() else "brokers"
-            raise OptionError(f"option {name}: {error}") from None
+            raise UsageError(f"option {name}: {error}") from None
 
     @property
     def client(self) -> ClientOptions:
@@ -123,7 +121,7 @@ def credentials_of(name: str | None) -> Credentials | None:
         name: `module:function`; the function returns the access key, the secret key and, if there is one, a token.
 
     Raises:
-        OptionError: if there is no such function, or it returns something else.
+        UsageError: if there is no such function, or it returns something else.
     """
     if name is None:
         return None
@@ -131,10 +129,10 @@ def credentials_of(name: str | None) -> Credentials | None:
     try:
         found: Callable[[], Any] = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise OptionError(f"option credentialsProvider: {name}: {error}") from None
+        raise UsageError(f"option credentialsProvider: {name}: {error}") from None
     keys = found()
     if not isinstance(keys, tuple) or len(keys) not in (2, 3) or not all(isinstance(key, str) for key in keys[:2]):
-        raise OptionError(
+        raise UsageError(
             f"option credentialsProvider: {name}: expected (access key, secret key) or (access key, secret key, token)"
             f", found {type(keys).__name__}"
         )

@@ -2,8 +2,7 @@
 
 ShipError                   a target cannot be used: what was found, and what to do
 ├── ShipUnavailableError    a full disk or an unreachable server; a later attempt may succeed
-├── ShipNameError           the target cannot have a file of that name
-└── ShipConflictError       another agent writes to the target, or the target has a copy of another store
+└── ShipNameError           the target cannot have a file of that name
 """
 
 from __future__ import annotations
@@ -26,9 +25,3 @@ class ShipUnavailableError(ShipError):
 
 class ShipNameError(ShipError):
     """The target cannot have a file of that name, so the file is skipped."""
-
-
-class ShipConflictError(ShipError):
-    """Another agent writes to the target, or the target has a copy of another store."""
-
-    exit_code = ExitCode.REFUSED

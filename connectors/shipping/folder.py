@@ -14,9 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from commitlake.connectors.checksums import crc_of_range
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
+from commitlake.connectors.shipping.errors import ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.connectors.storage.pace import Pace
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import LOCK, MAX_MANIFEST_BYTES, Part, ShippedFile
 from commitlake.schemas.store_files import (
     UnsafeFileError,
@@ -63,8 +64,8 @@ class FolderTarget(ShipTarget):
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ShipConflictError(
-                    f"{self.text}: another agent ships to this folder: stop one of the two"
+                raise ShipError(
+                    f"{self.text}: another agent ships to this folder: stop one of the two", exit_code=ExitCode.REFUSED
                 ) from None
 
     def close(self) -> None:
@@ -91,7 +92,9 @@ class FolderTarget(ShipTarget):
         known = self._manifests.get(name)
         if self.read_manifest(name) != known:
             self._manifests[name] = known
-            raise ShipConflictError(f"{self.text}: {name} was replaced by another agent: stop one of the two")
+            raise ShipError(
+                f"{self.text}: {name} was replaced by another agent: stop one of the two", exit_code=ExitCode.REFUSED
+            )
         self.put(name, data)
         self._manifests[name] = data
 

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
+from commitlake.connectors.shipping.errors import ShipError, ShipNameError, ShipUnavailableError
 from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.connectors.storage.errors import CloudNameError, ObjectStoreError
 from commitlake.connectors.storage.storage import ReplacedError, Storage
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, PARTS, Part, ShippedFile, part_name
 
 
@@ -131,9 +132,10 @@ class StorageTarget(ShipTarget):
         try:
             yield
         except ReplacedError:
-            raise ShipConflictError(
+            raise ShipError(
                 f"{self.text}: {name} or a part of it was replaced by another agent, or the copy was deleted: stop all "
-                "agents but one, and start that one again"
+                "agents but one, and start that one again",
+                exit_code=ExitCode.REFUSED,
             ) from None
         except CloudNameError as error:
             raise ShipNameError(str(error)) from None

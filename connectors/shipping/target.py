@@ -29,7 +29,7 @@ class ShipTarget(ABC):
         """Lock the target for this process, as far as the target has locks, and check that it may be written.
 
         Raises:
-            ShipConflictError: if another process has locked it.
+            ShipError: if another process has locked it.
         """
 
     @abstractmethod
@@ -49,7 +49,7 @@ class ShipTarget(ABC):
         """Replace a manifest completely or not at all.
 
         Raises:
-            ShipConflictError: if it is neither the one that this process has read or written last, nor a later one that
+            ShipError: if it is neither the one that this process has read or written last, nor a later one that
                 it sent and whose answer was lost.
         """
 

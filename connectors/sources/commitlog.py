@@ -31,7 +31,6 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.log_format.format import Formats
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
 from commitlake.connectors.reading.request import Filters, narrow
 from commitlake.connectors.reading.splits import Split
@@ -40,6 +39,7 @@ from commitlake.connectors.sources.schema_choice import check_columns, choose_co
 from commitlake.connectors.sources.stream_ranges import RANGES
 from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import carry_errors
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 from commitlake.schemas.tables.spark import spark_schema
 
@@ -119,7 +119,7 @@ def _check_schema(schema: StructType, options: ReadOptions) -> None:
     if options.content is not Content.RANGES:
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
     elif schema.simpleString() != (expected := spark_schema(RANGES).simpleString()):
-        raise OptionError(f"content ranges: expected {expected}, found {schema.simpleString()}")
+        raise UsageError(f"content ranges: expected {expected}, found {schema.simpleString()}")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class CommitLogReader(DataSourceReader):
         """Check options and schema; nothing is read yet.
 
         Raises:
-            OptionError: if they do not fit one another.
+            UsageError: if they do not fit one another.
         """
         _check_schema(schema, options)
         self._options = options

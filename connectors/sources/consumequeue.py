@@ -86,7 +86,7 @@ class QueueReader(DataSourceReader):
         """Check options and schema; nothing is read yet.
 
         Raises:
-            OptionError: if they do not fit one another.
+            UsageError: if they do not fit one another.
         """
         check_columns(schema, QUEUE_ENTRIES, options.mode, CORRUPT_ENTRY.name)
         self._options = options

@@ -92,7 +92,7 @@ class IndexFileReader(DataSourceReader):
         """Check options and schema; nothing is read yet.
 
         Raises:
-            OptionError: if they do not fit one another.
+            UsageError: if they do not fit one another.
         """
         check_columns(schema, _TABLES[options.content], options.mode, CORRUPT_ENTRY.name)
         self._options = options

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import Mode
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.spark import spark_schema
 
@@ -21,13 +21,13 @@ def choose_columns(table: Columns, columns: Sequence[str] | None, mode: Mode, co
         corrupt: name of that column.
 
     Raises:
-        OptionError: if a name is not a column of the table.
+        UsageError: if a name is not a column of the table.
     """
     if columns is None:
         return spark_schema(table if mode is Mode.PERMISSIVE else table.without(corrupt))
     for name in columns:
         if name not in table.names:
-            raise OptionError(f"option columns: {name!r} is not one of {', '.join(table.names)}")
+            raise UsageError(f"option columns: {name!r} is not one of {', '.join(table.names)}")
     return spark_schema(table.only(columns))
 
 
@@ -40,15 +40,15 @@ def check_columns(schema: StructType, table: Columns, mode: Mode, corrupt: str) 
         corrupt: name of that column.
 
     Raises:
-        OptionError: if a column is unknown, has another type, or is missing for the mode.
+        UsageError: if a column is unknown, has another type, or is missing for the mode.
     """
     known = {field.name: field.dataType for field in spark_schema(table)}
     for field in schema:
         if field.name not in known:
-            raise OptionError(f"the schema's column {field.name!r} is not one of {', '.join(known)}")
+            raise UsageError(f"the schema's column {field.name!r} is not one of {', '.join(known)}")
         # Compared as text, because a schema written as text cannot declare lists without nulls.
         if field.dataType.simpleString() != known[field.name].simpleString():
             expected = known[field.name].simpleString()
-            raise OptionError(f"column {field.name}: expected {expected}, found {field.dataType.simpleString()}")
+            raise UsageError(f"column {field.name}: expected {expected}, found {field.dataType.simpleString()}")
     if mode is Mode.PERMISSIVE and corrupt not in schema.fieldNames():
-        raise OptionError(f"mode PERMISSIVE needs the column {corrupt}: add it, or choose DROPMALFORMED")
+        raise UsageError(f"mode PERMISSIVE needs the column {corrupt}: add it, or choose DROPMALFORMED")

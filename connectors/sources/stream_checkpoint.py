@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.errors import UsageError
 
 _SHOWN_CHARACTERS = 200
 
@@ -19,7 +19,6 @@ def read_checkpoint(
     *,
     version: int,
     expected: str,
-    error: type[CommitLakeError],
 ) -> Offsets:
     """Return the offsets in a checkpoint.
 
@@ -28,21 +27,20 @@ def read_checkpoint(
         read: extracts the offsets; an error for a wrong type or key means damage.
         version: version of the source's offsets.
         expected: description of what `read` expects.
-        error: class of the error.
 
     Raises:
-        CommitLakeError: of the given class, if the offsets have another version or are damaged.
+        UsageError: if the offsets have another version or are damaged.
     """
     shown = json.dumps(value)[:_SHOWN_CHARACTERS]
     if value.get("version") != version:
-        raise error(
+        raise UsageError(
             f"the stream's checkpoint has offsets of version {value.get('version')!r}, expected {version}: it was "
             f"written by another version of this source, or by another source ({shown}). Start with a new checkpoint"
         )
     try:
         return read(value)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
-        raise error(
+        raise UsageError(
             f"the stream's checkpoint is damaged: expected {expected}, found {problem!r} in {shown}. "
             "Start with a new checkpoint"
         ) from None

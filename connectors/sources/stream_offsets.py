@@ -22,7 +22,6 @@ import numpy as np
 
 from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.reading.continuity import StoreReplacedError
-from commitlake.connectors.reading.errors import CheckpointError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.stores import Store, segment_sizes
 from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
@@ -96,7 +95,7 @@ def batch_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Pos
         end: stored end.
 
     Raises:
-        CheckpointError: if they are not valid checkpoints.
+        UsageError: if they are not valid checkpoints.
     """
     first = end.get("first")
     begin = start if first is None else {"version": end.get("version"), "stores": first}
@@ -107,9 +106,9 @@ def from_checkpoint(value: Mapping[str, Any]) -> Positions:
     """Return the positions in a checkpoint.
 
     Raises:
-        CheckpointError: if it is not a valid checkpoint.
+        UsageError: if it is not a valid checkpoint.
     """
-    return read_checkpoint(value, _positions, version=VERSION, expected="offsets by broker", error=CheckpointError)
+    return read_checkpoint(value, _positions, version=VERSION, expected="offsets by broker")
 
 
 def _positions(value: Mapping[str, Any]) -> Positions:

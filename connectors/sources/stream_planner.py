@@ -55,7 +55,7 @@ class StreamPlanner:
 
         Raises:
             StoreError: if the path contains no store.
-            OptionError: if no record begins at the configured start.
+            UsageError: if no record begins at the configured start.
         """
         try:
             stores = self._find_stores()

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.options import ReadOptions, Start
@@ -17,6 +16,7 @@ from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.reading.time_bounds import store_times, time_bounds
 from commitlake.connectors.reading.walking import End, find_cut, walk
 from commitlake.connectors.sources.stream_offsets import Positions, StorePosition, known_record, segment_at, size_of
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 
 _WINDOW_BYTES = 4 << 20
@@ -26,7 +26,7 @@ def first_positions(stores: Sequence[Store], options: ReadOptions) -> Positions:
     """Return the start of a stream without a checkpoint.
 
     Raises:
-        OptionError: if no record begins at a starting offset, or its broker does not exist.
+        UsageError: if no record begins at a starting offset, or its broker does not exist.
     """
     start = options.start
     if isinstance(start, dict):
@@ -34,7 +34,7 @@ def first_positions(stores: Sequence[Store], options: ReadOptions) -> Positions:
         for broker in start:
             if broker not in known:
                 found = ", ".join(sorted(known)) or "none"
-                raise OptionError(f"option startingOffset has a broker {broker!r}, the path has {found}")
+                raise UsageError(f"option startingOffset has a broker {broker!r}, the path has {found}")
     return {store.broker: _first_position(store, options) for store in stores}
 
 
@@ -100,12 +100,12 @@ def _at_offset(store: Store, offset: int, options: ReadOptions) -> StorePosition
     """Return the position of a given offset. An offset before the log is reported as a loss when it is read."""
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     if not 0 <= offset <= log_end:
-        raise OptionError(
+        raise UsageError(
             f"option startingOffset: expected an offset of store {store.broker!r}, whose log ends before {log_end}, "
             f"found {offset}"
         )
     if not is_border(store, offset, options):
-        raise OptionError(
+        raise UsageError(
             f"option startingOffset: expected where a record of store {store.broker!r} begins, found {offset}, inside "
             "one"
         )

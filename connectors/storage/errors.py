@@ -2,7 +2,6 @@
 
 ObjectStoreError            an invalid URI, endpoint or credentials: what was found, and what to do
 ├── FileError               one file that cannot be read; others may be
-├── FolderError             of a folder
 ├── S3Error                 of S3
 │   └── S3UnavailableError      a temporary failure of a server or network; a later attempt may succeed
 └── CloudError              of another object store, or a URI that names none
@@ -55,10 +54,6 @@ class FileError(ObjectStoreError):
         super().__init__(cause, advice, f"{place}: expected {expected}, ")
         self.args = (place, expected, cause, advice, offset)  # arguments for unpickling
         self.expected, self.offset = expected, offset
-
-
-class FolderError(ObjectStoreError):
-    """A folder cannot be used as a place for files."""
 
 
 class S3Error(ObjectStoreError):

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from commitlake.connectors.storage.errors import FileError, FolderError
+from commitlake.connectors.storage.errors import FileError, ObjectStoreError
 from commitlake.connectors.storage.storage import FoundFile, LakeStorage, checked
 from commitlake.connectors.whole_files import write_whole
 from commitlake.schemas.store_files import (
@@ -54,7 +54,7 @@ class FolderStorage(LakeStorage):
         folder = next(folder for folder in (self._root, *self._root.absolute().parents) if folder.exists())
         if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
             reason = "cannot be written by this user" if folder.is_dir() else "is a file"
-            raise FolderError(f"{folder}, which {reason}", "Name another folder")
+            raise ObjectStoreError(f"{folder}, which {reason}", "Name another folder")
 
     def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
         """See LakeStorage; links are refused, because ignoring a linked folder could lose data."""
@@ -91,7 +91,7 @@ class FolderStorage(LakeStorage):
         try:
             yield
         except UnsafeFileError as error:
-            raise FolderError(str(error), _MOVE) from None
+            raise ObjectStoreError(str(error), _MOVE) from None
 
     def size(self, name: str) -> int | None:
         """See LakeStorage."""
@@ -151,7 +151,9 @@ class FolderStorage(LakeStorage):
         except FileNotFoundError:
             return False
         except OSError as error:
-            raise FolderError(f"{path}: {error.strerror}", "Run as a user with permission to change the lake") from None
+            raise ObjectStoreError(
+                f"{path}: {error.strerror}", "Run as a user with permission to change the lake"
+            ) from None
         return True
 
     @contextmanager

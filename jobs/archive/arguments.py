@@ -231,7 +231,7 @@ def source_of(command: ArchiveOptions) -> BrokerSource:
     """Return the brokers that the arguments name.
 
     Raises:
-        OptionError: for an invalid address.
+        UsageError: for an invalid address.
     """
     from commitlake.connectors.rocketmq.options import ClientOptions
     from commitlake.connectors.rocketmq.throttle import Rate

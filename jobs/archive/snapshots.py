@@ -17,9 +17,10 @@ from commitlake.connectors.reading.errors import EmptyStoreError
 from commitlake.connectors.reading.snapshots import StoreRange, take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores, for_each_store
 from commitlake.pipelines.archive.run import Config
-from commitlake.pipelines.snapshot.append import Appended, ConcurrentSnapshotError, append_all, grouped
+from commitlake.pipelines.snapshot.append import Appended, append_all, grouped
 from commitlake.pipelines.snapshot.files import read_store_progress
 from commitlake.pipelines.snapshot.progress import StoreSnapshot
+from commitlake.schemas.errors import ConcurrentRunError
 
 if TYPE_CHECKING:
     from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
@@ -88,7 +89,7 @@ def append_snapshots(
     for group in grouped(ended):
         try:
             added += append_all(lake, group)
-        except ConcurrentSnapshotError as error:  # another process has added the same offsets
+        except ConcurrentRunError as error:  # another process has added the same offsets
             _LOG.warning("%s", error)
         except (QueryError, LogDamagedError) as error:  # the messages are still archived
             _LOG.warning(

@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 
 from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
-from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.runtime.runner import Runner
@@ -33,6 +32,7 @@ from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.pipelines.quality.figures import FIGURE_COLUMNS, PageFigures
 from commitlake.pipelines.quality.partitions import PARTITIONS, partition_counts, plan_groups, rows_of
 from commitlake.pipelines.quality.report import join_reports, sentences
+from commitlake.schemas.errors import ConcurrentRunError
 
 _LOG = logging.getLogger(__name__)
 _BATCH_ROWS = 1 << 16
@@ -59,7 +59,7 @@ def archive_concurrently(
         The result of all commits of the run. Its sequence is 0 if other runs have archived everything.
 
     Raises:
-        ConcurrentArchiveError: if other runs committed first `MAX_TRIES` times, and something is left.
+        ConcurrentRunError: if other runs committed first `MAX_TRIES` times, and something is left.
         Exception: what `run_archive` raises.
     """
     most = _commit_bytes(config, work)
@@ -114,7 +114,7 @@ def _archive_rest(
     for attempt in range(MAX_TRIES):
         try:
             result = run_archive(runner, config, own, progress)
-        except ConcurrentArchiveError as error:
+        except ConcurrentRunError as error:
             if attempt == MAX_TRIES - 1:
                 raise
             _LOG.info("%s", error)

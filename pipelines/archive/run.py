@@ -238,13 +238,13 @@ def run_archive(
 
     Raises:
         CommitLogError: if a store cannot be read, or is not the one that was archived.
-        LakeError: if the folder is no lake, or the location of bodies differs from the lake's.
-        CommitLakeError: if the masks differ from the lake's.
-        CommitLakeError: if there is damage or a gap, and the run is set to fail.
+        LakeError: if the folder is no lake, or the location of bodies differs from the lake's, or if files that tasks
+            have written cannot be seen by this process.
+        CommitLakeError: if the masks differ from the lake's, or if there is damage or a gap, and the run is set to
+            fail.
         HBaseError: if HBase cannot be updated; everything else is done then, and the next run completes it.
         CriticalQualityError: if a critical expectation is not met.
-        ConcurrentArchiveError: if another run has committed the same stores meanwhile.
-        LakeError: if files that tasks have written cannot be seen by this process.
+        ConcurrentRunError: if another run has committed the same stores meanwhile.
     """
     started = time.monotonic()
     lake = Lake(config.lake)

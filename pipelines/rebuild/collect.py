@@ -54,8 +54,7 @@ def collect(task: CollectTask) -> Collected:
     """Read a range and write its part, unless an earlier run has written it.
 
     Raises:
-        SegmentCutError: if the file became shorter while it was read.
-        StoreError: if the file cannot be read.
+        StoreError: if the file became shorter while it was read, or if the file cannot be read.
     """
     path = Path(task.path)
     table = read_table(path)

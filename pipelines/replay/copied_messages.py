@@ -92,7 +92,7 @@ def copy_topics(
         has_bodies: True if the table has a column of bodies.
 
     Raises:
-        DataLossError: if messages are deleted while they are read.
+        RocketMQError: if messages are deleted while they are read.
     """
     given = {"namesrv": name_servers, "topics": ",".join(wanted.topics), "mode": str(Mode.PERMISSIVE), "body": "stored"}
     filters = Filters.of(wanted)

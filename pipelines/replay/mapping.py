@@ -9,10 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.pipelines.replay.errors import ReplayError, TargetError
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.origin_properties import original_topics
 from commitlake.pipelines.replay.plan import QueueMapping, Target
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -56,7 +57,7 @@ def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequ
         queues: queues of the target, in order.
 
     Raises:
-        TargetError: if the target lacks a topic or a queue.
+        ReplayError: if the target lacks a topic or a queue.
     """
     by_topic: dict[str, list[int]] = {}
     for number, queue in enumerate(queues):
@@ -65,7 +66,9 @@ def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequ
     names = coded.dictionary.to_pylist()
     for name in names:
         if name not in by_topic:
-            raise TargetError(f"the target has no topic {name}, or the plan has no queue of it")
+            raise ReplayError(
+                f"the target has no topic {name}, or the plan has no queue of it", exit_code=ExitCode.REFUSED
+            )
     codes = np.asarray(coded.indices).astype(np.int64)
     found = np.zeros(len(codes), np.int64)
     for code, name in enumerate(names):
@@ -95,9 +98,10 @@ def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
         number = by_place.get((hosts[code], queue_id))
         if number is None:
             known = sum(broker == hosts[code] for broker, _ in by_place)
-            raise TargetError(
+            raise ReplayError(
                 f"broker {names[code]} has a queue {queue_id}, but the target has only {count_text(known, 'queue')} "
-                f"of the topic on {hosts[code]}: give the topic more queues, or choose --queues key"
+                f"of the topic on {hosts[code]}: give the topic more queues, or choose --queues key",
+                exit_code=ExitCode.REFUSED,
             )
         numbers.append(number)
     result: Array = np.asarray(numbers, np.int64)[place_of_row.reshape(-1)]

@@ -11,10 +11,11 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql_over
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.pipelines.replay.errors import OtherReplayError, ReplayError
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import ReplayState, add_event, read_states
 from commitlake.pipelines.replay.parts import part_condition
 from commitlake.pipelines.replay.plan import LogRange, ReplayPlan
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.replays import ENDED, ReplayEvent
 
 _MAX_ENDED = 5
@@ -74,15 +75,16 @@ def check_unfinished(others: Collection[OtherReplay]) -> None:
     """Refuse messages that another replay may be sending, or may have sent.
 
     Raises:
-        OtherReplayError: if there is such a replay.
+        ReplayError: if there is such a replay.
     """
     for other in others:
         if other.is_unfinished:
             name = other.state.plan.replay_id
-            raise OtherReplayError(
+            raise ReplayError(
                 f"{other.messages:,} of these messages belong to the replay {name}, which has not finished "
                 f"({other.state.event}): 'commitlake replay resume {name}' continues it, and --again sends them "
-                "a second time"
+                "a second time",
+                exit_code=ExitCode.REFUSED,
             )
 
 
@@ -100,7 +102,7 @@ def announce(
         selection: SQL that chose the messages from `table`; by default that of the plan.
 
     Raises:
-        OtherReplayError: if there is a new one; nothing is sent.
+        ReplayError: if there is a new one; nothing is sent.
     """
     add_event(lake, plan.replay_id, ReplayEvent.PLANNED, plan=plan)
     names = {other.state.plan.replay_id for other in known}

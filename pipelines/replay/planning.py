@@ -15,13 +15,14 @@ from deltalake import DeltaTable
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.rocketmq.errors import NoRouteError, RefusedError
-from commitlake.pipelines.replay.errors import ReplayError, TargetError, TargetGoneError
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.mapping import target_queues
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
 from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_condition, further_messages
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.topics import Kind, kind_of
 from commitlake.schemas.remoting.routes import MessageQueue, publish_queues
 from commitlake.schemas.times import EPOCH
@@ -200,8 +201,8 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
         topics: names of the topics.
 
     Raises:
-        TargetError: if the target has no such topic, or no queue of it that accepts messages.
-        TargetGoneError: if its name server knows no broker.
+        ReplayError: if the target has no such topic, or no queue of it that accepts messages, or if its name server
+            knows no broker.
         RocketMQError: if it does not answer.
     """
     found: list[QueueEnd] = []
@@ -210,12 +211,16 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
             queues = publish_queues(topic, client.puller.routing.route(topic))
         except NoRouteError:
             _check_has_brokers(client)
-            raise TargetError(
+            raise ReplayError(
                 f"the target has no topic {topic}: create it with as many queues as needed (mqadmin updateTopic), "
-                "or send to another one with --to-topic"
+                "or send to another one with --to-topic",
+                exit_code=ExitCode.REFUSED,
             ) from None
         if not queues:
-            raise TargetError(f"the target's topic {topic} has no queue that can be written to: check its permission")
+            raise ReplayError(
+                f"the target's topic {topic} has no queue that can be written to: check its permission",
+                exit_code=ExitCode.REFUSED,
+            )
         found += [
             QueueEnd(topic, queue.broker_name, queue.queue_id, client.puller.max_offset(queue)) for queue in queues
         ]
@@ -226,8 +231,10 @@ def _check_has_brokers(client: TargetClient) -> None:
     """Refuse a target if its name server knows no broker, and so no topic."""
     with suppress(RefusedError):
         if not client.admin.clusters().broker_addr_table:
-            raise TargetGoneError(
-                "the target's name server knows no broker now, and so no topic: is the broker running?"
+            raise ReplayError(
+                "the target's name server knows no broker now, and so no topic: is the broker running?",
+                exit_code=ExitCode.FAILED,
+                is_transient=True,
             )
 
 
@@ -240,7 +247,7 @@ def check_queue_numbers(choice: Sequence[QueueCount], target: Target) -> None:
         choice: from `count_queues`.
 
     Raises:
-        TargetError: names the first missing queue.
+        ReplayError: names the first missing queue.
     """
     if target.mapping is not QueueMapping.SAME:
         return

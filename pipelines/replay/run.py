@@ -23,7 +23,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.producers.tracked_connections import TrackedConnections
 from commitlake.pipelines.replay.batches import EncodedPart, encode_part
-from commitlake.pipelines.replay.errors import MessagesGoneError, StoppedError
+from commitlake.pipelines.replay.errors import ReplayError, StoppedError
 from commitlake.pipelines.replay.ledger import Counts, Ledger, add_event
 from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.pace import Pace
@@ -31,6 +31,7 @@ from commitlake.pipelines.replay.planned_messages import PlannedMessages
 from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
 from commitlake.pipelines.replay.sent_messages import Origin
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.tables.replays import REPLAY_MESSAGES, ReplayEvent, SendOutcome
 
@@ -142,9 +143,10 @@ class ReplayRun:
         """Raise an error if messages of the plan have no outcome because a job has deleted their rows from the lake."""
         found, wanted = self._counts.sent + self._counts.failed, self._plan.wanted
         if found < wanted:
-            raise MessagesGoneError(
+            raise ReplayError(
                 f"expected the {count_text(wanted, 'message')} of the plan in the lake, found {found:,}: the others "
-                "were deleted from it after the plan was made, and are not sent"
+                "were deleted from it after the plan was made, and are not sent",
+                exit_code=ExitCode.DAMAGE,
             )
 
     def _send_parts(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool) -> bool:

@@ -42,8 +42,9 @@ from commitlake.connectors.rocketmq.producers.tracked_connections import (
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.pipelines.replay.batches import Batch
-from commitlake.pipelines.replay.errors import StoppedError, TargetError, TargetGoneError
+from commitlake.pipelines.replay.errors import ReplayError, StoppedError
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
@@ -124,8 +125,7 @@ class QueueSender:
         """Check that the queue's broker says which connections it has, so that each batch can be settled.
 
         Raises:
-            TargetError: if it does not say that.
-            TargetGoneError: if it does not answer.
+            ReplayError: if it does not say that, or if it does not answer.
         """
         self._retry(lambda: self._of_connections(self._connections.earlier))
 
@@ -136,8 +136,8 @@ class QueueSender:
             connection: Connection over which no more is to be sent.
 
         Raises:
-            TargetError: if the broker does not say which connections it has.
-            TargetGoneError: if one of them is still open after too long, or the broker does not answer.
+            ReplayError: if the broker does not say which connections it has, or if one of them is still open after too
+                long, or the broker does not answer.
         """
         self._retry(lambda: self._of_connections(lambda broker: self._connections.settle(broker, connection)))
 
@@ -147,10 +147,11 @@ class QueueSender:
         except RefusedError as error:
             if error.code not in NEVER_LISTED:
                 raise
-            raise TargetError(
+            raise ReplayError(
                 f"broker {self.queue.broker_name} does not list the connections of the producer group "
                 f"{self._client.producer.group}, without which it is not known whether messages can still arrive: "
-                f"{error}. With ACL 2.0, the account needs the action Get on the cluster"
+                f"{error}. With ACL 2.0, the account needs the action Get on the cluster",
+                exit_code=ExitCode.REFUSED,
             ) from None
 
     def find(self) -> dict[Origin, int]:
@@ -159,8 +160,7 @@ class QueueSender:
         Nothing may be on its way.
 
         Raises:
-            TargetError: if the queue is no longer the same.
-            TargetGoneError: if the target does not answer.
+            ReplayError: if the queue is no longer the same, or if the target does not answer.
         """
         return self._retry(self._find)
 
@@ -175,10 +175,11 @@ class QueueSender:
         """Refuse a queue whose oldest messages were deleted, because messages of the replay may be among them."""
         first = self._client.puller.min_offset(self.queue)
         if first > self._end:
-            raise TargetError(
+            raise ReplayError(
                 f"{queue_text(self.queue)} starts at offset {first}, expected {self._end} or less: a repair of the "
                 "lake has lost rows about this replay, and the target has deleted messages since it was planned, so it "
-                "is not known which messages were sent. Nothing more is sent"
+                "is not known which messages were sent. Nothing more is sent",
+                exit_code=ExitCode.REFUSED,
             )
 
     def send(self, batch: Batch, origin_of: Callable[[int], Origin]) -> Iterator[Landing]:
@@ -189,9 +190,8 @@ class QueueSender:
             origin_of: Returns the origin of the message of a row.
 
         Raises:
-            TargetError: if the topic is gone, the queue is no longer the same, or the broker confirmed messages that
-                are not in the queue.
-            TargetGoneError: if the target refuses everything, or does not answer, for too long.
+            ReplayError: if the topic is gone, the queue is no longer the same, or the broker confirmed messages that
+                are not in the queue, or if the target refuses everything, or does not answer, for too long.
             StoppedError: if the replay is stopped while it waits for the target.
         """
         attempts = 0
@@ -228,9 +228,10 @@ class QueueSender:
                 if not len(batch):
                     return
                 if isinstance(problem, PlaceError):  # sent again, they could be there twice
-                    raise TargetError(
+                    raise ReplayError(
                         f"{problem}; and {len(batch):,} of the messages are not found in the queue. Nothing more is "
-                        "sent; check that this is the expected broker"
+                        "sent; check that this is the expected broker",
+                        exit_code=ExitCode.REFUSED,
                     )
             retries.wait_after(problem, f"{queue_text(self.queue)}: not sent")
 
@@ -258,7 +259,7 @@ class QueueSender:
 
     def _check_topic(self, error: RefusedError) -> None:
         if error.code in _OF_TOPIC:
-            raise TargetError(f"{self.queue.topic}: {error}") from None
+            raise ReplayError(f"{self.queue.topic}: {error}", exit_code=ExitCode.REFUSED) from None
 
     def _find_stored(self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int) -> Landing:
         """Return the messages of a batch that were stored although no answer confirmed it."""
@@ -306,9 +307,11 @@ class _RetryWaits:
         if self._is_stopped():
             raise StoppedError(f"{what}: {problem}") from None
         if self._clock() > self._deadline:
-            raise TargetGoneError(
+            raise ReplayError(
                 f"{what} for {self._seconds:.0f} s: {problem}. 'commitlake replay resume {self._replay_id}' continues "
-                "the replay"
+                "the replay",
+                exit_code=ExitCode.FAILED,
+                is_transient=True,
             ) from None
         self._sleep(self._wait)
         self._wait = min(2 * self._wait, _MAX_WAIT_SECONDS)

@@ -15,9 +15,10 @@ from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.rocketmq.errors import ProtocolError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import MAX_EMPTY_ANSWERS
-from commitlake.pipelines.replay.errors import TargetError
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.origin_properties import ORIGIN_BROKER, ORIGIN_PHYSICAL_OFFSET, REPLAY_ID
 from commitlake.pipelines.replay.plan import ReplayPlan
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.segments import MAX_QUEUE_OFFSET
@@ -42,14 +43,15 @@ def find_sent(puller: Puller, queue: MessageQueue, start: int, replay_id: str) -
         start: the first queue offset to read.
 
     Raises:
-        TargetError: if the queue ends before `start`, so that it is no longer the same queue.
+        ReplayError: if the queue ends before `start`, so that it is no longer the same queue.
         RocketMQError: in the cases of `Puller.read`.
     """
     end = puller.max_offset(queue)
     if end < start:
-        raise TargetError(
+        raise ReplayError(
             f"queue {queue.queue_id} of {queue.topic} on {queue.broker_name} ends at {end}, but ended at {start} "
-            "before: the topic was deleted and created again, or the broker has lost messages. Plan a new replay"
+            "before: the topic was deleted and created again, or the broker has lost messages. Plan a new replay",
+            exit_code=ExitCode.REFUSED,
         )
     empty = 0
     while start < end:
@@ -123,7 +125,7 @@ def add_unrecorded(runs: Mapping[MessageQueue, Sequence[OffsetRun]], plan: Repla
         runs: From `read_sent_runs`.
 
     Raises:
-        TargetError: A queue ends before the recorded messages.
+        ReplayError: A queue ends before the recorded messages.
     """
     found: RunsByQueue = {queue: list(known) for queue, known in runs.items()}
     for target in plan.target.queues:

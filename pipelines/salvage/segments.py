@@ -26,12 +26,13 @@ import numpy as np
 
 from commitlake.connectors.formats.rocketmq.kernel.records import STORE_HOST
 from commitlake.connectors.log_format.files import SegmentFile
-from commitlake.connectors.reading.errors import SegmentCutError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.kernel import hop as h
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.walking import End, WalkStep, walk
 from commitlake.connectors.whole_files import write_sized
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import (
     HEAD,
     MIN_RECORD_SIZE,
@@ -250,8 +251,9 @@ class _Writer:
         for at in range(stretch.start, stretch.end, _COPY_BYTES):
             part = window[: min(_COPY_BYTES, stretch.end - at)]
             if file.read_into(part, at - self._base) < len(part):
-                raise SegmentCutError(
-                    f"{self._task.split.path}: expected {len(part)} bytes at {at}, found it cut short"
+                raise StoreError(
+                    f"{self._task.split.path}: expected {len(part)} bytes at {at}, found it cut short",
+                    exit_code=ExitCode.FAILED,
                 )
             self._write(part.data, at - self._shift)
         if self._shift:

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError
+from commitlake.connectors.shipping.errors import ShipError, ShipNameError
 from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.pipelines.ship.growing import ChangedFileError, GrowingFiles, Shipped
 from commitlake.pipelines.ship.log_end import LogEnd, LogEndSearch
@@ -422,24 +422,27 @@ class ShipAgent:
         if not self._log.generation and not self._other.generation:
             foreign = self._target.names_in(folder, 1)
             if foreign:
-                raise ShipConflictError(
-                    f"{self._target.text} holds {folder}/{foreign[0]}, which no agent has shipped: use an empty place"
+                raise ShipError(
+                    f"{self._target.text} holds {folder}/{foreign[0]}, which no agent has shipped: use an empty place",
+                    exit_code=ExitCode.REFUSED,
                 )
             return
         for manifest in (self._log, self._other):
             if manifest.broker != self._settings.broker or manifest.folder != folder:
-                raise ShipConflictError(
+                raise ShipError(
                     f"{self._target.text} has the {manifest.folder} of {manifest.broker!a}, expected the {folder} of "
-                    f"{self._settings.broker!a}: ship each store to its own place, or name it with --broker"
+                    f"{self._settings.broker!a}: ship each store to its own place, or name it with --broker",
+                    exit_code=ExitCode.REFUSED,
                 )
         for name, entry in self._log.files.items():
             if not entry.head_size:
                 continue
             with self._source.open(name) as source:
                 if source is not None and source.crc(0, entry.head_size) != entry.head_crc:
-                    raise ShipConflictError(
+                    raise ShipError(
                         f"{self._target.text}: {name} begins with other bytes than the store's: it has the copy of "
-                        "another store, or the store was created again: ship to a new place"
+                        "another store, or the store was created again: ship to a new place",
+                        exit_code=ExitCode.REFUSED,
                     )
 
     def _check_target(self) -> None:

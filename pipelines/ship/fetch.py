@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from commitlake.connectors.checksums import crc_of_parts
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipUnavailableError
+from commitlake.connectors.shipping.errors import ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,
@@ -71,8 +72,8 @@ class Fetcher:
             on_progress: called with the number of further bytes.
 
         Raises:
-            ShipError: if there is no copy, or an object is damaged or missing.
-            ShipConflictError: if the folder has the copy of another store.
+            ShipError: if there is no copy, or an object is damaged or missing, or if the folder has the copy of another
+                store.
         """
         self._on_progress = on_progress
         for attempt in range(_ATTEMPTS):
@@ -116,7 +117,10 @@ class Fetcher:
         mine = self._mine(name)
         mine = mine or Manifest(theirs.broker, theirs.folder)
         if (mine.broker, mine.folder) != (theirs.broker, theirs.folder):
-            raise ShipConflictError(f"{self._target.text} has the copy of {mine.broker!a}, expected {theirs.broker!a}")
+            raise ShipError(
+                f"{self._target.text} has the copy of {mine.broker!a}, expected {theirs.broker!a}",
+                exit_code=ExitCode.REFUSED,
+            )
         mine = self._save(name, replace(mine, lost=theirs.lost))
         for _, file in sorted(theirs.files.items()):
             if not file.modified_ms:
@@ -128,8 +132,9 @@ class Fetcher:
         """Fetch the bytes of a file that the folder lacks; yield entries for the folder's manifest."""
         if mine is not None and mine.is_sealed:
             if theirs.is_sealed and (mine.size, mine.crc) != (theirs.size, theirs.crc):
-                raise ShipConflictError(
-                    f"{self._target.text}: {mine.name} differs from the copy: fetch to a new folder"
+                raise ShipError(
+                    f"{self._target.text}: {mine.name} differs from the copy: fetch to a new folder",
+                    exit_code=ExitCode.REFUSED,
                 )
             return
         entry = replace(theirs, parts=() if mine is None else mine.parts, is_sealed=False, crc=None)
@@ -201,8 +206,9 @@ class Fetcher:
 
     def _check_empty(self, folder: str) -> None:
         if foreign := self._target.names_in(folder, 1):
-            raise ShipConflictError(
-                f"{self._target.text} holds {folder}/{foreign[0]}, which was not fetched: use an empty folder"
+            raise ShipError(
+                f"{self._target.text} holds {folder}/{foreign[0]}, which was not fetched: use an empty folder",
+                exit_code=ExitCode.REFUSED,
             )
 
     def _save(self, name: str, manifest: Manifest) -> Manifest:

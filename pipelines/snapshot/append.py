@@ -31,7 +31,7 @@ from commitlake.connectors.lake.snapshot_tables import (
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, StoreSnapshot, Subscription
 from commitlake.schemas.counts import count_text
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 HEARTBEAT = datetime.timedelta(minutes=10)
@@ -44,13 +44,6 @@ _SUBSCRIPTION_FIELDS = (
     "expression_type", "expression", "subscribed_at", "consume_type", "message_model", "consume_from_where", "members",
 )  # fmt: skip
 Row = dict[str, Any]
-
-
-class ConcurrentSnapshotError(CommitLakeError):
-    """Other snapshots of the same store were committed first on every attempt."""
-
-    exit_code = ExitCode.REFUSED
-    is_transient = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +96,7 @@ def append_all(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> list[Appended]
         snapshots: snapshots of different stores, a group of `grouped`.
 
     Raises:
-        ConcurrentSnapshotError: Other snapshots of these stores were committed first ten times.
+        ConcurrentRunError: Other snapshots of these stores were committed first ten times.
     """
     moved = _append(lake, OFFSETS, snapshots, _offset_rows)
     subscribed = _append(lake, SUBSCRIBED, snapshots, _subscription_rows)
@@ -147,7 +140,7 @@ def _append(
         if not new or append_snapshots(lake, name, added, {broker: version_of(table, broker) for broker in new}):
             return {broker: None if of_store is None else _changes(of_store) for broker, of_store in rows.items()}
     shown = brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {count_text(len(brokers) - 1, 'other store')}"
-    raise ConcurrentSnapshotError(
+    raise ConcurrentRunError(
         f"other snapshots of {shown} committed first {_MAX_TRIES} times; this one was not stored. Run it again"
     )
 

@@ -93,8 +93,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
 
     Raises:
         ConcurrentRunError: if another backfill was first.
-        DataFileError: if a data file of `messages` cannot be read.
-        LakeError: if nothing has been archived yet.
+        LakeError: if a data file of `messages` cannot be read, or if nothing has been archived yet.
     """
     table = lake.table("messages")
     newest = newest_commit(table)

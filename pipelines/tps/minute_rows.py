@@ -86,8 +86,8 @@ def read_minute_rows(
         sketches: names of columns of sketches.
 
     Raises:
-        DataFileError: if a data file cannot be read.
-        NotReadableError: if a data file has rows that are deleted by a deletion vector.
+        LakeError: if a data file cannot be read.
+        VersionsError: if a data file has rows that are deleted by a deletion vector.
     """
     uri = lake.uri("topic_minutes")
     files = files_of_time(uri, lake.table("topic_minutes"), MINUTES.time, question.start, question.end)

@@ -1,9 +1,7 @@
 """Errors of commands whose frame is valid.
 
 CommandError (ValueError)   a command without the data that its code requires; the message is for the peer
-├── HeaderError             a missing or invalid ext field
 ├── BodyError               a body that does not match the code
-├── SignatureError          a request without a valid signature
 └── NotPermittedError       a request that its account may not send, or not on this connection
 
 An invalid frame raises schemas.layouts.errors.LayoutError.
@@ -18,16 +16,8 @@ class CommandError(CommitLakeError, ValueError):
     """Error for a command without the data that its code requires."""
 
 
-class HeaderError(CommandError):
-    """Error for a missing or invalid ext field."""
-
-
 class BodyError(CommandError):
     """Error for a body that does not match the code."""
-
-
-class SignatureError(CommandError):
-    """Error for a request without a valid signature."""
 
 
 class NotPermittedError(CommandError):

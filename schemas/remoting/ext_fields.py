@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from commitlake.schemas.layouts.numbers import parse_int
-from commitlake.schemas.remoting.errors import HeaderError
+from commitlake.schemas.remoting.errors import CommandError
 
 H = TypeVar("H", bound=NamedTuple)
 
@@ -59,7 +59,7 @@ def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: boo
         one_letter: whether the names are a, b, c … in the order of the declaration, as in a V2 send.
 
     Raises:
-        HeaderError: if a required field is missing, or a value does not have its type.
+        CommandError: if a required field is missing, or a value does not have its type.
     """
     values = []
     get = fields.get
@@ -67,7 +67,7 @@ def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: boo
         text = get(key)
         if text is None:
             if default is _REQUIRED:
-                raise HeaderError(f"{kind.__name__}: expected the field {key!r}, found none")
+                raise CommandError(f"{kind.__name__}: expected the field {key!r}, found none")
             values.append(default)
         elif limit == _TEXT:
             values.append(text)
@@ -81,9 +81,9 @@ def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: boo
     return kind._make(values)
 
 
-def _wrong(kind: type[NamedTuple], key: str, limit: int, text: str) -> HeaderError:
+def _wrong(kind: type[NamedTuple], key: str, limit: int, text: str) -> CommandError:
     bits = limit.bit_length()
-    return HeaderError(f"{kind.__name__}.{key}: expected a whole number of {bits} bits, found {text[:80]!r}")
+    return CommandError(f"{kind.__name__}.{key}: expected a whole number of {bits} bits, found {text[:80]!r}")
 
 
 def to_ext_fields(header: NamedTuple, *, one_letter: bool = False) -> dict[str, str]:

@@ -63,7 +63,7 @@ def parse_send_request(command: Command) -> SendMessageRequest:
     """Parse the header of any kind of send.
 
     Raises:
-        HeaderError: if a required field is missing, or a value does not have its type.
+        CommandError: if a required field is missing, or a value does not have its type.
     """
     return from_ext_fields(SendMessageRequest, command.ext_fields, one_letter=command.code in _ONE_LETTER)
 

@@ -15,7 +15,7 @@ import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from commitlake.schemas.remoting.errors import SignatureError
+from commitlake.schemas.remoting.errors import NotPermittedError
 
 ACCESS_KEY = "AccessKey"
 SIGNATURE = "Signature"
@@ -66,18 +66,18 @@ def check_signature(fields: Mapping[str, str], body: bytes | memoryview, secret_
         secret_keys: secret keys by access key.
 
     Raises:
-        SignatureError: if the signature is missing or wrong, or the access key is unknown.
+        NotPermittedError: if the signature is missing or wrong, or the access key is unknown.
     """
     access_key, given = fields.get(ACCESS_KEY), fields.get(SIGNATURE)
     if access_key is None or given is None:
-        raise SignatureError(f"expected the fields {ACCESS_KEY} and {SIGNATURE}, found no signature")
+        raise NotPermittedError(f"expected the fields {ACCESS_KEY} and {SIGNATURE}, found no signature")
     secret_key = secret_keys.get(access_key)
     if secret_key is None:
-        raise SignatureError(f"expected an access key that this server knows, found {access_key[:80]!r}")
+        raise NotPermittedError(f"expected an access key that this server knows, found {access_key[:80]!r}")
     wanted = [signature(fields, body, secret_key)]
     if _SOMETIMES_SIGNED in fields:
         others = {key: value for key, value in fields.items() if key != _SOMETIMES_SIGNED}
         wanted.append(signature(others, body, secret_key))
     if not any(hmac.compare_digest(given.encode("utf-8", "replace"), each.encode()) for each in wanted):
-        raise SignatureError(f"expected a signature by the owner of {access_key!r}, found another")
+        raise NotPermittedError(f"expected a signature by the owner of {access_key!r}, found another")
     return access_key

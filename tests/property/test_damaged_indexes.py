@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commitlake.connectors.reading.errors import DamagedIndexError
+from commitlake.connectors.reading.errors import CommitLogError
 from tests.support.hypothesis_profiles import load
 from tests.support.index_entry_rows import Rows, read_index_rows, read_queue_rows
 from tests.support.indexed_stores import write_indexed_store
@@ -58,7 +58,7 @@ def test_damage_is_a_bad_range_or_another_entry(stores: list[Path], tmp_path: Pa
     sound = [[row for row in rows if row["_corrupt_record"] is None] for rows in permissive]
     assert dropping == sound
     if any(row["_corrupt_record"] for rows in permissive for row in rows):
-        with pytest.raises(DamagedIndexError, match=r"bytes \d+ to \d+: \w+: expected .*, found"):
+        with pytest.raises(CommitLogError, match=r"bytes \d+ to \d+: \w+: expected .*, found"):
             all_rows(store, "FAILFAST")
     else:
         assert all_rows(store, "FAILFAST") == sound

@@ -6,10 +6,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from commitlake.connectors.shipping.errors import ShipConflictError
+from commitlake.connectors.shipping.errors import ShipError
 from commitlake.connectors.shipping.folder import FolderTarget
 from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.connectors.storage.pace import Pace
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,
@@ -70,7 +71,7 @@ class MemoryTarget(ShipTarget):
         """See ShipTarget."""
         self.before("manifest")
         if self.objects.get(name) != self._known.get(name):
-            raise ShipConflictError("another agent")
+            raise ShipError("another agent", exit_code=ExitCode.REFUSED)
         self.objects[name] = self._known[name] = data
 
     def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002

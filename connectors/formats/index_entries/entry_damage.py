@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from commitlake.connectors.reading.errors import DamagedIndexError
+from commitlake.connectors.reading.errors import CommitLogError
 from commitlake.connectors.reading.options import Mode
 
 logger = logging.getLogger(__name__)
@@ -77,11 +77,11 @@ class DamageCounter:
             bad: the range.
 
         Raises:
-            DamagedIndexError: in mode FAILFAST.
+            CommitLogError: in mode FAILFAST.
         """
         path = path.encode("utf-8", "replace").decode()
         if self.mode is Mode.FAILFAST:
-            raise DamagedIndexError(
+            raise CommitLogError(
                 f"{path}, bytes {bad.start} to {bad.end}: {bad.reason}: expected {bad.expected}, found {bad.found}. "
                 "'commitlake rebuild' rebuilds a stopped broker's indexes from its log. Mode PERMISSIVE returns such "
                 "ranges as rows, DROPMALFORMED counts them in the log"

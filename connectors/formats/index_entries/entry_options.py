@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
 from commitlake.connectors.formats.registry import all_formats, formats_called
 from commitlake.connectors.log_format.format import Formats
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import MISSING_PATH, PARTITION_BYTES, Mode
 from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.source_options import (
@@ -22,6 +20,7 @@ from commitlake.connectors.source_options import (
     option,
     whole_number,
 )
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.indexfile import MAX_FILE_BYTES, Geometry, key_hash
 
 
@@ -36,8 +35,6 @@ class IndexContent(StrEnum):
 @dataclass(frozen=True)
 class EntryOptions(DeclaredOptions):
     """Options that both sources have."""
-
-    error: ClassVar[type[Exception]] = OptionError
 
     path: str = option(
         "path",
@@ -171,16 +168,16 @@ class IndexFileOptions(EntryOptions):
         """Check that the options fit the content and one another."""
         for name in ("keys", "startingOffset", "endingOffset"):
             if name in self.given and self.content is not IndexContent.ENTRIES:
-                raise OptionError(f"option {name} is for entries: expected content entries, found {self.content}")
+                raise UsageError(f"option {name} is for entries: expected content entries, found {self.content}")
         if (self.topics is None) != (self.keys is None):
-            raise OptionError(
+            raise UsageError(
                 "options topics and keys: expected both or none, because an index has only hashes of topic and key"
             )
         sizes = [size for size in (self.index_slots, self.index_entries) if size is not None]
         if len(sizes) == 1 or any(size < 1 for size in sizes):
-            raise OptionError("options indexSlots and indexEntries: expected both or none, each at least 1")
+            raise UsageError("options indexSlots and indexEntries: expected both or none, each at least 1")
         if self.geometry is not None and self.geometry.file_size > MAX_FILE_BYTES:
-            raise OptionError(
+            raise UsageError(
                 f"options indexSlots and indexEntries: expected a file of at most {MAX_FILE_BYTES} bytes, "
                 f"found {self.geometry.file_size}"
             )

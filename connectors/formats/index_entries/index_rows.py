@@ -37,7 +37,7 @@ def read_index_parts(
         options: the kind of the rows, the wanted keys, and the handling of bad ranges.
 
     Raises:
-        DamagedIndexError: in mode FAILFAST, for the first bad range.
+        CommitLogError: in mode FAILFAST, for the first bad range.
         StoreError: if there is a link in place of a file, or a copy was changed.
     """
     damage = DamageCounter(options.mode)

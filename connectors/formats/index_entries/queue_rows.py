@@ -40,7 +40,7 @@ def read_queue_parts(
         mode: the handling of bad ranges.
 
     Raises:
-        DamagedIndexError: in mode FAILFAST, for the first bad range.
+        CommitLogError: in mode FAILFAST, for the first bad range.
         StoreError: if there is a link in place of a file, or a copy was changed.
     """
     damage = DamageCounter(mode)

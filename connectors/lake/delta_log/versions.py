@@ -18,8 +18,6 @@ data feed enabled.
 
 VersionsError
 ├── VersionGoneError      the log no longer has a version, or never had it because the table was recreated
-├── NotAppendOnlyError    a version removed rows, and the follower does not support that
-└── NotReadableError      files that contain more than the table's rows: deletion vectors, a shallow clone
 """
 
 from __future__ import annotations
@@ -60,16 +58,6 @@ class VersionsError(CommitLakeError):
 
 class VersionGoneError(VersionsError):
     """A version is not in the table's log."""
-
-
-class NotAppendOnlyError(VersionsError):
-    """A version removed rows, but the follower can only add."""
-
-
-class NotReadableError(VersionsError):
-    """A file of the table cannot be read on its own."""
-
-    exit_code = ExitCode.DAMAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +109,10 @@ class AddedVersion:
         """Refuse a version that removed rows.
 
         Raises:
-            NotAppendOnlyError: if it did.
+            VersionsError: if it did.
         """
         if self.removed:
-            raise NotAppendOnlyError(
+            raise VersionsError(
                 f"version {self.version} removes {count_text(len(self.removed), 'file')}, expected only new ones: rows "
                 "were deleted or changed. Rebuild the tables that follow this one"
             )
@@ -140,7 +128,7 @@ def added_versions(table_uri: str, after: int, storage_options: StorageOptions =
 
     Raises:
         VersionGoneError: if a version's commit file no longer exists, or `after` is newer than the table.
-        NotReadableError: if files contain more than the table's rows.
+        VersionsError: if files contain more than the table's rows.
     """
     newest = _open(table_uri, storage_options).version()
     if after > newest:
@@ -160,7 +148,7 @@ def snapshot_files(table_uri: str, storage_options: StorageOptions = None, versi
         version: version of the table; the newest by default.
 
     Raises:
-        NotReadableError: if files contain more than the table's rows.
+        VersionsError: if files contain more than the table's rows.
     """
     table = _open(table_uri, storage_options)
     if version is not None:
@@ -190,7 +178,7 @@ def files_of_time(
         end: latest time, exclusive.
 
     Raises:
-        NotReadableError: if files contain more than the table's rows.
+        VersionsError: if files contain more than the table's rows.
     """
     actions = file_actions(table)
     _check_deletion_vectors(actions)
@@ -252,9 +240,10 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
             any(_is_of_erasure(action.get("commitInfo")) for action in actions),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotReadableError(
+        raise VersionsError(
             f"version {version} of {table_uri}: {LOG}/{version:020d}.json is damaged: expected actions of a Delta log, "
-            f"found {type(error).__name__}: {str(error)[:200]}"
+            f"found {type(error).__name__}: {str(error)[:200]}",
+            exit_code=ExitCode.DAMAGE,
         ) from None
 
 
@@ -276,16 +265,18 @@ def _file_of(table_uri: str, action: dict[str, Any]) -> AddedFile:
 def _file(table_uri: str, encoded: str, date: str | None, size: int, rows: int | None) -> AddedFile:
     name = unquote(encoded)
     if is_uri(name) or name.startswith(("/", "file:")):
-        raise NotReadableError(
+        raise VersionsError(
             f"the file {name} is not in the table's folder {table_uri}: expected no shallow clone. "
-            "'commitlake maintain --repair' undoes such a version"
+            "'commitlake maintain --repair' undoes such a version",
+            exit_code=ExitCode.DAMAGE,
         )
     root = absolute_place(table_uri)
     return AddedFile(f"{root.rstrip('/')}/{name}", name, date, size, rows)
 
 
-def _deletion_vector(path: str) -> NotReadableError:
-    return NotReadableError(
+def _deletion_vector(path: str) -> VersionsError:
+    return VersionsError(
         f"the file {unquote(path)} has a deletion vector: expected files that hold just the table's rows. "
-        "Set delta.enableDeletionVectors = false and REORG TABLE … APPLY (PURGE)"
+        "Set delta.enableDeletionVectors = false and REORG TABLE … APPLY (PURGE)",
+        exit_code=ExitCode.DAMAGE,
     )

@@ -24,12 +24,6 @@ _BATCH_ROWS = 1 << 16
 Constants = dict[str, str | int | bool]
 
 
-class DataFileError(LakeError):
-    """A data file cannot be read: it is missing, truncated, or fails a checksum."""
-
-    exit_code = ExitCode.DAMAGE
-
-
 @contextmanager
 def data_file_errors(uri: str, name: str) -> Iterator[None]:
     """Name the data file in errors of reading it.
@@ -39,15 +33,16 @@ def data_file_errors(uri: str, name: str) -> Iterator[None]:
         name: name of the file in the table's folder.
 
     Raises:
-        DataFileError: instead of an error of Arrow or of the file system.
+        LakeError: instead of an error of Arrow or of the file system.
     """
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         lines = str(error).splitlines() or ["no message"]
-        raise DataFileError(
+        raise LakeError(
             f"{uri}: data file {name}: expected a whole Parquet file, found one that cannot be read: {lines[0]}. "
-            f"{WAY_OUT}"
+            f"{WAY_OUT}",
+            exit_code=ExitCode.DAMAGE,
         ) from None
 
 
@@ -78,7 +73,7 @@ class TableRows:
             Tables of `schema`, except that dictionary columns differ; each column has one chunk.
 
         Raises:
-            DataFileError: if it cannot be read.
+            LakeError: if it cannot be read.
         """
         there: dict[str, int] = {}
         with (

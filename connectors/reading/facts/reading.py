@@ -45,8 +45,7 @@ def read_facts(
         chunk_rows: the largest number of records in a chunk.
 
     Raises:
-        SegmentCutError: if the file was truncated while it was read.
-        StoreError: if it cannot be read.
+        StoreError: if the file was truncated while it was read, or if it cannot be read.
     """
     if split.missing:
         yield _missing(split)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm
 from commitlake.connectors.rocketmq.errors import InvalidMessageError
 from commitlake.connectors.rocketmq.producers.messages import DEFAULT_MAX_BODY_BYTES, check_topic
@@ -13,13 +12,14 @@ from commitlake.connectors.rocketmq.sink.prepared_rows import RowSettings, syste
 from commitlake.connectors.rocketmq.sink.sender import DEFAULT_GROUP, RowSender, SendSettings
 from commitlake.connectors.rocketmq.spark_options import ConnectionOptions, credentials_of, group_name
 from commitlake.connectors.source_options import byte_count, flag, option, whole_number
+from commitlake.schemas.errors import UsageError
 
 
 def _topic(text: str) -> str:
     try:
         return check_topic(text)
     except InvalidMessageError as error:
-        raise OptionError(f"option {error}") from None
+        raise UsageError(f"option {error}") from None
 
 
 def _body_form(text: str) -> BodyForm:
@@ -69,7 +69,7 @@ class SinkOptions(ConnectionOptions):
         if self.topic is not None and not self.has_system_topics:
             problem = system_topic_problem(self.topic)
             if problem is not None:
-                raise OptionError(f"option {problem}")
+                raise UsageError(f"option {problem}")
 
     @property
     def settings(self) -> SendSettings:
@@ -88,6 +88,6 @@ class SinkOptions(ConnectionOptions):
         """Create a sender in this process.
 
         Raises:
-            OptionError: if the keys, or the TLS settings, are not valid.
+            UsageError: if the keys, or the TLS settings, are not valid.
         """
         return RowSender(self.client, self.settings, credentials_of(self.credentials_provider))

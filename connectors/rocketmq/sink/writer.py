@@ -18,8 +18,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.reading.errors import OptionError
-from commitlake.connectors.rocketmq.errors import InvalidMessageError, NotSentError
+from commitlake.connectors.rocketmq.errors import InvalidMessageError, RocketMQError
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.outcomes import RowStatus
 from commitlake.connectors.rocketmq.sink.prepared_rows import TYPES, check_columns
@@ -27,6 +26,7 @@ from commitlake.connectors.rocketmq.sink.sender import RowSender
 from commitlake.connectors.spark.versions import to_arrow_schema
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.messages import MESSAGES, SOURCE
 
 logger = logging.getLogger(__name__)
@@ -53,28 +53,28 @@ def check_schema(schema: StructType, options: SinkOptions) -> None:
     """Check that a DataFrame has the required columns, and no unknown ones.
 
     Raises:
-        OptionError: if a required column is missing, or a column is unknown.
+        UsageError: if a required column is missing, or a column is unknown.
     """
     known = {*TYPES, *MESSAGES.names, *SOURCE.names}
     for name in schema.names:
         if name not in known:
             close = difflib.get_close_matches(name, list(TYPES), n=1)
             nearest = f" (did you mean {close[0]!r}?)" if close else ""
-            raise OptionError(
+            raise UsageError(
                 f"the DataFrame's column {name!r} cannot be sent{nearest}; expected {', '.join(TYPES)}, or columns of "
                 "messages, which are ignored. Put the application's own values into properties"
             )
     try:
         check_columns(to_arrow_schema(schema), options.settings.rows)
     except InvalidMessageError as error:
-        raise OptionError(str(error)) from None
+        raise UsageError(str(error)) from None
 
 
 def send_batches(sender: RowSender, batches: Iterator[pa.RecordBatch]) -> Sent:
     """Send the rows of a task.
 
     Raises:
-        NotSentError: if rows could not be sent; raised after the other rows of their batch were sent.
+        RocketMQError: if rows could not be sent; raised after the other rows of their batch were sent.
     """
     sent = Sent()
     for batch in batches:
@@ -97,7 +97,7 @@ def _check_sent(outcomes: pa.RecordBatch) -> None:
             reasons[f"{row['status']}, topic {row['topic']}: {row['error']}"] += 1
     missing = outcomes.num_rows - statuses[RowStatus.SENT]
     shown = "; ".join(f"{count} {text}" for text, count in reasons.most_common(_SHOWN))
-    raise NotSentError(
+    raise RocketMQError(
         f"expected to send {count_text(outcomes.num_rows, 'row')}, {count_text(missing, 'was', 'were')} not sent: "
         f"{shown}" + (f"; and {len(reasons) - _SHOWN} other reasons" if len(reasons) > _SHOWN else "")
     )

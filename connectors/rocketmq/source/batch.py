@@ -51,7 +51,7 @@ class RocketmqReader(DataSourceReader):
         """Check the schema, without any request.
 
         Raises:
-            OptionError: if the schema is not valid.
+            UsageError: if the schema is not valid.
         """
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
         self._options = options

@@ -175,7 +175,7 @@ class SourceOptions(ConnectionOptions):
         """Create a client in this process.
 
         Raises:
-            OptionError: if the keys, or the TLS settings, are not valid.
+            UsageError: if the keys, or the TLS settings, are not valid.
         """
         return Puller(self.group, self.client, credentials_of(self.credentials_provider))
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from commitlake.connectors.reading.errors import OptionError
-from commitlake.connectors.rocketmq.errors import DataLossError
+from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import queue_text
 from commitlake.connectors.rocketmq.time_search import first_offset_at
 from commitlake.schemas.counts import count_text
+from commitlake.schemas.errors import ExitCode, UsageError
 from commitlake.schemas.layouts.numbers import INT64_MAX, int_within, parse_int
 from commitlake.schemas.remoting.routes import MessageQueue
 
@@ -64,11 +64,11 @@ class ReadPosition:
         """Check that every named queue exists.
 
         Raises:
-            OptionError: if one does not exist.
+            UsageError: if one does not exist.
         """
         for queue in (*self.offsets, *self.times):
             if queue not in known:
-                raise OptionError(
+                raise UsageError(
                     f"option {self.option}: expected queues that can be read, found {queue_text(queue)}, which is not "
                     f"among the topics' {count_text(len(known), 'queue')}"
                 )
@@ -173,8 +173,9 @@ def check_within(
     )
 
 
-def data_loss(text: str) -> DataLossError:
+def data_loss(text: str) -> RocketMQError:
     """Return the error for missing messages."""
-    return DataLossError(
-        f"{text}. With the option failOnDataLoss=false, the read continues without them, and logs their number"
+    return RocketMQError(
+        f"{text}. With the option failOnDataLoss=false, the read continues without them, and logs their number",
+        exit_code=ExitCode.USAGE,
     )

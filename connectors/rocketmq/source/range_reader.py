@@ -56,9 +56,9 @@ class RangeReader:
         """Yield the messages of the given ranges.
 
         Raises:
-            DataLossError: if messages were deleted, and the options require a failure.
+            RocketMQError: if messages were deleted, and the options require a failure, or if a request to a broker
+                fails.
             DamagedLogError: if a record is damaged, and the mode requires a failure.
-            RocketMQError: if a request to a broker fails.
         """
         for wanted in ranges:
             yield from self._read(wanted)

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, queue_text
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import QueueBounds, ReadPosition, check_within, data_loss
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.routes import MessageQueue
 
 _T = TypeVar("_T")
@@ -58,7 +58,7 @@ def resolve(
     """Return the offset of a position in each queue.
 
     Raises:
-        OptionError: if a named queue does not exist.
+        UsageError: if a named queue does not exist.
         RocketMQError: if a request to a broker fails.
     """
     position.check_queues(bounds)
@@ -69,9 +69,9 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
     """Return the partitions of a batch.
 
     Raises:
-        OptionError: if a position is in no queue, or an end is before its start.
-        DataLossError: if a queue does not have the requested offsets, and the options require a failure.
-        RocketMQError: if a request to a broker fails.
+        UsageError: if a position is in no queue, or an end is before its start.
+        RocketMQError: if a queue does not have the requested offsets, and the options require a failure, or if a
+            request to a broker fails.
     """
     bounds = ask_bounds(puller, list_queues(puller, options.topics))
     begins, ends = resolve(puller, options.start, bounds), resolve(puller, options.end, bounds)
@@ -79,7 +79,7 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
     for queue in bounds:
         begin, end = begins[queue], ends[queue]
         if begin > end and queue in options.start.offsets and queue in options.end.offsets:
-            raise OptionError(
+            raise UsageError(
                 f"options {options.start.option} and {options.end.option}: expected an end after the begin, found "
                 f"{begin} and {end} of {queue_text(queue)}"
             )
@@ -96,7 +96,7 @@ def report_loss(text: str, *, fail: bool) -> None:
     """Raise an error for missing messages, or log them.
 
     Raises:
-        DataLossError: if `fail`.
+        RocketMQError: if `fail`.
     """
     if fail:
         raise data_loss(text)

@@ -45,7 +45,7 @@ class RocketmqStreamReader(LimitedStreamReader):
         """Check the schema, without any request.
 
         Raises:
-            OptionError: if the schema is not valid.
+            UsageError: if the schema is not valid.
         """
         check_columns(schema, SOURCE, options.mode, CORRUPT_RECORD.name)
         self._options = options

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from commitlake.connectors.rocketmq.errors import CheckpointError
 from commitlake.connectors.rocketmq.queue_reading import QueueRange
 from commitlake.connectors.rocketmq.source.positions import from_tree, to_tree
 from commitlake.connectors.sources.stream_checkpoint import read_checkpoint
@@ -56,9 +55,9 @@ def from_checkpoint(value: Mapping[str, Any]) -> StreamPosition:
     """Parse a stored position.
 
     Raises:
-        CheckpointError: if it is not a result of `to_checkpoint`.
+        UsageError: if it is not a result of `to_checkpoint`.
     """
-    return read_checkpoint(value, _position, version=VERSION, expected="offsets by queue", error=CheckpointError)
+    return read_checkpoint(value, _position, version=VERSION, expected="offsets by queue")
 
 
 def _position(value: Mapping[str, Any]) -> StreamPosition:

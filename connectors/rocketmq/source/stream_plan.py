@@ -50,9 +50,9 @@ class StreamPlanner:
         """Return the position at which a stream without a checkpoint begins.
 
         Raises:
-            OptionError: if a named queue does not exist.
-            DataLossError: if a queue does not have a named offset, and the options require a failure.
-            RocketMQError: if a request to a broker fails.
+            UsageError: if a named queue does not exist.
+            RocketMQError: if a queue does not have a named offset, and the options require a failure, or if a request
+                to a broker fails.
         """
         position = self._options.stream_start
         bounds = ask_bounds(self._puller, list_queues(self._puller, self._options.topics))
@@ -75,7 +75,7 @@ class StreamPlanner:
             limit: maximum number of offsets; at least one of each queue is allowed.
 
         Raises:
-            DataLossError: if messages were deleted, and the options require a failure.
+            RocketMQError: if messages were deleted, and the options require a failure.
             UnreachableError: if no queue can be queried.
         """
         bounds = self._bounds()

@@ -46,7 +46,7 @@ class BrokerSource:
         """Return a client for queries.
 
         Raises:
-            OptionError: if the keys or TLS settings in the environment are invalid.
+            UsageError: if the keys or TLS settings in the environment are invalid.
         """
         return Admin(self.client)
 
@@ -54,7 +54,7 @@ class BrokerSource:
         """Return a client for pulling, with a group that every broker has; its offsets are never changed.
 
         Raises:
-            OptionError: as for `open_admin`.
+            UsageError: as for `open_admin`.
         """
         return Puller(TOOLS_GROUP, self.client)
 

@@ -180,7 +180,7 @@ class GroupFollower:
         """Return the current states of the messages.
 
         Raises:
-            TargetError: if a topic was deleted and created again.
+            ReplayError: if a topic was deleted and created again.
         """
         admin = self.client.admin
         brokers = sorted(admin.clusters().broker_addr_table)

@@ -15,7 +15,7 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.errors import ShipError
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.filesystem import open_filesystem
@@ -27,6 +27,7 @@ from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST
 from tests.servers.fault_proxy import Fault, FaultProxy
@@ -230,7 +231,7 @@ def test_second_agent_ends_the_first(copy: str, tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
     first, second = (ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")) for _ in range(2))
     second.ship_round()
-    with pytest.raises(ShipConflictError, match="another agent"):
+    with pytest.raises(ShipError, match="another agent"):
         first.ship_round()
 
 
@@ -239,11 +240,11 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
     assert first.read_manifest(LOG_MANIFEST) is None
     assert second.read_manifest(LOG_MANIFEST) is None
     first.replace_manifest(LOG_MANIFEST, b"1")
-    with pytest.raises(ShipConflictError):
+    with pytest.raises(ShipError):
         second.replace_manifest(LOG_MANIFEST, b"2")
     assert second.read_manifest(LOG_MANIFEST) == b"1"
     second.replace_manifest(LOG_MANIFEST, b"3")
-    with pytest.raises(ShipConflictError):
+    with pytest.raises(ShipError):
         first.replace_manifest(LOG_MANIFEST, b"4")
     assert first.read_manifest(LOG_MANIFEST) == b"3"
 
@@ -258,7 +259,8 @@ def test_one_of_many_agents_replaces_a_manifest(copy: str) -> None:
             data = f"{round_number}-{number}".encode()
             try:
                 targets[number].replace_manifest(LOG_MANIFEST, data)
-            except ShipConflictError:
+            except ShipError as error:
+                assert error.exit_code is ExitCode.REFUSED
                 return None
             return data
 
@@ -275,10 +277,10 @@ def test_foreign_objects_are_refused_or_left_alone(copy: str, tmp_path: Path) ->
     ShipAgent(SourceStore(str(store)), target_of(copy), ShipSettings("b")).ship_round()
     assert {"shipped/parts/notes", LOG_MANIFEST} <= set(objects_in(copy))
     assert [store.broker for store in find_stores(copy, formats=COMMITLOGS)] == ["b"]
-    with pytest.raises(ShipConflictError, match="no agent has shipped"):
+    with pytest.raises(ShipError, match="no agent has shipped"):
         ShipAgent(SourceStore(str(store)), target_of(f"{copy}-2"), ShipSettings("b")).ship_round()
     put_object(f"{copy}-2", "commitlog/", b"")
-    with pytest.raises(ShipConflictError, match="no agent has shipped"):
+    with pytest.raises(ShipError, match="no agent has shipped"):
         ShipAgent(SourceStore(str(store)), target_of(f"{copy}-2"), ShipSettings("b")).ship_round()
 
 

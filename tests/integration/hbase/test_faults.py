@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import UnavailableError
+from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.followed import HBaseUpdate
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import HBaseOptions
@@ -101,7 +101,7 @@ def test_following_fails_while_thrift_is_down_and_then_catches_up(
 ) -> None:
     hbase.kill_thrift()
     try:
-        with pytest.raises(UnavailableError, match=r"Thrift server 127\.0\.0\.1:\d+ gave no answer .* within 2 s"):
+        with pytest.raises(HBaseError, match=r"Thrift server 127\.0\.0\.1:\d+ gave no answer .* within 2 s"):
             follow(None, uri, replace(options, connect_seconds=2))
     finally:
         hbase.start_thrift()
@@ -119,7 +119,7 @@ def test_following_fails_when_hbase_goes_down_and_then_catches_up(
     hbase.kill_hbase()
     try:
         with pytest.raises(
-            UnavailableError, match=r"gave no answer to 'write' .* within 5 s: .* next run continues from there"
+            HBaseError, match=r"gave no answer to 'write' .* within 5 s: .* next run continues from there"
         ):
             following.finish()
     finally:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import ConcurrentFollowError, ProgressError, TableError, UnavailableError
+from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
@@ -108,14 +108,14 @@ def test_a_version_missing_from_the_delta_log_is_an_error(uri: str, options: HBa
     append(uri, message_rows(1, first=801))
     DeltaTable(uri).create_checkpoint()
     (Path(uri) / "_delta_log" / f"{2:020d}.json").unlink()
-    with pytest.raises(ProgressError, match=r"version 2 of .* is no longer in its log.*Drop the HBase table"):
+    with pytest.raises(HBaseError, match=r"version 2 of .* is no longer in its log.*Drop the HBase table"):
         follow(None, uri, options)
 
 
 def test_a_table_follows_one_lake_only(uri: str, options: HBaseOptions, tmp_path: Path) -> None:
     follow(None, uri, options)
     append(tmp_path / "other", message_rows(1))
-    with pytest.raises(ProgressError, match=r"follows the Delta table .*: expected"):
+    with pytest.raises(HBaseError, match=r"follows the Delta table .*: expected"):
         follow(None, str(tmp_path / "other"), options)
 
 
@@ -146,7 +146,7 @@ def test_the_slower_of_two_concurrent_runs_fails(uri: str, options: HBaseOptions
 def test_a_table_with_other_column_families_is_refused(uri: str, options: HBaseOptions) -> None:
     with Client(options) as client:
         client.create_table([{"name": b"theirs:"}])
-    with pytest.raises(TableError, match="Expected a table with the families m and p"):
+    with pytest.raises(HBaseError, match="Expected a table with the families m and p"):
         follow(None, uri, options)
 
 
@@ -179,5 +179,5 @@ def test_versions_written_by_spark_are_followed(spark: SparkSession, options: HB
 @pytest.mark.long("errors of tasks are raised unchanged each time in spark/test_worker_errors.py")
 def test_an_error_in_a_task_is_raised_unchanged(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
     work = Work(replace(options, port=1, connect_seconds=1), 4, uri)
-    with pytest.raises(UnavailableError, match=r"gave no answer to 'write' .* within 1 s: Could not connect"):
+    with pytest.raises(HBaseError, match=r"gave no answer to 'write' .* within 1 s: Could not connect"):
         run_in_tasks(SparkRunner(spark), work, snapshot_files(uri).files)

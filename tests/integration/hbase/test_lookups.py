@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import QuestionError
+from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.lookups import look_up, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
@@ -136,5 +136,5 @@ def test_answers_are_in_the_order_of_a_sql_query_on_delta(client: Client, uri: s
 
 
 def test_a_lookup_that_no_key_supports_is_refused(client: Client) -> None:
-    with pytest.raises(QuestionError, match="expected one of them"):
+    with pytest.raises(HBaseError, match="expected one of them"):
         _ask(client, Selection(brokers=["broker-a"]))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import HBaseOptionError, HBaseRefusedError, TableError, UnavailableError
+from commitlake.connectors.hbase.errors import HBaseError, HBaseRefusedError
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.tables import TableLayout, open_or_create, open_table, shell_statement
@@ -54,7 +54,7 @@ def test_regions_are_created_by_a_thrift_2_server(hbase: HBase, options: HBaseOp
 def test_regions_without_a_thrift_2_server_are_refused_with_a_shell_statement(options: HBaseOptions) -> None:
     with (
         Client(replace(options, regions=2)) as client,
-        pytest.raises(HBaseOptionError, match=r"hbase shell: create 'mess"),
+        pytest.raises(HBaseError, match=r"hbase shell: create 'mess"),
     ):
         open_or_create(client)
 
@@ -62,7 +62,7 @@ def test_regions_without_a_thrift_2_server_are_refused_with_a_shell_statement(op
 def test_an_unreachable_thrift_2_server_is_an_error(options: HBaseOptions) -> None:
     with (
         Client(replace(options, regions=2, thrift2_port=1)) as client,
-        pytest.raises(UnavailableError, match=r"Thrift 2 server 127\.0\.0\.1:1 did not create the table"),
+        pytest.raises(HBaseError, match=r"Thrift 2 server 127\.0\.0\.1:1 did not create the table"),
     ):
         open_or_create(client)
 
@@ -85,7 +85,7 @@ def test_a_codec_that_the_servers_lack_is_an_error(options: HBaseOptions) -> Non
 
 
 def test_a_missing_table_is_an_error(options: HBaseOptions) -> None:
-    with Client(options) as client, pytest.raises(TableError, match=r"there is no table messages_\d+ at 127"):
+    with Client(options) as client, pytest.raises(HBaseError, match=r"there is no table messages_\d+ at 127"):
         open_table(client)
 
 

@@ -18,7 +18,7 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.files.segment_files import open_remote
 from commitlake.connectors.reading.files.shipped import resolve_filesystem
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError, ShipNameError, ShipUnavailableError
+from commitlake.connectors.shipping.errors import ShipError, ShipNameError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
 from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.hdfs_clients import HdfsClient, forget_clients
@@ -30,6 +30,7 @@ from commitlake.jobs.ship import command as ship
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile, parse_manifest, part_name
 from tests.servers.cutting_proxy import CuttingProxy
@@ -218,7 +219,7 @@ def test_second_agent_ends_the_first(copy: str, tmp_path: Path) -> None:
     store = write_store(tmp_path / "store", [(0, open_segment(messages(3), SIZE))])
     first, second = (agent_of(store, target_of(copy)) for _ in range(2))
     second.ship_round()
-    with pytest.raises(ShipConflictError, match="another agent"):
+    with pytest.raises(ShipError, match="another agent"):
         first.ship_round()
 
 
@@ -227,11 +228,11 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
     assert first.read_manifest(LOG_MANIFEST) is None
     assert second.read_manifest(LOG_MANIFEST) is None
     first.replace_manifest(LOG_MANIFEST, b"1")
-    with pytest.raises(ShipConflictError):
+    with pytest.raises(ShipError):
         second.replace_manifest(LOG_MANIFEST, b"2")
     second.replace_manifest(LOG_MANIFEST, b"1")  # as after a lost answer
     second.replace_manifest(LOG_MANIFEST, b"3")
-    with pytest.raises(ShipConflictError):
+    with pytest.raises(ShipError):
         first.replace_manifest(LOG_MANIFEST, b"4")
     assert first.read_manifest(LOG_MANIFEST) == b"3"
 
@@ -270,7 +271,7 @@ def test_agent_that_slept_replaces_nothing(copy: str, monkeypatch: pytest.Monkey
         sleep_before_writing(monkeypatch, sleeper, replace_often)
     else:
         replace_often()
-    with pytest.raises(ShipConflictError):
+    with pytest.raises(ShipError):
         sleeper.replace_manifest(LOG_MANIFEST, b"old")
     uri = parse_hdfs_uri(copy)
     folder = uri.key(LOG_MANIFEST)
@@ -302,7 +303,7 @@ def test_agent_whose_copy_was_replaced_writes_no_manifest(
         sleep_before_writing(monkeypatch, first, replace_copy)
     else:
         replace_copy()
-    with pytest.raises(ShipConflictError, match="or the copy was deleted"):
+    with pytest.raises(ShipError, match="or the copy was deleted"):
         first.replace_manifest(LOG_MANIFEST, b"old")
     uri = parse_hdfs_uri(copy)
     assert list_versions(HdfsClient(uri), uri.key(LOG_MANIFEST)) == [count - 1, count]
@@ -369,7 +370,8 @@ def test_of_two_agents_at_once_one_continues(copy: str) -> None:
         barrier.wait()
         try:
             targets[number].replace_manifest(LOG_MANIFEST, b"of %d" % number)
-        except ShipConflictError:
+        except ShipError as error:
+            assert error.exit_code is ExitCode.REFUSED
             return
         won.append(number)
 
@@ -413,7 +415,7 @@ def test_foreign_files_are_refused_or_left_alone(copy: str, tmp_path: Path) -> N
     assert files_in(copy)["shipped/parts/notes"] == b"x"
     newest = version_path(LOG_MANIFEST, list_versions(HdfsClient(uri), uri.key(LOG_MANIFEST))[-1])
     assert parse_manifest(files_in(copy)[newest], newest).broker == "b"
-    with pytest.raises(ShipConflictError, match="no agent has shipped"):
+    with pytest.raises(ShipError, match="no agent has shipped"):
         agent_of(store, target_of(f"{copy}-2")).ship_round()
 
 

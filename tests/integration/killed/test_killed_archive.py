@@ -115,5 +115,5 @@ def test_the_same_job_started_twice_archives_once(where: str, tmp_path: Path) ->
         errors = [process.stderr.read() for process, answer in zip((first, second), answers, strict=True)
                   if not answer and process.stderr]  # fmt: skip
     assert [answer.startswith("done") for answer in answers].count(True) >= 1
-    assert all("ConcurrentArchiveError" in error for error in errors)
+    assert all("ConcurrentRunError" in error for error in errors)
     check_same(where, store, lake, tmp_path / "peaceful")

@@ -61,7 +61,8 @@ if __name__ == "__main__":
 RACER = """
 import sys
 from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange, StoreProgress
-from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages
+from commitlake.connectors.lake.committer import commit_messages
+from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.delta import delta_table
 uri, name = sys.argv[1:]
@@ -75,7 +76,7 @@ for line in sys.stdin:
     try:
         commit_messages(table, [file], commit)
         print("won", flush=True)
-    except ConcurrentArchiveError:
+    except ConcurrentRunError:
         print("lost", flush=True)
 """
 COMMIT = """

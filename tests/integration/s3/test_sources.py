@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.reading.errors import DamagedIndexError
+from commitlake.connectors.reading.errors import CommitLogError
 from commitlake.jobs.dump import command as dump
 from commitlake.jobs.ship import command as ship
 from tests.servers.s3 import S3Server
@@ -66,7 +66,7 @@ def test_rows_of_copies_equal_those_of_the_stores(
     assert dump.main([copy, "--index"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(read_index_rows(copy))
     s3_server.client().delete_object(Bucket=bucket, Key=f"rocketmq/consumequeue/topic-0/0/{0:020}")
-    with pytest.raises(DamagedIndexError, match=f"{copy}/consumequeue/topic-0/0/0+, bytes 0 to 320: missing"):
+    with pytest.raises(CommitLogError, match=f"{copy}/consumequeue/topic-0/0/0+, bytes 0 to 320: missing"):
         read_queue_rows(copy)
     assert dump.main([copy, "--consumequeue"]) == 2
     assert f"{copy}/consumequeue/topic-0/0/{0:020}: expected 320 bytes, found no such object" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.committer import commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import new_files
 from commitlake.connectors.lake.packs.location import PackLocation
@@ -39,6 +39,7 @@ from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.task import ArchiveTasks
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.message_keys.progress import followed_version
+from commitlake.schemas.errors import ConcurrentRunError
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.tables.archive_runs import ARCHIVE_RUNS, GAPS, QUARANTINE
@@ -427,7 +428,7 @@ def test_a_second_commit_of_one_number_is_refused_and_changes_nothing(small: Arc
     small.run()
     last = read_last_commit(Lake(str(small.lake)))
     assert last is not None
-    with pytest.raises(ConcurrentArchiveError, match="archive commit 1"):
+    with pytest.raises(ConcurrentRunError, match="archive commit 1"):
         commit_messages(open_for_append(Lake(str(small.lake))), [], dataclasses.replace(last, run_id="another"))
     assert small.messages() == plain_rows(small.store)
     assert read_last_commit(Lake(str(small.lake))) == last
@@ -452,7 +453,7 @@ def test_only_one_of_two_concurrent_runs_succeeds(small: Archive, begun: bool) -
     won = [outcome for outcome in outcomes if isinstance(outcome, Result)]
     lost = [outcome for outcome in outcomes if not isinstance(outcome, Result)]
     assert len(won) == 1
-    assert [type(error) for error in lost] == [ConcurrentArchiveError]
+    assert [type(error) for error in lost] == [ConcurrentRunError]
     assert small.messages() == plain_rows(small.store)
     assert small.sequences() == ([1, 2] if begun else [1])
     assert small.run().sequence == 0
@@ -516,7 +517,7 @@ def test_the_later_of_two_overlapping_runs_is_refused(small: Archive) -> None:
     small.write(open_segment(FIRST, SIZE))
     longer = find_work(config.store, None, Lake(config.lake))
     assert run_archive(small.runner, config, longer).messages == 30
-    with pytest.raises(ConcurrentArchiveError, match="another run has archived broker-a meanwhile"):
+    with pytest.raises(ConcurrentRunError, match="another run has archived broker-a meanwhile"):
         run_archive(small.runner, config, shorter)
     assert small.messages() == plain_rows(small.store)
 

@@ -11,9 +11,10 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-from commitlake.connectors.reading.errors import DamagedLogError, DataLossError, OptionError, StoreError
+from commitlake.connectors.reading.errors import DamagedLogError, DataLossError, StoreError
 from commitlake.connectors.spark.runner import SparkRunner
 from commitlake.connectors.worker_errors import raise_worker_errors, raised_in_worker
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.numbers import NumberError, require_int
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 
@@ -65,7 +66,7 @@ def test_a_source_that_fails_while_planning_raises_its_error(spark: SparkSession
 
 
 def test_a_source_with_a_wrong_option_raises_its_error(spark: SparkSession, store: Path) -> None:
-    with pytest.raises(OptionError, match="expected FAILFAST"), raise_worker_errors():
+    with pytest.raises(UsageError, match="expected FAILFAST"), raise_worker_errors():
         read(spark, store, mode="LOUD").collect()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
 import pytest
 
@@ -21,6 +20,7 @@ from commitlake.connectors.source_options import (
     time_ms,
     whole_number,
 )
+from commitlake.schemas.errors import UsageError
 from docs.generate.spark_options import SECTIONS, Section, page
 
 
@@ -31,15 +31,9 @@ class Colour(StrEnum):
     BLUE = "blue"
 
 
-class PaintError(Exception):
-    """Error of this test's options."""
-
-
 @dataclass(frozen=True)
 class Paint(DeclaredOptions):
     """Options of this test."""
-
-    error: ClassVar[type[Exception]] = PaintError
 
     wall: str = option("wall", str, NEEDED, "the wall", missing="name a wall")
     colour: Colour = option("colour", one_of(Colour), Colour.RED, "its colour")
@@ -73,7 +67,7 @@ def test_a_source_may_have_its_own_default() -> None:
     ],
 )
 def test_a_wrong_option_is_an_error_of_the_source(given: dict[str, str], message: str) -> None:
-    with pytest.raises(PaintError, match=message):
+    with pytest.raises(UsageError, match=message):
         Paint.parse(given)
 
 
@@ -81,9 +75,9 @@ def test_batches_refuse_options_of_streams_and_vice_versa() -> None:
     batch, stream = Paint.parse({"wall": "x", "layers": "2"}), Paint.parse({"wall": "x", "wet": "true"})
     assert batch.for_batch() is batch
     assert stream.for_stream() is stream
-    with pytest.raises(PaintError, match=r"option layers is only for spark\.read: a stream has no end"):
+    with pytest.raises(UsageError, match=r"option layers is only for spark\.read: a stream has no end"):
         batch.for_stream()
-    with pytest.raises(PaintError, match=r"option wet is for streams: expected spark\.readStream, found spark\.read"):
+    with pytest.raises(UsageError, match=r"option wet is for streams: expected spark\.readStream, found spark\.read"):
         stream.for_batch()
 
 

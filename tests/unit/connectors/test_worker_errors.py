@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PythonException
 
 from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
-from commitlake.connectors.reading.errors import DamagedLogError, SegmentCutError
+from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors, raised_in_worker
 from commitlake.jobs.cli.command import job_parser, run_job
 from commitlake.schemas.errors import CommitLakeError, ExitCode
@@ -42,7 +42,7 @@ def text_of(error: Exception) -> str:
 @pytest.mark.parametrize(
     "error",
     [
-        SegmentCutError("a is shorter: 5\nand a line more"),
+        StoreError("a is shorter: 5\nand a line more", exit_code=ExitCode.FAILED),
         CommitLakeError("masks differ", exit_code=ExitCode.REFUSED, hint="use\nanother lake", is_transient=True),
         PackStoreUnavailableError("s3://b", "a bucket", "none", "later"),  # made of more than its message
         UnsafeFileError.of("/x/a\udcff", "a file", "a link"),  # a name that is not UTF-8
@@ -74,15 +74,15 @@ def test_an_argument_that_is_not_a_plain_value_arrives_as_text() -> None:
 
 
 def test_the_innermost_of_two_notes_is_kept() -> None:
-    error = SegmentCutError("a is shorter")
-    with pytest.raises(SegmentCutError), carry_errors(), carry_errors():
+    error = StoreError("a is shorter", exit_code=ExitCode.FAILED)
+    with pytest.raises(StoreError), carry_errors(), carry_errors():
         raise error
     assert len(error.__notes__) == 1
 
 
 def test_an_error_that_was_carried_can_be_pickled() -> None:
-    with pytest.raises(SegmentCutError) as raised, carry_errors():
-        raise SegmentCutError("a is shorter")
+    with pytest.raises(StoreError) as raised, carry_errors():
+        raise StoreError("a is shorter", exit_code=ExitCode.FAILED)
     assert str(pickle.loads(pickle.dumps(raised.value))) == "a is shorter"
 
 
@@ -117,7 +117,7 @@ def test_an_error_of_another_origin_is_raised_unchanged() -> None:
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (SegmentCutError("run again"), ExitCode.FAILED, "error: run again\n"),
+        (StoreError("run again", exit_code=ExitCode.FAILED), ExitCode.FAILED, "error: run again\n"),
         (CommitLakeError("not here", exit_code=ExitCode.REFUSED), ExitCode.REFUSED, "error: not here\n"),
         (DamagedLogError("at 5"), ExitCode.DAMAGE, "error: at 5\n"),
         (

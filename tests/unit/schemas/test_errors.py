@@ -69,5 +69,5 @@ def test_what_an_error_is_not_given_is_that_of_its_class() -> None:
 
 def test_transient_errors_are_not_usage_errors() -> None:
     transient = [kind for kind in ALL if issubclass(kind, CommitLakeError) and kind.is_transient]
-    assert {kind.__name__ for kind in transient} >= {"S3UnavailableError", "ConcurrentArchiveError"}
+    assert {kind.__name__ for kind in transient} >= {"S3UnavailableError", "ConcurrentRunError"}
     assert all(kind.exit_code in {ExitCode.FAILED, ExitCode.REFUSED} for kind in transient)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from commitlake.broker_lite.broker.clients import Clients
-from commitlake.broker_lite.broker.limits import MAX_MEMBERSHIPS_OF_ONE, LimitError
+from commitlake.broker_lite.broker.limits import MAX_MEMBERSHIPS_OF_ONE
 from commitlake.broker_lite.protocol import Channel
 from commitlake.schemas.remoting.codes import RequestCode
+from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.heartbeats import ConsumerData, Heartbeat, ProducerData
 from tests.support.brokers import PRODUCER_HOST
@@ -119,7 +120,7 @@ def test_groups_of_one_connection_have_a_limit(clients: Clients) -> None:
     groups = tuple(ProducerData(f"group-{number}") for number in range(MAX_MEMBERSHIPS_OF_ONE))
     clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
     clients.heartbeat(by, REQUEST, Heartbeat("client", groups, ()), 0)
-    with pytest.raises(LimitError, match="groups on one connection: expected at most 4096, found 4097"):
+    with pytest.raises(CommandError, match="groups on one connection: expected at most 4096, found 4097"):
         clients.heartbeat(by, REQUEST, Heartbeat("client", (ProducerData("more"),), ()), 0)
     assert "more" not in clients.producers
 

@@ -20,7 +20,7 @@ from commitlake.connectors.hbase.cells import (
     to_cells,
     to_row,
 )
-from commitlake.connectors.hbase.errors import RowError
+from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.lake.erasures import MARKER
 from commitlake.schemas.tables.messages import MESSAGES
 
@@ -112,7 +112,7 @@ def test_other_arrow_types_of_the_same_give_the_same_cells() -> None:
 def test_all_columns_except_the_primary_key_may_be_missing() -> None:
     (cells,) = to_cells(_batch(MESSAGE).select(["physical_offset", "broker"]), 16)
     assert to_row(cells.cells[0].value) == {"physical_offset": 4096, "broker": "broker-a"}
-    with pytest.raises(RowError, match="physical_offset is missing"):
+    with pytest.raises(HBaseError, match="physical_offset is missing"):
         list(to_cells(_batch(MESSAGE).select(["broker"]), 16))
 
 
@@ -127,13 +127,13 @@ def test_all_columns_except_the_primary_key_may_be_missing() -> None:
 def test_invalid_columns_and_values_are_refused(changed: dict[str, pa.Array], message: str) -> None:
     batch = _batch(MESSAGE)
     other = pa.RecordBatch.from_pydict({**{name: batch[name] for name in batch.schema.names}, **changed})
-    with pytest.raises(RowError, match=message):
+    with pytest.raises(HBaseError, match=message):
         list(to_cells(other, 16))
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b"\xff", b"7"])
 def test_a_cell_without_a_message_is_an_error(value: bytes) -> None:
-    with pytest.raises(RowError, match="expected the JSON object of a message"):
+    with pytest.raises(HBaseError, match="expected the JSON object of a message"):
         to_row(value)
 
 

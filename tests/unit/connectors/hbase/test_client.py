@@ -14,7 +14,7 @@ from thriftpy2.transport import TTransportException
 
 from commitlake.connectors.hbase import client as client_module
 from commitlake.connectors.hbase.client import Client
-from commitlake.connectors.hbase.errors import HBaseRefusedError, UnavailableError
+from commitlake.connectors.hbase.errors import HBaseError, HBaseRefusedError
 from commitlake.connectors.hbase.options import HBaseOptions
 
 _JAVA = "org.apache.hadoop.hbase"
@@ -86,9 +86,7 @@ def test_pauses_grow_and_end(server: _Server) -> None:
     server.answers = [[], *[_error("NotServingRegionException")] * 1000]
     client = Client(HBaseOptions(retry_seconds=60))
     client.tables()
-    with pytest.raises(
-        UnavailableError, match=r"gave no answer to 'get' .* within 60 s: .*NotServingRegionException: "
-    ):
+    with pytest.raises(HBaseError, match=r"gave no answer to 'get' .* within 60 s: .*NotServingRegionException: "):
         client.get([b"k"], b"m:v")
     assert sum(server.pauses) <= 60
     assert server.pauses[0] <= 0.1
@@ -100,7 +98,7 @@ def test_the_first_connection_has_a_shorter_timeout(monkeypatch: pytest.MonkeyPa
         raise TTransportException(1, "Could not connect to ('hbase', 9090)")
 
     monkeypatch.setattr(happybase, "Connection", refuse)
-    with pytest.raises(UnavailableError, match=r"hbase:9090 .* within 5 s: Could not connect to"):
+    with pytest.raises(HBaseError, match=r"hbase:9090 .* within 5 s: Could not connect to"):
         Client(HBaseOptions(host="hbase", connect_seconds=5)).tables()
     assert sum(server.pauses) <= 5
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from commitlake.connectors.hbase.errors import RowError
+from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.keys import (
     BY_KEY,
     BY_UNIQUE_KEY,
@@ -79,7 +79,7 @@ def test_the_end_of_a_range_is_the_first_key_after_it(prefix: bytes, end: bytes)
 
 
 def test_a_brokers_name_that_would_be_ambiguous_is_refused() -> None:
-    with pytest.raises(RowError, match="has a NUL character"):
+    with pytest.raises(HBaseError, match="has a NUL character"):
         place_bytes("a\0b", 1)
 
 

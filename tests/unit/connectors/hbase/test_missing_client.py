@@ -6,15 +6,15 @@ import pytest
 from pyspark.sql.types import StructType
 
 from commitlake.connectors.hbase import missing_client, register_hbase
-from commitlake.connectors.hbase.errors import HBaseOptionError
 from commitlake.connectors.hbase.missing_client import MissingHBaseDataSource
+from commitlake.schemas.errors import UsageError
 
 
 @pytest.mark.parametrize("use", ["schema", "writer", "streamWriter"])
 def test_each_use_names_the_extra(use: str) -> None:
     source = MissingHBaseDataSource({})
     arguments = () if use == "schema" else (StructType(), False)
-    with pytest.raises(HBaseOptionError, match=r"needs the package happybase.*pip install 'commitlake\[hbase\]'"):
+    with pytest.raises(UsageError, match=r"needs the package happybase.*pip install 'commitlake\[hbase\]'"):
         getattr(source, use)(*arguments)
 
 

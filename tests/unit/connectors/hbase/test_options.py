@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.hbase.errors import HBaseOptionError
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.schemas.errors import UsageError
 
 
 def test_an_address_may_have_a_port() -> None:
@@ -39,5 +39,5 @@ def test_missing_options_have_their_defaults() -> None:
     ],
 )
 def test_a_wrong_option_is_an_error(given: dict[str, str], message: str) -> None:
-    with pytest.raises(HBaseOptionError, match=message):
+    with pytest.raises(UsageError, match=message):
         HBaseOptions.parse(given)

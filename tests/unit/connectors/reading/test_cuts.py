@@ -13,7 +13,7 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading import snapshots, walking
 from commitlake.connectors.reading.batches import read_split
-from commitlake.connectors.reading.errors import SplitError
+from commitlake.connectors.reading.errors import CommitLogError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, Window
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_read
@@ -220,7 +220,9 @@ def test_a_body_longer_than_a_look_back_fails_a_divided_read_only(tmp_path: Path
     (store,) = find_stores(str(root), "b", formats=COMMITLOGS)
     ranges = take_snapshot([store]).ranges["b"]
     splits = plan_splits(store, ranges, PARTITION)
-    with pytest.raises(SplitError, match=r"extends to .*maxPartitionBytes; commitlake archive: --partition-mib 1\)"):
+    with pytest.raises(
+        CommitLogError, match=r"extends to .*maxPartitionBytes; commitlake archive: --partition-mib 1\)"
+    ):
         list(read_split(splits[0], REQUEST))
     (whole,) = plan_splits(store, ranges, SIZE)
     rows = offsets_of([whole])

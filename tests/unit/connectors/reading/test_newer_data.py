@@ -13,7 +13,7 @@ import pytest
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.registry import COMMITLOGS, only
-from commitlake.connectors.reading.errors import UnreadMessagesError, UnsupportedStoreError
+from commitlake.connectors.reading.errors import StoreError, UnsupportedStoreError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import check_complete
 from commitlake.connectors.reading.settings_files import naming_settings
@@ -217,6 +217,6 @@ def test_sources_fail_unless_they_are_permissive(root: Path) -> None:
     move(root, root / "dledger-n0" / "data", LAST)
     snapshot = take_snapshot(find_stores(str(root), formats=COMMITLOGS))
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
-    with pytest.raises(UnreadMessagesError, match="dledger-n0/data"):
+    with pytest.raises(StoreError, match="dledger-n0/data"):
         check_complete(snapshot.ranges["broker-a"], Mode.FAILFAST)
     check_complete(snapshot.ranges["broker-a"], Mode.PERMISSIVE)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm, Mode, ReadOptions
+from commitlake.schemas.errors import UsageError
 
 
 def test_defaults_need_only_a_path() -> None:
@@ -40,7 +40,7 @@ def test_names_are_accepted_in_any_case_as_spark_passes_them() -> None:
     ],
 )
 def test_the_error_for_a_wrong_option_names_the_valid_values(name: str, value: str, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(UsageError, match=message):
         ReadOptions.parse({"path": "/store", name: value}, formats=COMMITLOGS)
 
 
@@ -55,5 +55,5 @@ def test_options_for_skipping_have_safe_defaults() -> None:
 
 
 def test_path_is_needed() -> None:
-    with pytest.raises(OptionError, match="'path' is missing"):
+    with pytest.raises(UsageError, match="'path' is missing"):
         ReadOptions.parse({}, formats=COMMITLOGS)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.reading.errors import OptionError, StoreError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.snapshots import (
     BLOCK_BYTES,
     Snapshot,
@@ -22,6 +22,7 @@ from commitlake.connectors.reading.snapshots import (
     take_snapshot,
 )
 from commitlake.connectors.reading.stores import Store, find_stores
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.checkpoint import Checkpoint, serialize_checkpoint
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 from tests.support.logs import START_MS, closed_segment, messages, new_message, open_segment, records, write_store
@@ -170,7 +171,7 @@ def test_snapshot_round_trips_through_json() -> None:
 
 @pytest.mark.parametrize("text", ["", "[]", '{"a": 1}', '{"a": {"start": 1}}', '{"a": {"tail": "x"}}'])
 def test_text_that_is_not_a_snapshot_is_refused(text: str) -> None:
-    with pytest.raises(OptionError, match="option snapshot"):
+    with pytest.raises(UsageError, match="option snapshot"):
         Snapshot.from_json(text)
 
 

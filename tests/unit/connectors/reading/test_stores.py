@@ -15,7 +15,7 @@ from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.reading import stores
-from commitlake.connectors.reading.errors import EmptyStoreError, OptionError, StoreError
+from commitlake.connectors.reading.errors import EmptyStoreError, StoreError
 from commitlake.connectors.reading.stores import (
     Store,
     find_stores,
@@ -24,6 +24,7 @@ from commitlake.connectors.reading.stores import (
     segment_size,
     segment_sizes,
 )
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.remote_copies import COPY, serve_copies
@@ -90,7 +91,7 @@ def test_list_of_paths_reads_them_all(tmp_path: Path) -> None:
 def test_two_stores_with_one_name_are_refused(tmp_path: Path) -> None:
     for name in ("a", "b"):
         make_store(tmp_path / name / "x" / "store")
-    with pytest.raises(OptionError, match=r"two stores are named 'x'.*\{broker\}"):
+    with pytest.raises(UsageError, match=r"two stores are named 'x'.*\{broker\}"):
         find_stores(f"{tmp_path}/*/x/store", formats=COMMITLOGS)
 
 

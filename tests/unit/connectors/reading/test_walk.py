@@ -14,7 +14,7 @@ from commitlake.connectors.formats.rocketmq.kernel.records import COMMITLOG_PART
 from commitlake.connectors.log_format.kernel import HopArguments
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.decoding.decoder import Decoder
-from commitlake.connectors.reading.errors import NoProgressError, SegmentCutError
+from commitlake.connectors.reading.errors import CommitLogError, StoreError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, Window
 from commitlake.connectors.reading.kernel import hop as kernel
 from commitlake.connectors.reading.options import Mode
@@ -36,7 +36,7 @@ def test_a_hop_without_progress_is_an_error(tmp_path: Path, stop: int) -> None:
 
     with (
         OpenSegment(split.path) as file,
-        pytest.raises(NoProgressError, match=r"byte 0 \(physical offset 0\): expected"),
+        pytest.raises(CommitLogError, match=r"byte 0 \(physical offset 0\): expected"),
     ):
         list(walk(file, split, 1 << 20, 1 << 20, End(), hop=stuck))
 
@@ -67,7 +67,7 @@ def test_a_segment_that_is_deleted_while_it_is_read_is_an_error_and_no_gap(tmp_p
         list(walk(DeletedObject(split.path, 0), split, 1000, 1 << 20, End()))
     steps = walk(DeletedObject(split.path, 1500), split, 1000, 1 << 20, End())
     assert next(steps).parts.shape[1]
-    with pytest.raises(SegmentCutError, match="was deleted while it was read: read it again"):
+    with pytest.raises(StoreError, match="was deleted while it was read: read it again"):
         list(steps)
 
 
@@ -79,7 +79,7 @@ def test_the_error_for_a_record_too_large_for_any_batch_names_it(
     (split,) = splits_of(tmp_path, data)
     decode = Decoder.decode
     monkeypatch.setattr(Decoder, "decode", lambda *arguments: decode(*arguments).first_rows(0))
-    with pytest.raises(NoProgressError, match=r"physical offset 0\): expected room for the columns of one record"):
+    with pytest.raises(CommitLogError, match=r"physical offset 0\): expected room for the columns of one record"):
         list(read_split(split, Request(source_schema(), Mode.PERMISSIVE)))
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq import Admin, ClientOptions, NoRouteError, OutgoingMessage, Producer, ProtocolError
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.codes import RequestCode
 from commitlake.schemas.remoting.frames import Command, serialize_command
 from tests.support.live_brokers import LiveCluster
@@ -49,9 +49,9 @@ def test_names_and_topics_are_read_from_the_brokers(cluster: LiveCluster, monkey
 def test_the_source_reads_from_brokers_given_by_address(cluster: LiveCluster) -> None:
     values = {"brokers": given(cluster).brokers, "topics": "orders", "retrySeconds": "0"}
     assert offsets(rows(parsed(values))) == {0: [0, 1, 2, 3] * 2, 1: [0, 1, 2, 3] * 2}
-    with pytest.raises(OptionError, match="options namesrv and brokers: expected one of them, found both"):
+    with pytest.raises(UsageError, match="options namesrv and brokers: expected one of them, found both"):
         parsed({**values, "namesrv": "a:1"})
-    with pytest.raises(OptionError, match="option brokers: expected an address of the form host:port, found 'a'"):
+    with pytest.raises(UsageError, match="option brokers: expected an address of the form host:port, found 'a'"):
         parsed({**values, "brokers": "a"})
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.checksums import combine_crcs
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.errors import ShipError
 from commitlake.connectors.shipping.folder import FolderTarget
 from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile
@@ -54,9 +54,9 @@ def test_manifest_of_another_agent_is_not_replaced(tmp_path: Path) -> None:
     target.replace_manifest(LOG_MANIFEST, b"2")
     (tmp_path / "copy" / LOG_MANIFEST).write_bytes(b"3")
     for _ in range(2):
-        with pytest.raises(ShipConflictError):
+        with pytest.raises(ShipError):
             target.replace_manifest(LOG_MANIFEST, b"4")
-    with pytest.raises(ShipConflictError, match="another agent"):
+    with pytest.raises(ShipError, match="another agent"):
         folder_target(tmp_path / "copy")
     target.close()
     folder_target(tmp_path / "copy").close()

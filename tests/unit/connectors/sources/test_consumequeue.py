@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, InputPartition
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.sources.consumequeue import (
     ConsumeQueueDataSource,
     PushdownConsumeQueueDataSource,
     PushdownQueueReader,
     QueuePartition,
 )
+from commitlake.schemas.errors import UsageError
 from tests.support.indexed_stores import RARE, write_indexed_store
 
 
@@ -57,5 +57,5 @@ def test_brokers_that_are_not_wanted_are_not_read(store: Path) -> None:
 
 
 def test_unknown_columns_are_errors(store: Path) -> None:
-    with pytest.raises(OptionError, match="option columns: 'tags' is not one of broker, topic"):
+    with pytest.raises(UsageError, match="option columns: 'tags' is not one of broker, topic"):
         ConsumeQueueDataSource({"path": str(store), "columns": "tags"}).schema()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.tables.columns import INT32, TEXT, Column, Columns
 
 _TABLE = Columns([Column("topic", TEXT), Column("size", INT32), Column("_bad", TEXT)])
@@ -20,7 +20,7 @@ def test_the_default_columns_include_bad_ranges_only_in_permissive_mode() -> Non
 
 def test_named_columns_are_chosen_in_their_order() -> None:
     assert choose_columns(_TABLE, ("size", "topic"), Mode.FAILFAST, "_bad").names == ["size", "topic"]
-    with pytest.raises(OptionError, match="'tag' is not one of topic, size, _bad"):
+    with pytest.raises(UsageError, match="'tag' is not one of topic, size, _bad"):
         choose_columns(_TABLE, ("tag",), Mode.FAILFAST, "_bad")
 
 
@@ -33,5 +33,5 @@ def test_named_columns_are_chosen_in_their_order() -> None:
     ],
 )
 def test_other_columns_are_errors(fields: list[StructField], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(UsageError, match=message):
         check_columns(StructType(fields), _TABLE, Mode.PERMISSIVE, "_bad")

@@ -10,7 +10,6 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.continuity import StoreReplacedError
-from commitlake.connectors.reading.errors import CheckpointError
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_offsets import (
     KnownRecord,
@@ -23,6 +22,7 @@ from commitlake.connectors.sources.stream_offsets import (
     next_checkpoint,
     to_checkpoint,
 )
+from commitlake.schemas.errors import UsageError
 from tests.support.logs import closed_segment, messages, open_segment, records, write_store
 
 SIZE = 16384
@@ -87,7 +87,7 @@ def test_a_checkpoint_is_unchanged_without_new_records() -> None:
     ],
 )
 def test_an_invalid_checkpoint_is_refused(value: dict[str, Any], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(UsageError, match=message):
         from_checkpoint(value)
 
 

@@ -11,7 +11,6 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.log_format.files import SegmentFile
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
@@ -19,6 +18,7 @@ from commitlake.connectors.reading.walking import WalkStep, walk
 from commitlake.connectors.sources import stream_start
 from commitlake.connectors.sources.stream_offsets import known_record
 from commitlake.connectors.sources.stream_start import first_positions, late_position
+from commitlake.schemas.errors import UsageError
 from tests.support.hostile import BEFORE_BODY, fake_record, store_record
 from tests.support.logs import START_MS, closed_segment, messages, open_segment, records, write_store
 
@@ -92,7 +92,7 @@ def test_an_offset_may_be_in_a_part_without_records(root: Path, place: str) -> N
     ],
 )
 def test_an_offset_at_which_no_record_begins_is_refused(root: Path, start: object, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(UsageError, match=message):
         offsets(root, startingOffset=start)
 
 
@@ -103,7 +103,7 @@ def test_a_stream_can_begin_after_a_bad_range_or_before_it(tmp_path: Path) -> No
     write_store(tmp_path / "a", [(0, bytes(data))])
     for place in (places[4], places[6]):
         assert offsets(tmp_path, startingOffset=f'{{"a": {place}}}') == {"a": place}
-    with pytest.raises(OptionError, match="inside one"):
+    with pytest.raises(UsageError, match="inside one"):
         offsets(tmp_path, startingOffset=f'{{"a": {places[5]}}}')
 
 
@@ -155,5 +155,5 @@ def test_a_record_within_a_body_is_not_a_start(tmp_path: Path) -> None:
     data = store_record(lambda offset: fake_record(offset, 0) + b"behind it", 0)
     data += store_record(lambda _: b"body", len(data), 1)
     write_store(tmp_path / "a", [(0, data.ljust(SIZE, b"\0"))])
-    with pytest.raises(OptionError, match="inside one"):
+    with pytest.raises(UsageError, match="inside one"):
         offsets(tmp_path, startingOffset=f'{{"a": {BEFORE_BODY}}}')

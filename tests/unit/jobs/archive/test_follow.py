@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, open_for_append
+from commitlake.connectors.lake.committer import commit_messages, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreUnavailableError
 from commitlake.connectors.reading.errors import StoreError
@@ -26,6 +26,7 @@ from commitlake.jobs.archive import follow as archive_follow
 from commitlake.jobs.archive.follow import Follower, find_left, may_succeed_later
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.logs import messages, open_segment, write_store
 
 SIZE = 1 << 16
@@ -107,7 +108,7 @@ def test_messages_that_another_run_archived_are_not_archived_again(
     ("error", "later"),
     [
         (S3UnavailableError("busy", "later"), True),
-        (ConcurrentArchiveError("others were first ten times"), True),
+        (ConcurrentRunError("others were first ten times"), True),
         (PackStoreUnavailableError("s3://b", "a bucket", "none", "later"), True),
         (S3Error("no bucket", "make it"), False),
         (StoreError("no store"), False),

@@ -15,17 +15,16 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors import rocketmq
-from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.reading.continuity import StoreReplacedError
-from commitlake.connectors.reading.errors import DamagedLogError, OptionError, StoreError
+from commitlake.connectors.reading.errors import DamagedLogError, StoreError
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.jobs.cli import main as cli
 from commitlake.jobs.cli.command import JobError, job_parser, run_job
 from commitlake.jobs.cli.options import add_options
 from commitlake.jobs.report.output_forms import OutputArguments
-from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.errors import ConcurrentRunError, ExitCode, UsageError
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -356,11 +355,11 @@ def test_the_return_value_of_a_job_is_its_exit_code(code: ExitCode) -> None:
         (JobError("a sentence", "a hint"), 2),
         (JobError("a sentence", exit_code=ExitCode.REFUSED), 4),
         (StoreError("a sentence"), 2),
-        (OptionError("a sentence"), 2),
+        (UsageError("a sentence"), 2),
         (LakeError("a sentence"), 2),
         (DamagedLogError("a sentence"), 3),
         (StoreReplacedError("a sentence"), 4),
-        (ConcurrentArchiveError("a sentence"), 4),
+        (ConcurrentRunError("a sentence"), 4),
         (rocketmq.ClientOptionError("a sentence"), 2),
         (rocketmq.InvalidMessageError("a sentence"), 2),
         (rocketmq.UnreachableError("a sentence"), 1),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
-from commitlake.connectors.reading.errors import UnreadMessagesError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.sources.commitlog import CommitLogReader
 from commitlake.jobs.archive.command import main as archive
@@ -129,6 +129,6 @@ def test_source_fails_unless_it_is_permissive(store: Path) -> None:
             ).partitions()
         )
 
-    with pytest.raises(UnreadMessagesError, match=DLEDGER):
+    with pytest.raises(StoreError, match=DLEDGER):
         partitions("FAILFAST")
     assert partitions("DROPMALFORMED") == 1

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import CommittedRange, read_commits
 from commitlake.connectors.lake.backoff import MAX_TRIES, wait_seconds
-from commitlake.connectors.lake.committer import ConcurrentArchiveError, commit_messages, commit_run, open_for_append
+from commitlake.connectors.lake.committer import commit_messages, commit_run, open_for_append
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.summary import summary
@@ -22,6 +22,7 @@ from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, OnRefusal, Result
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
+from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.logs import messages, open_segment, records, write_store
 
 SENT = messages(20)
@@ -68,7 +69,7 @@ def with_rivals(
         tried.append(work.snapshot.size)
         if rivals:
             rivals.pop(0)(work)
-            raise ConcurrentArchiveError("another run was first")
+            raise ConcurrentRunError("another run was first")
         return commit(config, work) if work.snapshot.size else Result(0, work.snapshot.ranges)
 
     monkeypatch.setattr(commit_series, "run_archive", run)
@@ -179,7 +180,7 @@ def test_a_run_that_must_archive_nothing_at_damage_commits_once(config: Config) 
 
 
 def test_a_run_that_is_always_overtaken_ends_with_an_error(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConcurrentArchiveError):
+    with pytest.raises(ConcurrentRunError):
         with_rivals(config, monkeypatch, [lambda _: None] * MAX_TRIES)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from commitlake.connectors.hbase import follower
-from commitlake.connectors.hbase.errors import ConcurrentFollowError, UnavailableError
+from commitlake.connectors.hbase.errors import ConcurrentFollowError, HBaseError
 from commitlake.connectors.hbase.followed import HBaseUpdate
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.backoff import MAX_TRIES
@@ -62,5 +62,5 @@ def test_another_run_that_is_always_first_is_not_an_error(monkeypatch: pytest.Mo
 
 
 def test_an_unreachable_hbase_is_an_error(monkeypatch: pytest.MonkeyPatch, lake: Lake) -> None:
-    with pytest.raises(UnavailableError):
-        followed(monkeypatch, lake, [UnavailableError("down")])
+    with pytest.raises(HBaseError):
+        followed(monkeypatch, lake, [HBaseError("down", is_transient=True)])

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.hbase.errors import UnavailableError
+from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.jobs.archive.run import page_in
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.work import find_work
+from commitlake.schemas.errors import ConcurrentRunError
 from tests.support.lakes import GrowingLake, shop_messages
 
 
@@ -40,14 +40,14 @@ def test_a_run_overtaken_by_another_leaves_no_page(growing: GrowingLake) -> None
     config = config_of(growing)
     work = find_work(config.store, None, Lake(config.lake))
     growing.archive()
-    with pytest.raises(ConcurrentArchiveError):
+    with pytest.raises(ConcurrentRunError):
         run_archive(HERE, config, work)
     assert not page_of(growing).exists()
 
 
 def test_the_page_reports_that_hbase_is_behind_after_an_hbase_error(growing: GrowingLake) -> None:
     unreachable = HBaseOptions.of_address("127.0.0.1:1", connectSeconds="0")
-    with pytest.raises(UnavailableError):
+    with pytest.raises(HBaseError):
         run_archive(HERE, config_of(growing, unreachable))
     shown = page_of(growing).read_text()
     assert re.search(r"<title>.*: Archived.*; HBase does not have it yet, the next run tries again</title>", shown)

@@ -23,7 +23,7 @@ from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.packs.frames import BodyRef
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import read_body
-from commitlake.connectors.reading.errors import SegmentCutError
+from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.plain_records import FoundRecord, walk_store
 from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
@@ -212,7 +212,7 @@ def test_a_segment_that_is_cut_between_plan_and_read_fails_the_task(tmp_path: Pa
     root = write_store(tmp_path / "store", [(0, open_segment(messages(400), SIZE))])
     tasks = tasks_of(root, tmp_path, 20_000)
     os.truncate(root / "commitlog" / f"{0:020}", 70_000)
-    with pytest.raises(SegmentCutError, match=r"shorter than the \d+ bytes it had when this run began.*Run again"):
+    with pytest.raises(StoreError, match=r"shorter than the \d+ bytes it had when this run began.*Run again"):
         run_all(tasks)
     check(root, tmp_path, run_all(tasks_of(root, tmp_path, 20_000)))
 

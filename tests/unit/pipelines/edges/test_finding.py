@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from commitlake.connectors.lake.delta_log.versions import AddedFile
-from commitlake.connectors.lake.rows.table_rows import DataFileError, TableRows
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.edges.finding import may_have_roles, rows_may_have_roles
@@ -133,5 +134,5 @@ def test_a_damaged_file_is_an_error_and_not_skipped(family: Family, how: str) ->
     family.growing.archive()
     (path,) = Path(family.growing.lake.uri("messages")).rglob("*.parquet")
     damage(path, how)
-    with pytest.raises(DataFileError, match=path.name):
+    with pytest.raises(LakeError, match=path.name):
         follow_edges(family.growing.lake)

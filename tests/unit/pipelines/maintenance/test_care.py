@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from commitlake.connectors.lake.archive_log import read_last_commit
-from commitlake.connectors.lake.delta_log.versions import NotAppendOnlyError, added_versions
+from commitlake.connectors.lake.delta_log.versions import VersionsError, added_versions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.names import pack_name
 from commitlake.connectors.lake.packs.stores import PackStore
@@ -79,7 +79,7 @@ def test_the_archive_continues_after_an_expiry_and_followers_notice_it(growing: 
     expire_files(growing.lake, "messages", expired_files(growing.lake, "messages", FIRST_DAY + DAY), FIRST_DAY + DAY)
     assert read_last_commit(growing.lake) == last
     (change,) = added_versions(uri, version)
-    with pytest.raises(NotAppendOnlyError):
+    with pytest.raises(VersionsError):
         change.check_append_only()
     growing.write(shop_messages(10, seed=7))
     growing.archive()

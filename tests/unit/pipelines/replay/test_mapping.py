@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.replay.errors import ReplayError, TargetError
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.plan import QueueMapping, Target
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
@@ -49,7 +49,7 @@ def test_a_broker_missing_from_the_target_is_mapped_to_one_of_its_brokers() -> N
 
 
 def test_a_queue_that_the_target_lacks_is_refused() -> None:
-    with pytest.raises(TargetError, match="broker broker-a has a queue 7, but the target has only 2 queues"):
+    with pytest.raises(ReplayError, match="broker broker-a has a queue 7, but the target has only 2 queues"):
         queues_of(rows_of([{}], queue_id=7))
 
 
@@ -74,5 +74,5 @@ def test_messages_without_a_key_stay_together_by_queue(mapping: QueueMapping) ->
 
 
 def test_a_topic_that_is_not_in_the_plan_is_refused() -> None:
-    with pytest.raises(TargetError, match="the target has no topic orders"):
+    with pytest.raises(ReplayError, match="the target has no topic orders"):
         target_queues(rows_of([{}]), target_topics(rows_of([{}]), None), Target("", None, QueueMapping.SAME, ()), [])

@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.replay import other_replays
-from commitlake.pipelines.replay.errors import OtherReplayError
+from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.ledger import add_event, read_state, read_states
 from commitlake.pipelines.replay.other_replays import announce, check_unfinished, find_others
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
@@ -63,7 +63,7 @@ def test_a_replay_is_refused_while_another_has_not_finished(lake: Lake, event: R
     add_event(lake, "A", ReplayEvent.PLANNED, plan=plan("A", "true"))
     add_event(lake, "A", event)
     found = find_others(lake, plan("B", "true"), lake.table("messages"))
-    with pytest.raises(OtherReplayError, match=rf"100 of these messages belong to the replay A, .* \({event}\)"):
+    with pytest.raises(ReplayError, match=rf"100 of these messages belong to the replay A, .* \({event}\)"):
         check_unfinished(found)
     add_event(lake, "A", ReplayEvent.FINISHED)
     found = find_others(lake, plan("B", "true"), lake.table("messages"))
@@ -82,7 +82,7 @@ def test_the_newest_of_the_ended_replays_are_reported(lake: Lake, monkeypatch: p
 def test_one_of_two_replays_planned_at_once_withdraws(lake: Lake) -> None:
     table = lake.table("messages")
     announce(lake, plan("A", "true"), table, [])
-    with pytest.raises(OtherReplayError, match="belong to the replay A"):
+    with pytest.raises(ReplayError, match="belong to the replay A"):
         announce(lake, plan("B", "queue_id = 1"), table, [])
     assert {name: state.event for name, state in read_states(lake).items()} == {
         "A": ReplayEvent.PLANNED,

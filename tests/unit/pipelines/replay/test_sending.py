@@ -13,7 +13,7 @@ import pytest
 from commitlake.connectors.rocketmq.errors import ProtocolError, RefusedError, RocketMQError, UnreachableError
 from commitlake.connectors.rocketmq.puller import PullResult, PullStatus
 from commitlake.pipelines.replay.batches import Batch, encode_part
-from commitlake.pipelines.replay.errors import StoppedError, TargetError, TargetGoneError
+from commitlake.pipelines.replay.errors import ReplayError, StoppedError
 from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
@@ -183,7 +183,7 @@ def test_messages_reported_as_stored_but_not_found_are_not_sent_again() -> None:
         return -1
 
     target = Target(hide)
-    with pytest.raises(TargetError, match=r"found -1; and 4 of the messages are not found in the queue\. Nothing more"):
+    with pytest.raises(ReplayError, match=r"found -1; and 4 of the messages are not found in the queue\. Nothing more"):
         send(target, make_batch())
     assert target.sends == 1
 
@@ -286,20 +286,20 @@ def test_a_stopped_replay_does_not_wait_for_a_target() -> None:
 def test_a_send_fails_after_its_patience() -> None:
     target = Target(*[RefusedError("broker", ResponseCode.SYSTEM_BUSY, "busy")] * 100)
     with pytest.raises(
-        TargetGoneError, match=r"not sent for 20 s: .*busy\. 'commitlake replay resume [\w-]+' continues the replay"
+        ReplayError, match=r"not sent for 20 s: .*busy\. 'commitlake replay resume [\w-]+' continues the replay"
     ):
         send(target, make_batch(), patience=20)
 
 
 @pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION])
 def test_a_missing_topic_ends_the_replay(code: ResponseCode) -> None:
-    with pytest.raises(TargetError, match="orders: broker answered"):
+    with pytest.raises(ReplayError, match="orders: broker answered"):
         send(Target(RefusedError("broker", code, "no")), make_batch())
 
 
 def test_a_recreated_topic_is_not_searched() -> None:
     target = Target(UnreachableError("no connection"))
-    with pytest.raises(TargetError, match="ends at 5, but ended at 9 before: the topic was deleted and created again"):
+    with pytest.raises(ReplayError, match="ends at 5, but ended at 9 before: the topic was deleted and created again"):
         send(target, make_batch(), end=9)
 
 

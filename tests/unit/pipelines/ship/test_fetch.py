@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.shipping.errors import ShipConflictError, ShipError
+from commitlake.connectors.shipping.errors import ShipError
 from commitlake.pipelines.ship import fetch
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.fetch import Fetcher
@@ -61,7 +61,7 @@ def test_changed_copy_and_other_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ShipError, match=r"no shipped/log.json"):
         fetch_to(tmp_path / "folder", source)
     ShipAgent(SourceStore(str(tmp_path / "store")), source, SETTINGS).ship_round()
-    with pytest.raises(ShipConflictError, match="not fetched"):
+    with pytest.raises(ShipError, match="not fetched"):
         fetch_to(tmp_path / "store", source)
     first = min(parse_manifest(source.objects[LOG_MANIFEST], "").files)
     data = source.objects[first]

@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.schemas.remoting import admin_headers, headers, name_server_headers
 from commitlake.schemas.remoting.codes import RequestCode
-from commitlake.schemas.remoting.errors import HeaderError
+from commitlake.schemas.remoting.errors import CommandError
 from commitlake.schemas.remoting.ext_fields import Key, Long, from_ext_fields, to_ext_fields
 from commitlake.schemas.remoting.frames import Command
 from commitlake.schemas.remoting.headers import SendMessageRequest, is_one_letter, parse_send_request
@@ -77,7 +77,7 @@ def test_booleans_are_parsed_as_in_java(text: str, value: bool) -> None:
     ],
 )
 def test_a_missing_or_wrong_field_is_named(fields: dict[str, str], message: str) -> None:
-    with pytest.raises(HeaderError, match=message) as caught:
+    with pytest.raises(CommandError, match=message) as caught:
         from_ext_fields(Example, fields)
     assert len(str(caught.value)) < 300
 

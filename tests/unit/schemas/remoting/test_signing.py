@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.schemas.remoting.errors import SignatureError
+from commitlake.schemas.remoting.errors import NotPermittedError
 from commitlake.schemas.remoting.signing import Credentials, check_signature, signature, signed
 
 SECRET = "12345678"
@@ -53,15 +53,15 @@ def test_the_flag_of_a_unique_key_query_may_be_signed_or_not(is_signed: bool) ->
 )
 def test_a_changed_request_is_refused(changes: dict[str, str], message: str) -> None:
     fields = signed({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET))
-    with pytest.raises(SignatureError, match=message):
+    with pytest.raises(NotPermittedError, match=message):
         check_signature(fields | changes, b"body", SECRETS)
 
 
 def test_another_body_or_no_signature_is_refused() -> None:
     fields = signed({"topic": "T"}, b"body", Credentials("RocketMQ", SECRET))
-    with pytest.raises(SignatureError, match="found another"):
+    with pytest.raises(NotPermittedError, match="found another"):
         check_signature(fields, b"another", SECRETS)
-    with pytest.raises(SignatureError, match="found no signature"):
+    with pytest.raises(NotPermittedError, match="found no signature"):
         check_signature({"topic": "T"}, b"body", SECRETS)
 
 

@@ -7,14 +7,14 @@ import logging
 import pytest
 
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter, Reason
-from commitlake.connectors.reading.errors import DamagedIndexError
+from commitlake.connectors.reading.errors import CommitLogError
 from commitlake.connectors.reading.options import Mode
 
 _BAD = BadEntries(20, 40, Reason.ENTRY, "an entry", "zeros", b"\0")
 
 
 def test_failfast_names_file_place_expected_and_found() -> None:
-    with pytest.raises(DamagedIndexError, match="/q/0, bytes 20 to 40: entry: expected an entry, found zeros"):
+    with pytest.raises(CommitLogError, match="/q/0, bytes 20 to 40: entry: expected an entry, found zeros"):
         DamageCounter(Mode.FAILFAST).take("/q/0", _BAD)
 
 

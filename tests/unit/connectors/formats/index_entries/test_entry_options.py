@@ -9,8 +9,8 @@ from commitlake.connectors.formats.index_entries.entry_options import (
     IndexFileOptions,
     QueueOptions,
 )
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import Mode
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.indexfile import Geometry, key_hash
 
 
@@ -46,7 +46,7 @@ def test_index_options_take_the_brokers_geometry() -> None:
     ],
 )
 def test_wrong_queue_options_are_errors(given: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(UsageError, match=message):
         QueueOptions.parse(given)
 
 
@@ -63,5 +63,5 @@ def test_wrong_queue_options_are_errors(given: dict[str, str], message: str) -> 
     ],
 )
 def test_wrong_index_options_are_errors(given: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(UsageError, match=message):
         IndexFileOptions.parse({"path": "/s", **given})

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.formats.rocketmq.indexes import walk_index_files
-from commitlake.connectors.reading.errors import DamagedIndexError, StoreError
+from commitlake.connectors.reading.errors import CommitLogError, StoreError
 from commitlake.connectors.reading.files import shipped_files
 from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.schemas.layouts.rocketmq.indexfile import (
@@ -118,7 +118,7 @@ def test_an_impossible_entry_is_handled_according_to_the_mode(
     path = last_file(store)
     every = len(read_index(store))
     write_entry(path, 7, bytes(20) if entry is None else serialize_entry(entry))
-    with pytest.raises(DamagedIndexError, match=f"{path.name}, bytes 380 to 400: entry: expected an entry"):
+    with pytest.raises(CommitLogError, match=f"{path.name}, bytes 380 to 400: entry: expected an entry"):
         read_index(store)
     assert len(read_index(store, mode="DROPMALFORMED")) == every - 1
     rows = read_index(store, mode="PERMISSIVE")
@@ -174,7 +174,7 @@ def test_files_of_another_geometry_are_read_with_it(tmp_path: Path, read_index: 
     assert [row["key_hash"] for row in rows] == [
         each.entry.key_hash for each in walk_index_files(open_store_files(str(store)), Geometry(30, 77))
     ]
-    with pytest.raises(DamagedIndexError, match="indexSlots and indexEntries"):
+    with pytest.raises(CommitLogError, match="indexSlots and indexEntries"):
         read_index(store)
 
 
@@ -220,7 +220,7 @@ def test_files_that_were_deleted_in_a_copy_are_bad(
     path = min((remote / "index").iterdir())
     path.unlink()
     with pytest.raises(
-        DamagedIndexError, match=f"{copy}/index/{path.name}, bytes 0 to 4240: missing: expected a file, found none"
+        CommitLogError, match=f"{copy}/index/{path.name}, bytes 0 to 4240: missing: expected a file, found none"
     ):
         read_index(copy)
     (bad,) = [row for row in read_index(copy, mode="PERMISSIVE") if row["_corrupt_record"]]

@@ -15,7 +15,7 @@ import pytest
 from commitlake.connectors.formats.index_entries import partitions
 from commitlake.connectors.formats.jmq.queue_files import walk_queue_files
 from commitlake.connectors.formats.rocketmq.indexes import walk_consume_queues
-from commitlake.connectors.reading.errors import DamagedIndexError, StoreError
+from commitlake.connectors.reading.errors import CommitLogError, StoreError
 from commitlake.connectors.reading.files.store_files import open_store_files
 from commitlake.schemas.layouts.jmq import queue as jmq_queue
 from commitlake.schemas.layouts.rocketmq import batchconsumequeue, consumequeue
@@ -134,7 +134,7 @@ def test_a_bad_entry_before_others_is_handled_according_to_the_mode(
 ) -> None:
     write(first_file(store, RARE), 20, data)
     chosen = {"topics": RARE, "queueIds": "0"}
-    with pytest.raises(DamagedIndexError, match=r"rare/0/0{20}, bytes 20 to 40: entry: expected an entry of 20 bytes"):
+    with pytest.raises(CommitLogError, match=r"rare/0/0{20}, bytes 20 to 40: entry: expected an entry of 20 bytes"):
         read_queues(store, **chosen)
     assert [row["queue_offset"] for row in read_queues(store, mode="DROPMALFORMED", **chosen)] == [0, 2, 3, 4, 5]
     rows = read_queues(store, mode="PERMISSIVE", **chosen)
@@ -271,7 +271,7 @@ def test_files_that_were_deleted_in_a_copy_are_bad(
     path = first_file(remote, "topic-0")
     path.unlink()
     with pytest.raises(
-        DamagedIndexError,
+        CommitLogError,
         match=f"{copy}/consumequeue/topic-0/0/0+, bytes 0 to 320: missing: expected a file, found none, though",
     ):
         read_queues(copy)

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from commitlake.connectors.lake.delta_log.versions import AddedFile
-from commitlake.connectors.lake.rows.table_rows import DataFileError, TableRows
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.schemas.errors import ExitCode
 
 SCHEMA = pa.schema(
@@ -74,7 +75,7 @@ def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, how: str) -> N
     else:
         data[data.index(b"a")] ^= 1
         path.write_bytes(data if how == "flipped" else data[:-9])
-    with pytest.raises(DataFileError, match=r"data file part\.parquet: expected a whole Parquet file") as error:
+    with pytest.raises(LakeError, match=r"data file part\.parquet: expected a whole Parquet file") as error:
         list(TableRows(str(tmp_path), None, SCHEMA).read(file))
     assert error.value.exit_code == ExitCode.DAMAGE
 
@@ -94,5 +95,5 @@ def test_columns_of_one_value_need_not_be_read(tmp_path: Path) -> None:
         {"number": [1, 2], "zero": [0, 0], "text": ["a", "a"], "truth": [True, True]},
         {"number": [3, 4], "zero": [0, 0], "text": ["b", "b"], "truth": [None, None]},
     ]
-    with pytest.raises(DataFileError):
+    with pytest.raises(LakeError):
         list(TableRows(str(tmp_path), None, schema, ["text"]).read(file))

@@ -17,11 +17,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.rocketmq.data_source import RocketmqDataSource
-from commitlake.connectors.rocketmq.errors import NotSentError
+from commitlake.connectors.rocketmq.errors import RocketMQError
 from commitlake.connectors.rocketmq.sink.options import SinkOptions
 from commitlake.connectors.rocketmq.sink.writer import RocketmqWriter, Sent, check_schema
+from commitlake.schemas.errors import UsageError
 from tests.support.live_brokers import LiveCluster
 from tests.support.live_reading import create_topic
 
@@ -64,7 +64,7 @@ def test_missing_options_have_their_defaults() -> None:
     ],
 )
 def test_a_wrong_option_is_an_error(given: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(UsageError, match=message):
         SinkOptions.parse(NEEDED | given)
 
 
@@ -79,7 +79,7 @@ def test_a_wrong_option_is_an_error(given: dict[str, str], message: str) -> None
     ],
 )
 def test_wrong_columns_are_an_error(schema: str, message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(UsageError, match=message):
         check_schema(struct(schema), SinkOptions.parse(NEEDED))
 
 
@@ -90,18 +90,18 @@ def test_columns_of_messages_are_left_out() -> None:
 
 def test_overwrite_mode_is_refused() -> None:
     source = RocketmqDataSource(NEEDED)
-    with pytest.raises(OptionError, match="mode overwrite: expected append"):
+    with pytest.raises(UsageError, match="mode overwrite: expected append"):
         source.writer(struct("body binary, topic string"), overwrite=True)
 
 
 @pytest.mark.parametrize("topic", ["%DLQ%billing", "%RETRY%billing", "TBW102", "rmq_sys_wheel_timer"])
 def test_rows_for_system_topics_are_refused_without_the_option(cluster: LiveCluster, topic: str) -> None:
     given = {"namesrv": cluster.address, "retrySeconds": "0"}
-    with pytest.raises(OptionError, match=r"option topic: expected one for applications.*option systemTopics"):
+    with pytest.raises(UsageError, match=r"option topic: expected one for applications.*option systemTopics"):
         SinkOptions.parse(given | {"topic": topic})
     schema = struct("body binary, topic string")
     rows = pa.RecordBatch.from_pydict({"body": [b"x", b"y"], "topic": ["orders", topic]})
-    with pytest.raises(NotSentError, match=r"1 was not sent: 1 invalid, topic .*which is the broker's"):
+    with pytest.raises(RocketMQError, match=r"1 was not sent: 1 invalid, topic .*which is the broker's"):
         RocketmqWriter(SinkOptions.parse(given), schema).write(iter([rows]))
     assert SinkOptions.parse(given | {"topic": topic, "systemTopics": "true"}).settings.rows.has_system_topics
 
@@ -122,5 +122,5 @@ def test_a_task_returns_its_count_or_the_reason_of_failure(cluster: LiveCluster)
     writer.commit([sent, None])
     bad = pa.RecordBatch.from_pydict({"body": [b"x", b"", b""]})
     expected = "expected to send 3 rows, 2 were not sent: 2 invalid, topic orders: body: expected at least one byte"
-    with pytest.raises(NotSentError, match=expected):
+    with pytest.raises(RocketMQError, match=expected):
         writer.write(iter([bad]))

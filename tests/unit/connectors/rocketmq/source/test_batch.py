@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import Mode
-from commitlake.connectors.rocketmq.errors import DataLossError, NoRouteError, ProtocolError, UnreachableError
+from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RocketMQError, UnreachableError
 from commitlake.connectors.rocketmq.source.batch import read_ranges, schema_of
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
@@ -126,7 +126,7 @@ def test_deleted_messages_fail_a_read_or_are_counted(
     first = broker.store.min_offset("orders", 0)
     assert first > 5
     start = '{"orders": {"broker-a": {"0": 5}}}'
-    with pytest.raises(DataLossError, match=r"queue 0 of broker-a: option startingOffsets names offset 5, the queue"):
+    with pytest.raises(RocketMQError, match=r"queue 0 of broker-a: option startingOffsets names offset 5, the queue"):
         rows(options(cluster, startingOffsets=start))
     with caplog.at_level(logging.WARNING):
         found = offsets(rows(options(cluster, startingOffsets=start, failOnDataLoss="false")))
@@ -144,7 +144,7 @@ def test_messages_deleted_after_planning_are_counted(
     delete_first_segments(broker)
     first = broker.store.min_offset("orders", 0)
     with pytest.raises(
-        DataLossError, match=rf"offsets 0 to {first}: {first} messages cannot be read: the queue begins"
+        RocketMQError, match=rf"offsets 0 to {first}: {first} messages cannot be read: the queue begins"
     ):
         rows(options(cluster), parts)
     with caplog.at_level(logging.WARNING):
@@ -157,7 +157,7 @@ def test_a_queue_that_ends_too_early_is_an_error(cluster: LiveCluster, broker: L
     parts = partitions(options(cluster))
     broker.store.delete_queues("orders")
     put(broker, 4)
-    with pytest.raises(DataLossError, match="offsets 2 to 5: 3 messages cannot be read: the queue ends at 2"):
+    with pytest.raises(RocketMQError, match="offsets 2 to 5: 3 messages cannot be read: the queue ends at 2"):
         rows(options(cluster), parts)
     assert offsets(rows(options(cluster, failOnDataLoss="false"), parts)) == {0: [0, 1], 1: [0, 1]}
 
@@ -177,7 +177,7 @@ def test_a_message_that_the_broker_leaves_out_is_an_error(cluster: LiveCluster, 
                      maxOffset="10")  # fmt: skip
 
     broker.interfere = leave_out
-    with pytest.raises(DataLossError, match="1 message cannot be read: the broker has not sent them"):
+    with pytest.raises(RocketMQError, match="1 message cannot be read: the broker has not sent them"):
         rows(options(cluster), parts)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.reading.errors import OptionError
 from commitlake.connectors.reading.options import BodyForm, Mode
 from commitlake.connectors.rocketmq.queue_reading import PullFilter
 from commitlake.connectors.rocketmq.source.options import SourceOptions
 from commitlake.connectors.rocketmq.source.positions import Edge, ReadPosition
 from commitlake.connectors.rocketmq.spark_options import credentials_of
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.routes import MessageQueue
 from commitlake.schemas.remoting.signing import Credentials
 
@@ -79,26 +79,26 @@ def test_positions_are_offsets_times_or_words() -> None:
     ],
 )
 def test_a_wrong_option_is_an_error(given: dict[str, str], message: str) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(UsageError, match=message):
         SourceOptions.parse(NEEDED | given)
 
 
 @pytest.mark.parametrize("name", ["accessKey", "secretkey", "SECRET_KEY", "securityToken"])
 def test_keys_given_as_options_are_refused_and_not_repeated(name: str) -> None:
-    with pytest.raises(OptionError, match=r"keys are not given as options.*COMMITLAKE_ROCKETMQ_ACCESS_KEY") as caught:
+    with pytest.raises(UsageError, match=r"keys are not given as options.*COMMITLAKE_ROCKETMQ_ACCESS_KEY") as caught:
         SourceOptions.parse(NEEDED | {name: "hunter2"})
     assert "hunter2" not in str(caught.value)
 
 
 def test_topics_are_required() -> None:
-    with pytest.raises(OptionError, match="the option 'topics' is missing"):
+    with pytest.raises(UsageError, match="the option 'topics' is missing"):
         SourceOptions.parse({"namesrv": "mq:9876"})
 
 
 def test_batches_refuse_options_of_streams_and_vice_versa() -> None:
-    with pytest.raises(OptionError, match="option maxOffsetsPerTrigger is for streams"):
+    with pytest.raises(UsageError, match="option maxOffsetsPerTrigger is for streams"):
         parse(maxOffsetsPerTrigger="5").for_batch()
-    with pytest.raises(OptionError, match=r"option endingTimestamp is only for spark\.read"):
+    with pytest.raises(UsageError, match=r"option endingTimestamp is only for spark\.read"):
         parse(endingTimestamp="5").for_stream()
     assert parse(maxOffsetsPerTrigger="5").for_stream().max_offsets_per_trigger == 5
 
@@ -115,9 +115,9 @@ def give_nothing() -> None:
 def test_a_function_gives_the_keys() -> None:
     assert credentials_of(None) is None
     assert credentials_of(f"{__name__}:give_keys") == Credentials("reader", "hunter2")
-    with pytest.raises(OptionError, match=r"expected .access key, secret key. or .*, found NoneType"):
+    with pytest.raises(UsageError, match=r"expected .access key, secret key. or .*, found NoneType"):
         credentials_of(f"{__name__}:give_nothing")
-    with pytest.raises(OptionError, match="has no attribute 'give_more'"):
+    with pytest.raises(UsageError, match="has no attribute 'give_more'"):
         credentials_of(f"{__name__}:give_more")
-    with pytest.raises(OptionError, match="No module named"):
+    with pytest.raises(UsageError, match="No module named"):
         credentials_of("no_such_module:f")

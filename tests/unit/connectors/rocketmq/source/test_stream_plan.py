@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from commitlake.connectors.reading.errors import OptionError
-from commitlake.connectors.rocketmq.errors import CheckpointError, DataLossError, UnreachableError
+from commitlake.connectors.rocketmq.errors import RocketMQError, UnreachableError
 from commitlake.connectors.rocketmq.source.batch import schema_of
 from commitlake.connectors.rocketmq.source.stream import RocketmqStreamReader
 from commitlake.connectors.rocketmq.source.stream_offsets import from_checkpoint
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.codes import RequestCode
 from tests.support.live_brokers import LiveBroker, LiveCluster
 from tests.support.live_reading import Row, create_topic, delete_first_segments, offsets, options, put
@@ -196,7 +196,7 @@ def test_deleted_messages_fail_a_stream_or_are_skipped(
     put(broker, 400, body=bytes(500))
     delete_first_segments(broker)
     first = broker.store.min_offset("orders", 0)
-    with pytest.raises(DataLossError, match=rf"{first} messages, offsets 0 to {first}, were deleted before the stream"):
+    with pytest.raises(RocketMQError, match=rf"{first} messages, offsets 0 to {first}, were deleted before the stream"):
         strict.plan()
     with caplog.at_level(logging.WARNING):
         batches = lax.run()
@@ -214,7 +214,7 @@ def test_a_recreated_topic_is_an_error_or_read_from_its_start(
         assert len(flat(query.run())) == 10
     broker.store.delete_queues("orders")
     put(broker, 4)
-    with pytest.raises(DataLossError, match="read up to offset 5, but the queue ends at 2: the topic was recreated"):
+    with pytest.raises(RocketMQError, match="read up to offset 5, but the queue ends at 2: the topic was recreated"):
         strict.plan()
     assert offsets(flat(lax.run())) == {0: [0, 1], 1: [0, 1]}
 
@@ -222,7 +222,7 @@ def test_a_recreated_topic_is_an_error_or_read_from_its_start(
 def test_named_queues_must_exist(cluster: LiveCluster, queries: list[Query]) -> None:
     queries.append(query := Query(cluster, startingOffsets='{"orders": {"broker-a": {"7": 1}}}'))
     with pytest.raises(
-        OptionError, match="found topic orders, queue 7 of broker-a, which is not among the topics' 2 queues"
+        UsageError, match="found topic orders, queue 7 of broker-a, which is not among the topics' 2 queues"
     ):
         query.plan()
 
@@ -238,5 +238,5 @@ def test_named_queues_must_exist(cluster: LiveCluster, queries: list[Query]) -> 
     ],
 )
 def test_a_foreign_checkpoint_is_refused(value: dict[str, Any], message: str) -> None:
-    with pytest.raises(CheckpointError, match=message):
+    with pytest.raises(UsageError, match=message):
         from_checkpoint(value)

@@ -13,7 +13,6 @@ import pytest
 from deltalake import DeltaTable
 
 from commitlake.broker_lite.shop_traffic import fill_shop_store
-from commitlake.connectors.lake.committer import ConcurrentArchiveError
 from commitlake.connectors.lake.packs.body import fetch_body
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.reading.continuity import StoreReplacedError
@@ -24,7 +23,7 @@ from commitlake.pipelines.archive import commit_series
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.from_broker import planning
 from commitlake.pipelines.archive.run import OnRefusal, Result, plan_work, run_archive
-from commitlake.schemas.errors import CommitLakeError, ExitCode
+from commitlake.schemas.errors import CommitLakeError, ConcurrentRunError, ExitCode
 from tests.support.live_brokers import STORE, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, put
 from tests.support.pulled_lakes import PulledLake
@@ -92,7 +91,7 @@ def test_only_one_of_two_runs_over_the_same_messages_commits(cluster: LiveCluste
     late, later = plan_work(lake.config), plan_work(lake.config)
     put(broker, 4, 10)
     lake.pull()
-    with pytest.raises(ConcurrentArchiveError, match="another run has archived broker-a meanwhile"):
+    with pytest.raises(ConcurrentRunError, match="another run has archived broker-a meanwhile"):
         run_archive(HERE, lake.config, late)
     assert archive_concurrently(HERE, lake.config, later).sequence == 0
     assert len(lake.offsets()) == 14
