@@ -38,7 +38,7 @@ from commitlake.schemas.remoting.heartbeats import (
     TAG_EXPRESSION,
     CheckClientConfig,
     SubscriptionData,
-    subscription_of_tags,
+    tags_of,
 )
 from commitlake.schemas.remoting.json_fields import serialize_body
 from commitlake.schemas.remoting.routes import MASTER_ID, MessageQueue
@@ -196,7 +196,7 @@ class Puller(Closable):
         response = answer.response
         self._suggested[queue] = response.suggest_which_broker_id
         # The broker compares hashes of tags, so drop messages with another tag of the same hash.
-        tags = () if is_sql else subscription_of_tags(queue.topic, expression, 0).tags_set
+        tags = None if is_sql else tags_of(expression)
         found = records(answer.answer) if answer.status is PullStatus.FOUND else []
         if queue.topic.startswith(RETRY_PREFIX):
             found = [_with_own_topic(message) for message in found]
@@ -205,7 +205,7 @@ class Puller(Closable):
             response.next_begin_offset,
             response.min_offset,
             response.max_offset,
-            [message for message in found if not tags or message.tags in tags],
+            [message for message in found if tags is None or message.tags in tags],
         )
 
     def ask(

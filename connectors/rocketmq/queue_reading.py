@@ -22,7 +22,7 @@ from commitlake.connectors.rocketmq.errors import (
 )
 from commitlake.connectors.rocketmq.puller import DEFAULT_BATCH, PendingPull, PullAnswer, Puller, PullStatus
 from commitlake.schemas.remoting.codes import BUSY, ResponseCode
-from commitlake.schemas.remoting.heartbeats import ALL_TAGS, subscription_of_tags
+from commitlake.schemas.remoting.heartbeats import ALL_TAGS, tags_of
 from commitlake.schemas.remoting.routes import MessageQueue
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
@@ -77,14 +77,14 @@ class PullFilter:
     is_sql: bool = False
 
     @property
-    def tags(self) -> tuple[str, ...]:
-        """Return the wanted tags, of which a broker compares only hashes; empty for all messages, and for SQL92."""
-        return () if self.is_sql else subscription_of_tags("", self.expression, 0).tags_set
+    def tags(self) -> tuple[str, ...] | None:
+        """Return the wanted tags, of which a broker compares only hashes; None for all messages, and for SQL92."""
+        return None if self.is_sql else tags_of(self.expression)
 
     @property
     def takes_all(self) -> bool:
         """Return True if every message is wanted."""
-        return not self.is_sql and not self.tags
+        return not self.is_sql and self.tags is None
 
 
 ALL_MESSAGES = PullFilter()

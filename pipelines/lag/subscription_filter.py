@@ -13,11 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, TAG_EXPRESSION, TAG_SEPARATOR
+from commitlake.schemas.remoting.heartbeats import ALL_TAGS, SQL92_EXPRESSION, TAG_EXPRESSION, tags_of
 from commitlake.schemas.remoting.sql92 import SqlError, compile_sql92, property_names
-
-_TRIMMED = "".join(map(chr, range(0x21)))
-"""What Java's `trim` removes, by which FilterAPI reads an expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +46,9 @@ class SubscriptionFilter:
 
     @property
     def tags(self) -> frozenset[str] | None:
-        """The wanted tags; None for all. Only `*` alone means all: in a list, or with blanks, it is the tag `*`."""
-        if self.expression_type != TAG_EXPRESSION or self.expression in {"", ALL_TAGS}:
-            return None
-        return frozenset(tag.strip(_TRIMMED) for tag in self.expression.split(TAG_SEPARATOR)) - {""}
+        """The wanted tags; None for all, and for SQL92."""
+        tags = tags_of(self.expression) if self.expression_type == TAG_EXPRESSION else None
+        return None if tags is None else frozenset(tags)
 
     @property
     def is_known(self) -> bool:

@@ -12,9 +12,25 @@ from commitlake.schemas.remoting.ext_fields import Key, Long
 from commitlake.schemas.remoting.routes import MessageQueue
 
 ALL_TAGS = "*"
-TAG_SEPARATOR = "||"
 TAG_EXPRESSION = "TAG"
 SQL92_EXPRESSION = "SQL92"
+_TAG_SEPARATOR = "||"
+_TRIMMED = "".join(map(chr, range(0x21)))
+"""Characters that Java's `trim` removes, with which FilterAPI reads an expression."""
+
+
+def tags_of(expression: str) -> tuple[str, ...] | None:
+    """Return the tags of a tag expression, each once, as FilterAPI reads it; None for all tags.
+
+    Only `*` alone means all: in a list, or with blanks, it is the tag `*`.
+
+    >>> tags_of("paid || refunded")
+    ('paid', 'refunded')
+    """
+    if expression in {"", ALL_TAGS}:
+        return None
+    tags = (tag.strip(_TRIMMED) for tag in expression.split(_TAG_SEPARATOR))
+    return tuple(dict.fromkeys(tag for tag in tags if tag))
 
 
 class SubscriptionData(NamedTuple):
@@ -37,13 +53,12 @@ class SubscriptionData(NamedTuple):
 
 
 def subscription_of_tags(topic: str, expression: str, sub_version: int) -> SubscriptionData:
-    """Return the subscription for `*`, or for tags separated by `||`, as FilterAPI creates it."""
-    tags = [tag.strip() for tag in expression.split(TAG_SEPARATOR)]
-    tags = list(dict.fromkeys(tag for tag in tags if tag))
-    if not tags or tags == [ALL_TAGS]:
+    """Return the subscription for a tag expression; see `tags_of`. Without any tag, it is for all messages."""
+    tags = tags_of(expression)
+    if not tags:
         return SubscriptionData(topic, sub_version=sub_version)
     codes = tuple(dict.fromkeys(java_hash(tag) for tag in tags))
-    return SubscriptionData(topic, expression, tuple(tags), codes, sub_version)
+    return SubscriptionData(topic, expression, tags, codes, sub_version)
 
 
 class ProducerData(NamedTuple):

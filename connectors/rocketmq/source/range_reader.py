@@ -42,9 +42,8 @@ class RangeReader:
         self._schema = schema
         self._tags = options.message_filter.tags
         # The offset is needed to drop rows outside a range, the tag because brokers compare only hashes.
-        hidden = [
-            field for field in (_QUEUE_OFFSET, *([_TAGS] if self._tags else ())) if field.name not in schema.names
-        ]
+        needed = (_QUEUE_OFFSET,) if self._tags is None else (_QUEUE_OFFSET, _TAGS)
+        hidden = [field for field in needed if field.name not in schema.names]
         self._request = Request(
             schema=pa.schema([*schema, *hidden]),
             mode=options.mode,
@@ -94,7 +93,7 @@ class RangeReader:
     def _chosen(self, batch: pa.RecordBatch, wanted: QueueRange, *, is_within: bool) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows of a batch, in the wanted columns."""
         wanted_rows = None
-        if self._tags:
+        if self._tags is not None:
             wanted_rows = pc.is_in(batch.column("tags"), pa.array(self._tags, pa.string()))
         if not is_within:
             offsets = batch.column(_QUEUE_OFFSET.name)

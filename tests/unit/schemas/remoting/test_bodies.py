@@ -147,7 +147,7 @@ def test_heartbeats_of_every_client_are_parsed() -> None:
 @pytest.mark.parametrize(
     ("expression", "tags", "codes"),
     [("*", (), ()), ("", (), ()), ("a", ("a",), (97,)), (" a ||b|| a||", ("a", "b"), (97, 98)),
-     ("Aa || BB", ("Aa", "BB"), (2112,))],
+     ("Aa || BB", ("Aa", "BB"), (2112,)), ("* || a", ("*", "a"), (42, 97)), (" * ", ("*",), (42,)), (" ", (), ())],
 )  # fmt: skip
 def test_tags_become_a_subscription(expression: str, tags: tuple[str, ...], codes: tuple[int, ...]) -> None:
     found = subscription_of_tags("T", expression, 5)
