@@ -18,7 +18,7 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
-from commitlake.connectors.lake.sql import date_literal, is_usual_time, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import conditions, is_usual_time, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import IndexMismatchError
@@ -89,8 +89,7 @@ class LakeQueues:
         if not topics:
             return {}
         is_since = f"store_timestamp >= {timestamp_literal(since)}"
-        where = [f"broker = {text_literal(self._broker)}"]
-        where.append(f"topic IN ({', '.join(map(text_literal, sorted(topics)))})")
+        where = conditions(Selection(brokers=[self._broker], topics=sorted(topics)))
         where += [
             f"NOT (topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id} AND physical_offset < {floor})"
             for queue, floor in sorted(floors.items())
@@ -108,11 +107,8 @@ class LakeQueues:
 
     def reaches(self, at: datetime.datetime) -> bool:
         """Return whether the log is archived up to a time, because a message of that time or later is archived."""
-        sql = (
-            f"SELECT queue_id FROM messages WHERE broker = {text_literal(self._broker)} "
-            f"AND store_timestamp >= {timestamp_literal(at)} AND store_date >= {date_literal(at)} "
-            f"AND {is_usual_time('store_timestamp')} LIMIT 1"
-        )
+        where = [*conditions(Selection(brokers=[self._broker], start=at)), is_usual_time("store_timestamp")]
+        sql = f"SELECT queue_id FROM messages WHERE {' AND '.join(where)} LIMIT 1"
         return any(batch.num_rows for batch in run_sql(self._table, "messages", sql))
 
     def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:

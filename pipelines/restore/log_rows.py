@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.formats.registry import all_formats, format_named, format_of_id
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import date_literal, microseconds_literal, text_literal, timestamp_literal
+from commitlake.connectors.lake.sql import conditions, microseconds_literal, text_literal
 from commitlake.connectors.log_format.format import Format
 from commitlake.pipelines.restore.arrow import numbers
 from commitlake.pipelines.restore.row_facts import COLUMNS
@@ -29,6 +29,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import END_RESERVE
 from commitlake.schemas.layouts.rocketmq.properties import TIMER_OUT
 from commitlake.schemas.layouts.rocketmq.topics import SCHEDULE_TOPIC, TIMER_TOPIC
 from commitlake.schemas.layouts.segments import DEFAULT_SEGMENT_SIZE
+from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import epoch_ms
 
 _NAME = "messages"
@@ -85,20 +86,11 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
     Raises:
         UsageError: if there is no record, the records are from a JMQ store, or the offsets are not those of a log.
     """
-    conditions = [f"broker = {text_literal(chosen.broker)}"]
+    within = conditions(Selection(brokers=[chosen.broker], start=chosen.start, end=chosen.end))
     if chosen.start_offset is not None:
-        conditions.append(f"physical_offset >= {chosen.start_offset}")
+        within.append(f"physical_offset >= {chosen.start_offset}")
     if chosen.end_offset is not None:
-        conditions.append(f"physical_offset < {chosen.end_offset}")
-    within = list(conditions)
-    # The condition on the partition column lets the query skip files of other dates.
-    if chosen.start is not None:
-        within += [
-            f"store_timestamp >= {timestamp_literal(chosen.start)}",
-            f"store_date >= {date_literal(chosen.start)}",
-        ]
-    if chosen.end is not None:
-        within += [f"store_timestamp < {timestamp_literal(chosen.end)}", f"store_date <= {date_literal(chosen.end)}"]
+        within.append(f"physical_offset < {chosen.end_offset}")
     first, last = _one(table, "min(physical_offset), max(physical_offset)", within)
     if first is None:
         raise UsageError(f"the lake has no record of the broker {chosen.broker!r} in the chosen range")
@@ -192,16 +184,16 @@ def first_waiting_timer(table: DeltaTable, broker: str, log: LogRange, until_ms:
 def _grouped(
     table: DeltaTable, columns: str, group: str, broker: str, log: LogRange, more: Sequence[str]
 ) -> list[tuple[Any, ...]]:
-    conditions = [
+    where = [
         f"broker = {text_literal(broker)}", f"physical_offset >= {log.start}", f"physical_offset < {log.end}", *more
     ]  # fmt: skip
-    sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(conditions)} GROUP BY {group}"
+    sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(where)} GROUP BY {group}"
     answer = run_sql(table, _NAME, sql).read_all()
     return list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
 
 
-def _one(table: DeltaTable, columns: str, conditions: Sequence[str]) -> list[Any]:
-    sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(conditions)}"
+def _one(table: DeltaTable, columns: str, where: Sequence[str]) -> list[Any]:
+    sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(where)}"
     answer = run_sql(table, _NAME, sql).read_all()
     return [column[0].as_py() for column in answer.columns]
 
