@@ -59,9 +59,9 @@ def iso_text(moment: datetime.datetime, timespec: str = "seconds") -> str:
     return moment.astimezone(datetime.UTC).isoformat(timespec=timespec).replace("+00:00", "Z")
 
 
-def plain_text(moment: datetime.datetime) -> str:
-    """Format a time with a time zone in UTC to the second, for people: `2026-11-20 14:00:00`."""
-    return moment.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec="seconds")
+def plain_text(moment: datetime.datetime, timespec: str = "seconds") -> str:
+    """Format a time with a time zone in UTC, by default to the second, for people: `2026-11-20 14:00:00`."""
+    return moment.astimezone(datetime.UTC).replace(tzinfo=None).isoformat(sep=" ", timespec=timespec)
 
 
 def in_shown_zone(moment: datetime.datetime) -> datetime.datetime:

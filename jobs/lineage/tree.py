@@ -27,7 +27,7 @@ from rich.text import Text
 from commitlake.connectors.printable import printable_line
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.pipelines.lineage.story import Branch, Outcome, OutcomeState, Step, StepKind, Story
-from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.pipelines.lineage.value_texts import clock_text, length_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.times import in_shown_zone
 
@@ -246,8 +246,7 @@ def _wrapped(first: str, text: Text, width: int, rest: str | None = None) -> Ite
 
 
 def _clock(moment: datetime.datetime) -> str:
-    shown = in_shown_zone(moment)
-    return f"{shown:%H:%M:%S}.{shown.microsecond // 1000:03d}"
+    return clock_text(in_shown_zone(moment))
 
 
 def _shown(text: str) -> str:

@@ -48,6 +48,11 @@ def length_text(length: datetime.timedelta) -> str:
     return f"{seconds:.0f} s"
 
 
+def clock_text(moment: datetime.datetime) -> str:
+    """Return the time of day, in the zone of the given time, to the millisecond."""
+    return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03d}"
+
+
 def when_text(moment: datetime.datetime, now: datetime.datetime | None) -> str:
     """Return a time in the zone of texts for people, relative to another time: with its date if that is different.
 

@@ -2,7 +2,6 @@
 
     picture_rows  selection of the drawn steps; the others are folded
     lanes      the columns of a picture: one for each topic or group, with a track for each message
-    times      times and durations in words
     glyphs     shapes and colours by kind of step
     graph      the steps as rows, with lanes and edges; long gaps are folded
     overview   the same steps on a time axis, to scale

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
-from commitlake.jobs.lineage.picture.times import moment_text
 from commitlake.jobs.report.blocks import paragraph
 from commitlake.jobs.report.markup import joined, name, tag
 from commitlake.pipelines.lineage.story import Consumption, Edge, Missing, Outcome, Record, Story
 from commitlake.pipelines.lineage.value_texts import length_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.report import Html
+from commitlake.schemas.times import plain_text
 
 MAX_BYTES = 12 << 20
 """Size of all details above which properties and bodies are left out."""
@@ -143,7 +143,7 @@ def _missing(missing: Missing) -> Iterator[tuple[str, str | None]]:
 
 
 def _moment(moment: datetime.datetime | None) -> str | None:
-    return None if moment is None else moment_text(moment)
+    return None if moment is None else plain_text(moment, "milliseconds")
 
 
 def _list(pairs: Pairs) -> Html:

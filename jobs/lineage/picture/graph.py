@@ -19,11 +19,10 @@ from commitlake.connectors.printable import printable_line
 from commitlake.jobs.lineage.picture.glyphs import FOLDED, edge_look, glyph, glyph_of
 from commitlake.jobs.lineage.picture.lanes import Lanes
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
-from commitlake.jobs.lineage.picture.times import clock_text, day_text
 from commitlake.jobs.report.charts import percent
 from commitlake.jobs.report.markup import joined, name, tag
 from commitlake.pipelines.lineage.story import Edge, StepKind, Story
-from commitlake.pipelines.lineage.value_texts import length_text
+from commitlake.pipelines.lineage.value_texts import clock_text, length_text
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.report import Html
 
@@ -120,6 +119,12 @@ def lines_of(rows: Sequence[Row]) -> list[Line]:
     return lines
 
 
+def day_text(moment: datetime.datetime) -> str:
+    """Format the day of a time in UTC: `Fri 20 Nov 2026`."""
+    utc = moment.astimezone(datetime.UTC)
+    return f"{utc:%a} {utc.day} {utc:%b} {utc.year}"
+
+
 def _end(row: Row) -> datetime.datetime | None:
     return next((step.at for step in reversed(row.steps) if step.at is not None), None)
 
@@ -211,7 +216,8 @@ def _line(line: Line, labels: Mapping[str, str]) -> Html:
     if row is None:
         return tag("li", tag("span", line.gap), class_="gap")
     step = row.step
-    when = tag("span", tag("time", clock_text(step.at)) if step.at is not None else "time unknown", class_="when")
+    at = "time unknown" if step.at is None else tag("time", clock_text(step.at.astimezone(datetime.UTC)))
+    when = tag("span", at, class_="when")
     if row.is_folded:
         words = tag("b", f"{count_text(len(row.steps), 'step')} folded")
         return tag("li", when, " ", tag("span", words, class_="what"), class_="step is-folded")

@@ -74,6 +74,7 @@ def test_a_time_is_formatted_in_utc(text: str, iso: str, plain: str) -> None:
     moment = parse_iso(text)
     assert (iso_text(moment), plain_text(moment)) == (iso, plain)
     assert iso_text(moment, "milliseconds")[:20] == f"{iso[:-1]}."
+    assert plain_text(moment, "milliseconds")[:20] == f"{plain}."
 
 
 def test_times_outside_the_calendar_become_its_first_or_last_one() -> None:

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from commitlake.pipelines.lineage.value_texts import group_of, length_text, ordinal, when_text
+from commitlake.pipelines.lineage.value_texts import clock_text, group_of, length_text, ordinal, when_text
 
 NOW = datetime.datetime(2026, 11, 24, 15, tzinfo=datetime.UTC)
 
@@ -31,6 +31,11 @@ def test_lengths_of_time_are_rounded_texts(milliseconds: int, text: str) -> None
 def test_the_longest_lengths_of_time_are_texts() -> None:
     assert length_text(datetime.timedelta.max) == "1000000000 d"
     assert length_text(datetime.timedelta.min) == "-999999999 d"
+
+
+def test_a_time_of_day_has_whole_milliseconds_in_its_own_zone() -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    assert clock_text(datetime.datetime(2026, 11, 21, 1, 30, 0, 7_999, tzinfo=zone)) == "01:30:00.007"
 
 
 @pytest.mark.parametrize(

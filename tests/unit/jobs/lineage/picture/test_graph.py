@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
 
 import pytest
 
 from commitlake.jobs.lineage.picture import graph as module
-from commitlake.jobs.lineage.picture.graph import CHUNK, graph, lines_of
+from commitlake.jobs.lineage.picture.graph import CHUNK, day_text, graph, lines_of
 from commitlake.jobs.lineage.picture.lanes import lanes_of
 from commitlake.jobs.lineage.picture.picture_rows import rows_of
 from commitlake.pipelines.lineage.story import Story
@@ -35,6 +36,12 @@ def test_steps_are_links_to_their_details_in_the_order_of_the_story() -> None:
 def test_long_gaps_and_new_days_have_separate_lines() -> None:
     lines = lines_of(rows_of(order_story()).rows)
     assert [line.gap for line in lines if line.row is None] == ["Fri 20 Nov 2026", "1.1 d later · Sat 21 Nov 2026"]
+
+
+def test_days_are_in_utc_from_the_year_1_on() -> None:
+    zone = datetime.timezone(datetime.timedelta(hours=2))
+    assert day_text(datetime.datetime(2026, 11, 21, 1, 30, tzinfo=zone)) == "Fri 20 Nov 2026"
+    assert day_text(datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)) == "Mon 1 Jan 1"
 
 
 def test_nodes_are_in_their_lanes_at_the_height_of_their_line() -> None:
