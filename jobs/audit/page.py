@@ -9,7 +9,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.output import names_text, period_text
+from commitlake.jobs.report.output import left_out_text, names_text, period_text
 from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.span import AuditSpan
 from commitlake.pipelines.audit.tables import REPAIR, TableFinding
@@ -197,5 +197,5 @@ def _notes(notes: Sequence[str]) -> Iterator[Section]:
     if notes:
         shown = [Paragraph(Name(note)) for note in notes[:_MAX_NOTES]]
         if len(notes) > _MAX_NOTES:
-            shown.append(Paragraph(f"{len(notes) - _MAX_NOTES:,} more notes are left out of this page."))
+            shown.append(Paragraph(left_out_text(len(notes) - _MAX_NOTES, "note")))
         yield Section("notes", "Notes", shown)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,15 +10,13 @@ from typing import Any
 import numpy as np
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.printable import printable_json
 from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.process import stop_softly
-from commitlake.jobs.cli.terminal import print_line, trusted
+from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.replay.target import target_client
-from commitlake.jobs.report.output_forms import SCHEMA
-from commitlake.jobs.report.rows_output import Row, write_objects, write_table
+from commitlake.jobs.report.rows_output import Row, write_document, write_objects, write_table
 from commitlake.pipelines.replay.groups.outcomes import (
     GroupFollower,
     GroupOutcomes,
@@ -76,7 +73,8 @@ def follow(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) -> ExitCode:
     unknown = plan.wanted - rows.num_rows
     samples = _SAMPLES if arguments.samples is None else arguments.samples
     if arguments.format == "json":
-        _print_json(plan, found, unknown, samples)
+        rows_by_group = _json_groups(found, samples)
+        write_document({"replay_id": plan.replay_id, "not_sent_yet": unknown, "groups": rows_by_group})
     elif arguments.format in {"jsonl", "csv"}:
         write_objects(arguments.format, _json_groups(found, samples))
     else:
@@ -153,12 +151,6 @@ def _samples(one: GroupOutcomes, samples: int) -> Iterator[Row]:
                 "target": "" if offset is None else f"{topic} {queue} {offset}",
                 "detail": one.detail(row),
             }
-
-
-def _print_json(plan: ReplayPlan, found: Sequence[GroupOutcomes], unknown: int, samples: int) -> None:
-    groups = _json_groups(found, samples)
-    document = {"schema": SCHEMA, "replay_id": plan.replay_id, "not_sent_yet": unknown, "groups": groups}
-    print(printable_json(json.dumps(document, ensure_ascii=False, indent=1)), file=trusted(sys.stdout))
 
 
 def _json_groups(found: Sequence[GroupOutcomes], samples: int) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,13 +11,12 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.printable import printable_json, printable_line
+from commitlake.connectors.printable import printable_line
 from commitlake.jobs.arguments.times import time_text
-from commitlake.jobs.cli.terminal import GuardedStream, print_text, trusted
+from commitlake.jobs.cli.terminal import GuardedStream, print_text
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.jobs.dlq.choice import Chosen, choose
-from commitlake.jobs.report.output_forms import SCHEMA
-from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_objects, write_table
+from commitlake.jobs.report.rows_output import PIPE_WIDTH, Row, write_document, write_objects, write_table
 from commitlake.pipelines.dead_letters.causes import Cause, DeadLetters, Sample
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -187,14 +185,14 @@ def chart(counts: Mapping[datetime.datetime, int], width: int = PIPE_WIDTH) -> I
 
 def _print_json(chosen: Chosen, shown: Sequence[tuple[int, Cause]], samples: int) -> None:
     letters = chosen.letters or DeadLetters([], 0)
-    document = {
-        "schema": SCHEMA,
-        "messages": letters.messages,
-        "left_out": letters.left_out,
-        "causes": [_whole_row(number, cause, samples) for number, cause in shown],
-        **({"missing": list(chosen.missing)} if chosen.missing else {}),
-    }
-    print(printable_json(json.dumps(document, ensure_ascii=False, indent=1)), file=trusted(sys.stdout))
+    write_document(
+        {
+            "messages": letters.messages,
+            "left_out": letters.left_out,
+            "causes": [_whole_row(number, cause, samples) for number, cause in shown],
+            **({"missing": list(chosen.missing)} if chosen.missing else {}),
+        }
+    )
 
 
 def _whole_row(number: int, cause: Cause, samples: int) -> Row:

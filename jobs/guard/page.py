@@ -13,7 +13,7 @@ from commitlake.jobs.guard.report import AT_RISK, LOST, disk_limits, verdict_of
 from commitlake.jobs.report.decoded import bytes_text, offset_text
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.output import Facts, names_text, period_text, time_text
+from commitlake.jobs.report.output import Facts, left_out_text, names_text, period_text, time_text
 from commitlake.pipelines.retention.rules import Cause
 from commitlake.pipelines.retention.watch import SegmentVerdict, WatchedSegment, WatchedStore
 from commitlake.schemas.advice import NO_ADVICE, Advice, Places
@@ -207,13 +207,8 @@ def _forecast(stores: Sequence[WatchedStore]) -> Table:
         Column("deleted from (UTC)", key="deleted"), Column("because of", key="cause"),
     )  # fmt: skip
     rows = [row for store in _worst_first(stores) for row in _segment_rows(store)]
-    rest = (
-        ""
-        if len(rows) <= MAX_ROWS
-        else f"{count_text(len(rows) - MAX_ROWS, 'more row is', 'more rows are')} left out of this page."
-    )
     caption = "Consecutive segments with the same fate are one row. A broker deletes none of them earlier"
-    return Table.of(caption, columns, rows[:MAX_ROWS], rest)
+    return Table.of(caption, columns, rows[:MAX_ROWS], left_out_text(len(rows) - MAX_ROWS, "row"))
 
 
 def _worst_first(stores: Sequence[WatchedStore]) -> list[WatchedStore]:
@@ -266,11 +261,7 @@ def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Sequence[B
             )
     if not rows:
         return [Paragraph("The stores are in an object store, so there are no disks.")]
-    rest = (
-        ""
-        if len(stores) <= MAX_ROWS
-        else f"{count_text(len(stores) - MAX_ROWS, 'more store is', 'more stores are')} left out of this page."
-    )
+    rest = left_out_text(len(stores) - MAX_ROWS, "store")
     notes = [Paragraph(Name(store.broker), f": {store.rules.source_note}", is_quiet=True) for store in stores[:20]
             if store.rules.source_note]  # fmt: skip
     return [Table.of("Disks of the stores' logs and queues", columns, rows, rest), *notes]

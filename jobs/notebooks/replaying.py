@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import pyarrow.compute as pc
 from deltalake import DeltaTable
@@ -44,8 +44,17 @@ from commitlake.schemas.report import (
     Table,
     Verdict,
 )
+from commitlake.schemas.report_columns import Column
 from commitlake.schemas.tables.replays import ReplayEvent
 from commitlake.schemas.times import TimeWindows, plain_text
+
+_QUEUE_COLUMNS = (
+    Column("store", key="broker"), Column("topic"), Column("queue", key="queue_id", is_number=True),
+    Column("messages", is_number=True), Column("bytes", is_number=True),
+    Column("first offset", key="first_offset", is_number=True),
+    Column("last offset", key="last_offset", is_number=True), Column("first", key="first_at"),
+    Column("last", key="last_at"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,21 +166,8 @@ def choice_report(choice: Sequence[QueueCount], over_time: OverTime, rate: float
         rate: Messages per second at which they would be sent, if it is limited.
     """
     first, *others = _answer(choice, rate)
-    queues = [
-        {
-            "store": queue.broker,
-            "topic": queue.topic,
-            "queue": queue.queue_id,
-            "messages": queue.messages,
-            "bytes": queue.bytes,
-            "first offset": queue.first_offset,
-            "last offset": queue.last_offset,
-            "first": queue.first_at,
-            "last": queue.last_at,
-        }
-        for queue in choice
-    ]
-    selected: list[Block] = [*map(Paragraph, others), Table.of_values("Queues", queues)]
+    queues = Table.of("Queues", _QUEUE_COLUMNS, map(asdict, choice))
+    selected: list[Block] = [*map(Paragraph, others), queues]
     if over_time.starts:
         windows = TimeWindows(over_time.starts[0], over_time.step, len(over_time.starts))
         ordered = sorted(over_time.messages.items(), key=lambda item: (-sum(item[1]), item[0]))[:MAX_SERIES]

@@ -13,6 +13,7 @@ from commitlake.jobs.cli.command import ErrorText, explain_error, is_error
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.history import history_section, read_history
 from commitlake.jobs.report.page import write_page
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.report import Block, Kind, Name, Paragraph, Report, Section, Strong, Verdict
 from commitlake.schemas.times import plain_text
@@ -122,6 +123,11 @@ def period_text(first: datetime.datetime | None, last: datetime.datetime | None)
         return "no message has a time"
     begin = "the beginning" if first is None else plain_text(first)
     return f"{begin} to {'the end' if last is None else time_text(last)}"
+
+
+def left_out_text(count: int, noun: str) -> str:
+    """Return a sentence about what a page leaves out; empty if it leaves out nothing."""
+    return f"{count_text(count, f'more {noun} is', f'more {noun}s are')} left out of this page." if count > 0 else ""
 
 
 def names_text(names: Sequence[str], shown: int = 12) -> str:

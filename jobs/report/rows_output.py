@@ -7,7 +7,7 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain, islice
 from shutil import get_terminal_size
@@ -205,6 +205,12 @@ def write_json(rows: Iterable[Row], out: TextIO, missing: Sequence[str] = ()) ->
         count += 1
     write_text(f'\n], "missing": {printable_json(_to_json(list(missing)))}}}\n' if missing else "\n]}\n")
     return count
+
+
+def write_document(document: Mapping[str, object]) -> None:
+    """Write one JSON document with other parts than rows to standard output."""
+    text = json.dumps({"schema": SCHEMA, **document}, ensure_ascii=False, indent=1)
+    print(printable_json(text), file=trusted(sys.stdout))
 
 
 def write_objects(form: str, rows: Sequence[Row]) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 from commitlake.jobs.arguments.durations import duration_text
 from commitlake.jobs.arguments.sizes import size_text
+from commitlake.jobs.report.output import names_text
 from commitlake.pipelines.tps.coverage import ALL, NONE
 from commitlake.pipelines.tps.overview import Capacity
 from commitlake.pipelines.tps.question import MINUTE
@@ -113,7 +114,8 @@ def rates_report(report: RatesReport, source: RatesSource) -> Report:
     """Return the page of a rates report."""
     question = report.question
     period = f"{_time(question.start)} to {_time(question.end)} UTC"
-    facts = [source.fact, ("Brokers", _brokers(report)), ("Period", period), ("By", _by(report) or "nothing")]
+    brokers = names_text(sorted(report.coverage.spans), 5)
+    facts = [source.fact, ("Brokers", brokers), ("Period", period), ("By", _by(report) or "nothing")]
     facts += [("Rounded", sentence) for sentence in source.widened]
     facts += [(label, ", ".join(map(str, values))) for label, values in _filters(report) if values]
     sections = [Section("summary", "In short", [_summary(report)])]
@@ -496,12 +498,6 @@ def _groups_title(report: RatesReport) -> str:
 
 def _by(report: RatesReport) -> str:
     return ", ".join(report.question.by)
-
-
-def _brokers(report: RatesReport) -> str:
-    brokers = sorted(report.coverage.spans)
-    more = f" and {len(brokers) - 5:,} more" if len(brokers) > 5 else ""
-    return ", ".join(brokers[:5]) + more
 
 
 def _filters(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]:

@@ -8,13 +8,12 @@ from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.report.decoded import decode_value, offset_text, time_of_ms
 from commitlake.jobs.report.findings import Example, FindingGroup, findings_section
 from commitlake.jobs.report.history import history_section, read_history
-from commitlake.jobs.report.output import names_text
+from commitlake.jobs.report.output import left_out_text, names_text
 from commitlake.jobs.verify.report import Remedies, having
 from commitlake.pipelines.verify.classes import CLASSES, FindingClass, Severity
 from commitlake.pipelines.verify.doctor import StoreReport, join_findings
 from commitlake.pipelines.verify.findings import Finding, Findings, verdict_of
 from commitlake.schemas.advice import FilledAdvice
-from commitlake.schemas.counts import count_text
 from commitlake.schemas.report import Badge, Cell, Figures, Kind, Name, Quiet, Report, Section, Table, Verdict
 from commitlake.schemas.report_columns import Column
 
@@ -112,11 +111,7 @@ def _stores(reports: Sequence[StoreReport]) -> Table:
         *(Column(severity, is_number=True) for severity in Severity),
     ]  # fmt: skip
     order = sorted(reports, key=lambda report: [-report.findings.count(severity) for severity in Severity])
-    rest = (
-        ""
-        if len(order) <= MAX_STORES
-        else f"{count_text(len(order) - MAX_STORES, 'more store is', 'more stores are')} left out of this page."
-    )
+    rest = left_out_text(len(order) - MAX_STORES, "store")
     return Table.of("The worst store first", columns, map(_store_row, order[:MAX_STORES]), rest)
 
 

@@ -14,7 +14,15 @@ from commitlake.jobs.cli.command import ErrorText, JobError
 from commitlake.jobs.cli.process import OutputError
 from commitlake.jobs.report.blocks import blocks_html
 from commitlake.jobs.report.history import RunHistory, history_section, read_history, seconds_text
-from commitlake.jobs.report.output import PageFile, failure, failure_page, names_text, page_file, period_text
+from commitlake.jobs.report.output import (
+    PageFile,
+    failure,
+    failure_page,
+    left_out_text,
+    names_text,
+    page_file,
+    period_text,
+)
 from commitlake.jobs.report.page import render_page
 from commitlake.pipelines.archive.past_runs import MAX_RUNS, PastRun
 from commitlake.schemas.errors import ExitCode
@@ -181,3 +189,16 @@ def test_a_damaged_table_of_runs_is_reported_and_does_not_hide_the_error(
     with pytest.raises(JobError, match="first"), failure_page(file, "audit", "Audit", [], growing.lake):
         raise JobError("the first error")
     assert "Earlier runs could not be read" in parse_page(file.path.read_text()).by_id("runs").text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (-3, ""),
+        (0, ""),
+        (1, "1 more row is left out of this page."),
+        (1203, "1,203 more rows are left out of this page."),
+    ],
+)
+def test_a_page_says_how_much_it_leaves_out(count: int, text: str) -> None:
+    assert left_out_text(count, "row") == text
