@@ -31,6 +31,7 @@ from commitlake.jobs.report.rows_output import write_table
 from commitlake.jobs.report.text import lines, numbers_of
 from commitlake.schemas.errors import CommitLakeError, UsageError
 from commitlake.schemas.report import BarChart, HeatMap, Html, LineChart, Section, Table
+from commitlake.schemas.report_columns import Column
 
 ENVIRONMENT_PREFIX = "COMMITLAKE_"
 DEMO_LAKE = "commitlake-demo/lake"
@@ -156,7 +157,9 @@ class Notebook:
                 display(pd.DataFrame(cells, columns=names))
         else:
             rows = [{table.columns[place].key: row[place] for place in places} for row in table.rows[:MAX_ROWS]]
-            write_table(rows, columns, sys.stdout, is_full=not sys.stdout.isatty())
+            # Cells are texts already, so these columns do not say how values are shown.
+            titles = [Column(column, key=column.key, is_number=column.is_number) for column in columns]
+            write_table(rows, titles, sys.stdout, is_full=not sys.stdout.isatty())
         if table.rest:
             self.say(table.rest)
 
