@@ -1,8 +1,8 @@
 """Requested rows and columns of a read, after its options are checked.
 
-Filters are applied by the reader itself: topic, queue, key, store time, physical offset. They are compiled from a
-selection (`Filters.of`) or, in Spark's sources, from the options of the read (`narrow`) and, if wanted, Spark's
-predicates: see `connectors.sources.predicates`.
+Filters are applied by the reader itself: topic, queue, key, store time, physical offset. Commands compile them from a
+selection (`Filters.of`). Spark's sources take them from the options of the read (`Filters.of_batch`) and, if wanted,
+from Spark's predicates: see `connectors.sources.predicates`.
 """
 
 from __future__ import annotations
@@ -52,6 +52,24 @@ class Filters:
             brokers=frozenset(selection.brokers) or None,
         )
 
+    @classmethod
+    def of_batch(cls, options: ReadOptions) -> Filters:
+        """Return the filters that a user of Spark's source has given as options of a batch."""
+        return cls(
+            topics=options.topics,
+            queue_ids=options.queue_ids,
+            keys=options.keys,
+            min_store_timestamp=options.starting_timestamp,
+            end_store_timestamp=options.ending_timestamp,
+            min_offset=options.starting_offset,
+            end_offset=options.ending_offset,
+        )
+
+    @classmethod
+    def of_stream(cls, options: ReadOptions) -> Filters:
+        """Return the filters in the options of a stream; its start is not one of them."""
+        return cls.of_batch(replace(options, starting_timestamp=None, start=None))
+
     @property
     def topics_by_text(self) -> bool:
         """True if topics are compared in displayed form, in which U+FFFD stands for bytes that are not UTF-8."""
@@ -76,24 +94,6 @@ class Filters:
             and (low is None or split.end > low)
             and (high is None or split.start < high)
         )
-
-
-def narrow(options: ReadOptions) -> Filters:
-    """Return the filters that a user of Spark's source has given as options of a batch."""
-    return Filters(
-        topics=options.topics,
-        queue_ids=options.queue_ids,
-        keys=options.keys,
-        min_store_timestamp=options.starting_timestamp,
-        end_store_timestamp=options.ending_timestamp,
-        min_offset=options.starting_offset,
-        end_offset=options.ending_offset,
-    )
-
-
-def narrow_stream(options: ReadOptions) -> Filters:
-    """Return the filters in the options of a stream; its start is not one of them."""
-    return narrow(replace(options, starting_timestamp=None, start=None))
 
 
 @dataclass(frozen=True)

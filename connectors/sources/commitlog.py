@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
-from commitlake.connectors.reading.request import Filters, narrow
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.sources.predicates import push
 from commitlake.connectors.sources.schema_choice import check_columns, choose_columns
@@ -142,7 +142,7 @@ class CommitLogReader(DataSourceReader):
         """
         _check_schema(schema, options)
         self._options = options
-        self._filters = narrow(options)
+        self._filters = Filters.of_batch(options)
         self._arrow_schema: pa.Schema = to_arrow_schema(schema)
 
     @carry_errors()

@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from commitlake.connectors.reading.errors import DataLossError
 from commitlake.connectors.reading.options import Content, Mode, ReadOptions
-from commitlake.connectors.reading.request import narrow_stream
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.spark.limited_streams import (
     LimitedStreamReader,
@@ -133,7 +133,7 @@ class CommitLogStreamReader(LimitedStreamReader):
         from commitlake.connectors.reading.request import Request  # noqa: PLC0415
         from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
 
-        request = Request.of(self._options, narrow_stream(self._options), self._arrow_schema)
+        request = Request.of(self._options, Filters.of_stream(self._options), self._arrow_schema)
         for split in splits:
             if self._is_there(split):
                 yield from read_split(split, request)

@@ -18,7 +18,7 @@ from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.errors import DataLossError, EmptyStoreError, StoreError
 from commitlake.connectors.reading.options import Content, Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
-from commitlake.connectors.reading.request import narrow_stream
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store, find_stores
@@ -131,7 +131,7 @@ class StreamPlanner:
         options = self._options
         if snapshot.size < _WORTH_AN_INDEX_BYTES:
             options = replace(options, use_indexes=False)
-        plan = plan_snapshot(stores, snapshot, options, narrow_stream(options))
+        plan = plan_snapshot(stores, snapshot, options, Filters.of_stream(options))
         return [split for split in plan.splits if self._is_there(split)]
 
     def _is_there(self, split: Split) -> bool:

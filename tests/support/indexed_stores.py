@@ -15,7 +15,7 @@ from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.listed_records import walk_listed
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.planning import ReadPlan, plan_read
-from commitlake.connectors.reading.request import Filters, narrow
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.splits import ListedSplit, Split
 from commitlake.connectors.reading.walking import End, WalkStep, walk
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage, parse_message
@@ -90,7 +90,7 @@ def plan_of(root: Path | str, **options: object) -> ReadPlan:
     parsed = ReadOptions.parse(
         {"path": str(root), **{name: str(value) for name, value in options.items()}}, formats=COMMITLOGS
     )
-    return plan_read(parsed, narrow(parsed))
+    return plan_read(parsed, Filters.of_batch(parsed))
 
 
 def wanted(messages: Iterable[Message], filters: Filters) -> list[Message]:
@@ -131,7 +131,7 @@ def read_by_plan(root: Path | str, **options: object) -> list[Message]:
     parsed = ReadOptions.parse(
         {"path": str(root), **{name: str(value) for name, value in options.items()}}, formats=COMMITLOGS
     )
-    return wanted(read_splits(plan_of(root, **options).splits), narrow(parsed))
+    return wanted(read_splits(plan_of(root, **options).splits), Filters.of_batch(parsed))
 
 
 def read_by_scan(root: Path | str, **options: object) -> list[Message]:
@@ -139,4 +139,4 @@ def read_by_scan(root: Path | str, **options: object) -> list[Message]:
     parsed = ReadOptions.parse(
         {"path": str(root), **{name: str(value) for name, value in options.items()}}, formats=COMMITLOGS
     )
-    return wanted(read_splits(plan_of(root).splits), narrow(parsed))
+    return wanted(read_splits(plan_of(root).splits), Filters.of_batch(parsed))

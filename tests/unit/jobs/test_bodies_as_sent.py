@@ -20,7 +20,7 @@ from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import BodyError
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_snapshot
-from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.dlq import command as dlq
@@ -126,9 +126,9 @@ def of_source(growing: GrowingLake, _: object) -> Found:
     options = ReadOptions(path=str(growing.store), mode=Mode.PERMISSIVE, formats=COMMITLOGS)
     stores = find_stores(str(growing.store), formats=COMMITLOGS)
     schema = arrow_schema(SOURCE)
-    splits = plan_snapshot(stores, take_snapshot(stores), options, narrow(options)).splits
+    splits = plan_snapshot(stores, take_snapshot(stores), options, Filters.of_batch(options)).splits
     for split in splits:
-        for batch in read_split(split, Request.of(options, narrow(options), schema)):
+        for batch in read_split(split, Request.of(options, Filters.of_batch(options), schema)):
             for row in batch.to_pylist():
                 body = row["body"]
                 yield row["keys"][0], None if body is None else body.decode(), row["_corrupt_record"] is not None

@@ -17,7 +17,7 @@ from commitlake.connectors.reading.errors import CommitLogError
 from commitlake.connectors.reading.files.segment_files import LocalFile, OpenSegment, Window
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_read
-from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import StoreRange, plan_splits, segment_ranges, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
@@ -268,7 +268,7 @@ def test_a_starting_offset_inside_a_body_gives_no_record_of_it(tmp_path: Path, s
     for fake in random.Random(seed).sample(log.fakes, 5):
         given = {"path": str(root), "startingOffset": str(fake), "maxPartitionBytes": str(PARTITION)}
         options = ReadOptions.parse(given, formats=COMMITLOGS)
-        narrowed = narrow(options)
+        narrowed = Filters.of_batch(options)
         request = replace(REQUEST, filters=narrowed)
         rows = [
             row

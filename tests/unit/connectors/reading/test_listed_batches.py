@@ -14,7 +14,7 @@ from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import DamagedLogError, IndexMismatchError
 from commitlake.connectors.reading.options import Mode, ReadOptions
 from commitlake.connectors.reading.planning import plan_read
-from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.splits import ListedSplit
 from commitlake.schemas.layouts.rocketmq.consumequeue import ENTRY
 from commitlake.schemas.tables.messages import SOURCE
@@ -30,7 +30,7 @@ def rows(root: Path, *columns: str, **options: object) -> list[dict[str, object]
         {"path": str(root), **{name: str(value) for name, value in options.items()}}, formats=COMMITLOGS
     )
     schema: pa.Schema = arrow_schema(SOURCE.only(columns) if columns else SOURCE)
-    filters = narrow(parsed)
+    filters = Filters.of_batch(parsed)
     request = Request(schema, parsed.mode, filters, max_batch_bytes=parsed.max_batch_bytes)
     return [
         row

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.options import ReadOptions
-from commitlake.connectors.reading.request import Filters, narrow
+from commitlake.connectors.reading.request import Filters
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.sources.predicates import push
 
@@ -29,7 +29,7 @@ NOON_MS = 1_795_176_000_000
 
 def pushed(*predicates: Filter, **options: str) -> Filters:
     """Return the filters after these predicates were pushed down."""
-    return push(narrow(ReadOptions.parse({"path": "/store", **options}, formats=COMMITLOGS)), predicates)
+    return push(Filters.of_batch(ReadOptions.parse({"path": "/store", **options}, formats=COMMITLOGS)), predicates)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_filters_are_the_intersection_of_predicates_and_options() -> None:
 )
 def test_split_is_read_if_it_may_hold_a_wanted_record(low: int, high: int, expected: bool) -> None:
     split = Split("b", "/store/x", 0, 100, 200, 1000, 1000, ROCKETMQ)
-    filters = narrow(
+    filters = Filters.of_batch(
         ReadOptions.parse({"path": "/store", "startingOffset": str(low), "endingOffset": str(high)}, formats=COMMITLOGS)
     )
     assert filters.may_hold(split) is expected
 
 
 def test_other_brokers_are_not_read() -> None:
-    filters = push(narrow(ReadOptions.parse({"path": "/store"}, formats=COMMITLOGS)), [EqualTo(("broker",), "a")])
+    filters = pushed(EqualTo(("broker",), "a"))
     assert filters.may_hold(Split("a", "", 0, 0, 1, 1, 1, ROCKETMQ))
     assert not filters.may_hold(Split("b", "", 0, 0, 1, 1, 1, ROCKETMQ))
 

@@ -16,7 +16,7 @@ from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.continuity import StoreReplacedError
 from commitlake.connectors.reading.errors import DataLossError, StoreError
 from commitlake.connectors.reading.options import ReadOptions
-from commitlake.connectors.reading.request import Request, narrow_stream
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.sources.stream import TASK_BYTES, grouped
@@ -52,7 +52,7 @@ def options(root: Path, **given: object) -> ReadOptions:
 def read(root: Path, splits: list[Split], **given: object) -> list[tuple[Any, ...]]:
     chosen = options(root, **given)
     schema = arrow_schema(SOURCE.only([*COLUMNS, "_corrupt_record"]))
-    request = Request.of(chosen, narrow_stream(chosen), schema)
+    request = Request.of(chosen, Filters.of_stream(chosen), schema)
     return [
         tuple(row[name] for name in COLUMNS)
         for split in splits

@@ -16,7 +16,7 @@ from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import IndexMismatchError, StoreError
 from commitlake.connectors.reading.options import ReadOptions
 from commitlake.connectors.reading.planning import ReadPlan, Way, plan_read
-from commitlake.connectors.reading.request import Request, narrow
+from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.splits import ListedSplit
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.schemas.layouts.jmq.queue import ENTRY, JmqQueueEntry, parse_entry, serialize_entry
@@ -45,13 +45,13 @@ def plan_of(root: Path, **given: object) -> tuple[ReadPlan, ReadOptions]:
     """Return the plan of a read with these options."""
     texts = {"path": str(root), **{name: str(value) for name, value in given.items()}}
     options = ReadOptions.parse(texts, formats=only(JMQ))
-    return plan_read(options, narrow(options)), options
+    return plan_read(options, Filters.of_batch(options)), options
 
 
 def rows_of(root: Path, **given: object) -> list[Row]:
     """Return the rows of a read."""
     plan, options = plan_of(root, **given)
-    request = Request.of(options, narrow(options), SCHEMA)
+    request = Request.of(options, Filters.of_batch(options), SCHEMA)
     batches = [batch for split in plan.splits for batch in read_split(split, request)]
     rows: list[Row] = pa.Table.from_batches(batches, schema=SCHEMA).to_pylist()
     return rows
