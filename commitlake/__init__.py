@@ -4,7 +4,9 @@
     register(spark)
     df = spark.read.format("commitlog").load("/data/rocketmq/store")
 
-    import commitlake                       # without Spark or a JVM
+    import commitlake
+    commitlake.open("/data/lake", spark).messages(topic="orders")       # a DataFrame
+    commitlake.open("/data/lake").messages(topic="orders")              # an Arrow table, without Spark or a JVM
     commitlake.open("/data/lake").lineage(key="order-4711")
 
 The packages beside this file are links to the folders of the repository's top level:
@@ -18,29 +20,40 @@ The packages beside this file are links to the folders of the repository's top l
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
-    from commitlake.pipelines.lineage.lake import Lake
+    from commitlake.pipelines.analysis.lake import Lake
 
 __all__ = ["open", "register"]
 
 
-def open(lake: str, *, bodies: str | None = None) -> Lake:  # noqa: A001 (it reads as commitlake.open)
-    """Return a lake, to ask what happened to a message; see `commitlake.pipelines.lineage.lake.Lake`.
+@overload
+def open(lake: str, spark: None = None, *, bodies: str | None = None) -> Lake[pa.Table]: ...  # noqa: A001
+
+
+@overload
+def open(lake: str, spark: SparkSession, *, bodies: str | None = None) -> Lake[DataFrame]: ...  # noqa: A001
+
+
+def open(lake: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> Lake[Any]:  # noqa: A001 (it reads as commitlake.open)
+    """Return a lake, to query its tables; see `commitlake.pipelines.analysis.lake.Lake`.
 
     Args:
-        lake: a folder, or `s3://bucket/prefix`.
+        lake: a folder, or `s3://bucket/prefix`, or `catalog.schema`.
+        spark: a session, for DataFrames; without one, the same methods return Arrow tables.
         bodies: where the packs of bodies are; `bodies` in the lake where not given.
 
     Raises:
         LakeError: if a lake cannot be in such a place.
+        CatalogError: if a catalog does not have the name.
     """
-    from commitlake.pipelines.lineage.lake import Lake  # noqa: PLC0415 (import commitlake stays light)
+    from commitlake.pipelines.analysis.lake import Lake  # noqa: PLC0415 (import commitlake stays light)
 
-    return Lake(lake, bodies=bodies)
+    return Lake(lake, spark, bodies=bodies)
 
 
 def register(spark: SparkSession, *, pushdown: bool = False) -> None:

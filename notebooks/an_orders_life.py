@@ -11,7 +11,7 @@
 
 from commitlake.jobs.lineage.report import lineage_report, step_section
 from commitlake.jobs.notebooks.notebook import FROM, LAKE, TO, Parameter, open_notebook
-from commitlake.pipelines.lineage.lake import Lake
+from commitlake.pipelines.analysis.lake import Lake
 
 notebook = open_notebook(
     "What happened to the messages of a business key.",

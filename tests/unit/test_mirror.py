@@ -24,6 +24,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
     "tests/integration/remoting/test_transactions.py": ("connectors.rocketmq.producers.transactions",),
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
+    "tests/integration/spark/test_analysis.py": ("pipelines.analysis.spark_tables", "pipelines.transforms.columns"),
     "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
     "tests/integration/spark/test_query_engines.py": (
         "connectors.spark.plan_check",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +23,17 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.tables.messages import BODY_PLACE
 
 BATCH_BYTES = 64 << 20  # size of the bodies in one Arrow batch, which a worker and the JVM hold at once for each task
+
+
+class BodyForm(StrEnum):
+    """The form of the bodies of rows."""
+
+    BYTES = "bytes"
+    """As the producer sent them."""
+    TEXT = "text"
+    """As text; a body that is not UTF-8 is null, with an error."""
+    JSON = "json"
+    """As the text of a JSON document; a body that is none, in UTF-8, is null, with an error."""
 
 
 def batches_with_bodies(
@@ -79,6 +93,52 @@ def decompressed(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBat
             start, size, bodies, errors = row + 1, 0, {}, {}
     if start < batch.num_rows or not batch.num_rows:
         yield _replaced(batch, start, batch.num_rows, bodies, errors)
+
+
+def in_form(batch: pa.RecordBatch, form: BodyForm) -> pa.RecordBatch:
+    """Return a batch with its bodies in another form.
+
+    Args:
+        batch: has `body` as the producers sent them, and `body_error`, both as `decompressed` returns them.
+        form: the form; as text, `body` is a string.
+
+    Returns:
+        The batch; a body that does not have the form is null, and `body_error` says why.
+    """
+    if form is BodyForm.BYTES:
+        return batch
+    errors = batch.column("body_error").to_pylist()
+    texts: list[str | None] = []
+    for row, body in enumerate(batch.column("body").to_pylist()):
+        text, error = (None, None) if body is None else _text(body, is_json=form is BodyForm.JSON)
+        texts.append(text)
+        errors[row] = errors[row] or error
+    batch = batch.set_column(batch.schema.get_field_index("body"), "body", pa.array(texts, pa.string()))
+    place = batch.schema.get_field_index("body_error")
+    return batch.set_column(place, "body_error", pa.array(errors, pa.string()))
+
+
+def _text(body: bytes, *, is_json: bool) -> tuple[str | None, str | None]:
+    """Return a body as text, or why it is none."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        return None, f"expected UTF-8, found the byte 0x{body[error.start]:02x} at {error.start}"
+    if is_json:
+        try:
+            json.loads(text, parse_int=_no_number, parse_float=_no_number, parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            why = str(error) if isinstance(error, ValueError) else "lists or objects that are nested too deeply"
+            return None, f"expected JSON: {why}"
+    return text, None
+
+
+def _no_number(_: str) -> None:
+    """Convert no number: one of very many digits is valid, and would be refused."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"found {name}, which is no JSON")
 
 
 def _replaced(

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType, StringType, StructField, StructType
 
-from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, decompressed
+from commitlake.connectors.lake.packs.body_batches import BodyForm, batches_with_bodies, decompressed, in_form
 from commitlake.connectors.lake.packs.frames import MAX_FRAME_BYTES
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.packs.reader import FrameCache
@@ -20,6 +20,8 @@ from commitlake.schemas.tables.messages import BODY_PLACE
 from commitlake.schemas.tables.spark import spark_schema
 
 _Batches = Iterator[pa.RecordBatch]
+_PARTITIONS = 200
+"""Number of partitions where the session has none: Spark's default."""
 
 
 def with_bodies(
@@ -27,6 +29,7 @@ def with_bodies(
     bodies: PackLocation | str,
     *,
     as_stored: bool = False,
+    form: BodyForm = BodyForm.BYTES,
     max_bytes: int = DEFAULT_MAX_BYTES,
     max_frame_bytes: int = MAX_FRAME_BYTES,
 ) -> DataFrame:
@@ -47,8 +50,8 @@ def with_bodies(
         max_frame_bytes: size of the largest stored body that may be read; see `read_bodies`.
 
     Returns:
-        The columns of `messages`, `body` (binary) and `body_error` (string, null if the body is there); the same number
-        of rows, in no particular order.
+        The columns of `messages`, `body` (binary, or string by `form`) and `body_error` (string, null if the body is
+        there); the same number of rows, in no particular order.
 
     Raises:
         ValueError: if a column is missing or has another type, or `body` or `body_error` already exists.
@@ -58,11 +61,12 @@ def with_bodies(
     _check_columns(messages.schema, as_stored=as_stored)
     location = pack_location(bodies) if isinstance(bodies, str) else bodies
     open_store(location)
-    added = [StructField("body", BinaryType(), nullable=True)]
+    body_type = BinaryType() if as_stored or form is BodyForm.BYTES else StringType()
+    added = [StructField("body", body_type, nullable=True)]
     if not as_stored:
         added.append(StructField("body_error", StringType(), nullable=True))
     schema = StructType([*messages.schema.fields, *added])
-    read = _reader(location, max_frame_bytes, None if as_stored else max_bytes)
+    read = _reader(location, max_frame_bytes, None if as_stored else max_bytes, form)
     return by_pack(messages).mapInArrow(read, schema)
 
 
@@ -73,10 +77,11 @@ def by_pack(messages: DataFrame) -> DataFrame:
         messages: has `body_ref`.
     """
     # With an explicit number, because Spark would otherwise merge partitions by their small size without bodies.
-    partitions = int(str(messages.sparkSession.conf.get("spark.sql.shuffle.partitions")))
+    partitions = str(messages.sparkSession.conf.get("spark.sql.shuffle.partitions"))
     # Rows without a body are not shuffled, because they would all end up in one partition.
     group = F.coalesce(F.col("body_ref.pack"), F.concat(F.lit("none "), F.spark_partition_id().cast("string")))
-    return messages.repartition(partitions, group).sortWithinPartitions(
+    number = int(partitions) if partitions.isdecimal() else _PARTITIONS  # Databricks has "auto"
+    return messages.repartition(number, group).sortWithinPartitions(
         "body_ref.pack", "body_ref.frame_offset", "body_ref.offset"
     )
 
@@ -95,7 +100,9 @@ def _check_columns(schema: StructType, *, as_stored: bool) -> None:
             raise ValueError(f"column {name}: expected {wanted.simpleString()}, found {found}{advice}")
 
 
-def _reader(location: PackLocation, max_frame_bytes: int, max_bytes: int | None) -> Callable[[_Batches], _Batches]:
+def _reader(
+    location: PackLocation, max_frame_bytes: int, max_bytes: int | None, form: BodyForm
+) -> Callable[[_Batches], _Batches]:
     """Return a function that adds bodies to batches: as stored if `max_bytes` is None."""
 
     def read(batches: _Batches) -> _Batches:
@@ -103,6 +110,9 @@ def _reader(location: PackLocation, max_frame_bytes: int, max_bytes: int | None)
             store, cache = open_store(location), FrameCache()
             for batch in batches:
                 for stored in batches_with_bodies(batch, store, cache, max_frame_bytes):
-                    yield from (stored,) if max_bytes is None else decompressed(stored, max_bytes)
+                    if max_bytes is None:
+                        yield stored
+                    else:
+                        yield from (in_form(each, form) for each in decompressed(stored, max_bytes))
 
     return read

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.timeout(900)
 PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
+import commitlake
 from commitlake import register
 from commitlake.connectors.spark.runner import SparkRunner
 
@@ -40,6 +41,8 @@ found = {
     "queued": spark.read.format("consumequeue").load(f"{folder}/store").count(),
     "delta": spark.read.format("delta").load(f"{folder}/here/messages").count(),
 }
+lake = commitlake.open(f"{folder}/here", spark)
+found["bodies"] = lake.messages(body="bytes").where("body IS NOT NULL AND body_error IS NULL").count()
 runner = SparkRunner(spark)
 count = runner.task_counter()
 found["results"] = sorted(result for _, result in runner.run(abs, [-1, -2, -3]))
@@ -134,7 +137,7 @@ def test_a_program_reads_logs_and_runs_tasks(server: SparkConnect, place: Path) 
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
-    assert [found[name] for name in ("rows", "queued", "delta")] == [MESSAGES] * 3
+    assert [found[name] for name in ("rows", "queued", "delta", "bodies")] == [MESSAGES] * 4
     assert found["topics"] > 1
     assert (found["results"], found["cores"]) == ([1, 2, 3], 2)
     done_tasks, known_tasks = found["tasks"]

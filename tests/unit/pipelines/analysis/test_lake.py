@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import commitlake
-from commitlake.pipelines.lineage.lake import Lake
+from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.errors import UsageError
 from tests.support.lakes import GrowingLake

@@ -1,0 +1,111 @@
+"""The tables of a lake as Arrow tables, read by this process without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.body_batches import BodyForm, batches_with_bodies, decompressed, in_form
+from commitlake.connectors.lake.packs.reader import FrameCache
+from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.sql import Engine, column_name
+from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
+from commitlake.pipelines.query.engines import TableQuery
+from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
+from commitlake.schemas.selection import Selection
+from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.lake_tables import LakeTable
+from commitlake.schemas.tables.messages import MESSAGES
+
+_PLACE = ("pack", "frame_offset", "offset")
+_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowTables:
+    """The tables of a lake as Arrow tables.
+
+    Attributes:
+        lake: the lake.
+        bodies: root of its packs.
+    """
+
+    lake: Lake
+    bodies: str
+
+    def table(self, table: LakeTable) -> pa.Table:
+        """Return all rows of a table.
+
+        Raises:
+            NoTableError: if the lake does not have the table yet.
+            LakeError: if there is no lake, or no permission.
+        """
+        return self._select(table.name, table.columns, ())
+
+    def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> pa.Table:
+        """Return messages, with their bodies in a form, or without.
+
+        Raises:
+            LakeError: if there is no lake, or no permission.
+            QueryError: if the predicate of the selection is not valid.
+            PackError: if a body is not available.
+        """
+        query = TableQuery(
+            "messages",
+            selection,
+            columns.names,
+            (),
+            0,
+            key_places=condition_of_keys(self.lake, selection.keys) if selection.keys else None,
+            unique_key_places=partial(condition_of_unique_key, self.lake),
+        )
+        where = query.where(Engine.DELTALAKE)
+        if form is None:
+            return self._select("messages", columns, where)
+        found = self._select("messages", with_body_columns(columns), where)
+        batches = [batch.select([*columns.names, "body", "body_error"]) for batch in self._with_bodies(found, form)]
+        return pa.Table.from_batches(batches)
+
+    def _select(self, name: str, columns: Columns, where: Iterable[str]) -> pa.Table:
+        """Return columns of the rows for which all conditions hold; a column that the lake lacks is null."""
+        table = self.lake.table(name)
+        there = {field.name for field in table.schema().fields}
+        listed = ", ".join(
+            column_name(each) if each in there else f"NULL AS {column_name(each)}" for each in columns.names
+        )
+        condition = " AND ".join(["true", *where])
+        found = run_sql(table, name, f"SELECT {listed} FROM {name} WHERE {condition}").read_all()
+        return found.cast(arrow_schema(columns))
+
+    def _with_bodies(self, rows: pa.Table, form: BodyForm) -> Iterator[pa.RecordBatch]:
+        """Yield rows with their bodies; those of a pack are together, so that each frame is read once."""
+        store, cache = open_store(self.bodies), FrameCache()
+        batches = _by_pack(rows).to_batches(max_chunksize=_BATCH_ROWS)
+        for batch in batches or [pa.RecordBatch.from_pylist([], rows.schema)]:
+            if not batch.num_rows:
+                empty = batch.append_column("body", pa.nulls(0, pa.binary()))
+                yield in_form(empty.append_column("body_error", pa.nulls(0, pa.string())), form)
+            for stored in batches_with_bodies(batch, store, cache):
+                yield from (in_form(each, form) for each in decompressed(stored, DEFAULT_MAX_BYTES))
+
+
+def with_body_columns(columns: Columns) -> Columns:
+    """Return columns of `messages` and, after them, those that bodies are read by."""
+    needed = (name for name in ("body_ref", "body_crc", "body_codec") if name not in columns.names)
+    return Columns([*columns, *MESSAGES.only(needed)])
+
+
+def _by_pack(rows: pa.Table) -> pa.Table:
+    if not rows.num_rows:
+        return rows
+    places = rows.column("body_ref").combine_chunks()
+    keys = pa.table({name: pc.struct_field(places, name) for name in _PLACE})
+    order: Sequence[tuple[str, str]] = [(name, "ascending") for name in _PLACE]
+    return rows.take(pc.sort_indices(keys, sort_keys=order)).combine_chunks()

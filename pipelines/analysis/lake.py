@@ -1,0 +1,263 @@
+"""A lake as an object, for analysts, support tools and notebooks.
+
+    import commitlake
+
+    lake = commitlake.open("/data/lake")                  # Arrow tables, without Spark or a JVM
+    lake.messages(topic="orders", since="2026-11-20")
+
+    lake = commitlake.open("/data/lake", spark)           # the same as DataFrames
+    lake.messages(topic="orders", since="2026-11-20").groupBy("tags").count()
+
+    story = lake.lineage(key="order-4711")
+    for outcome in story.outcomes:
+        print(outcome.text)
+    for record in lake.records(key="order-4711"):
+        print(record.stored_at, record.topic, lake.body(record))
+
+It keeps nothing open. Each call reads the lake's current state. Errors of a question or a lake are
+`commitlake.schemas.errors.CommitLakeError`.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, cast, overload
+
+from commitlake.connectors.catalog.names import SchemaName, is_catalog_place, parse_name
+from commitlake.connectors.lake.lake import Lake as Tables
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.pipelines.analysis.selecting import Chosen, make_selection
+from commitlake.pipelines.lineage.answer import records_of, rows_of, story_and_rows
+from commitlake.pipelines.lineage.masked import mask_story
+from commitlake.pipelines.lineage.story import MAX_RECORDS, Question, Record, Story
+from commitlake.pipelines.lineage.topic_graph import TopicGraph, topic_graph
+from commitlake.schemas.errors import UsageError
+from commitlake.schemas.selection import Selection
+from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable
+from commitlake.schemas.times import with_zone
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from commitlake.connectors.lake.packs.body_batches import BodyForm
+
+Frame = TypeVar("Frame")
+"""`pyarrow.Table`, or with Spark `DataFrame`."""
+_Frame_co = TypeVar("_Frame_co", covariant=True)
+Body = Literal["text", "bytes", "json"]
+
+
+class _Tables(Protocol[_Frame_co]):
+    """The tables of a lake, as an engine reads them."""
+
+    def table(self, table: LakeTable) -> _Frame_co: ...
+
+    def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> _Frame_co: ...
+
+
+class Lake(Generic[Frame]):
+    """A lake that can be queried.
+
+    Args:
+        place: A folder, or `s3://bucket/prefix`, or `catalog.schema`. Without Spark, credentials come from the
+            environment, as for any AWS tool, and `catalog.schema` is a lake in Unity Catalog.
+        spark: A session with Delta Lake, also one of Spark Connect; tables are then DataFrames. The session opens them
+            with its own credentials, and `catalog.schema` by its own catalogs.
+        bodies: Root folder of the packs; by default `bodies` in the lake.
+
+    Raises:
+        LakeError: The place is not a valid location.
+        CatalogError: A name in a catalog is not valid, or not that of a lake.
+    """
+
+    @overload
+    def __init__(self: Lake[pa.Table], place: str, *, bodies: str | None = None) -> None: ...
+
+    @overload
+    def __init__(self: Lake[DataFrame], place: str, spark: SparkSession, *, bodies: str | None = None) -> None: ...
+
+    @overload
+    def __init__(self, place: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> None: ...
+
+    def __init__(self, place: str, spark: SparkSession | None = None, *, bodies: str | None = None) -> None:
+        is_in_session = spark is not None and is_catalog_place(place)
+        self._place: Tables | SchemaName = parse_name(place) if is_in_session else Tables(place)
+        self._spark = spark
+        self._bodies = bodies
+
+    def __repr__(self) -> str:
+        spark = "" if self._spark is None else ", spark"
+        place = self._place
+        return f"commitlake.open({str(place) if isinstance(place, SchemaName) else place.root!r}{spark})"
+
+    @property
+    def paths(self) -> Tables:
+        """The tables and packs, by their folder or URI.
+
+        Raises:
+            CatalogError: The lake is named in a catalog of the Spark session, and the environment names no catalog.
+        """
+        return Tables(str(self._place)) if isinstance(self._place, SchemaName) else self._place
+
+    @property
+    def bodies(self) -> str:
+        """Root folder of the packs."""
+        return self._bodies or self.paths.bodies
+
+    @property
+    def _tables(self) -> _Tables[Frame]:
+        if self._spark is None:
+            from commitlake.pipelines.analysis.arrow_tables import ArrowTables
+
+            return cast("_Tables[Frame]", ArrowTables(self.paths, self.bodies))
+        from commitlake.pipelines.analysis.spark_tables import SparkTables
+
+        return cast("_Tables[Frame]", SparkTables(self._spark, self._place, self._bodies))
+
+    def table(self, name: str) -> Frame:
+        """Return a table of the lake, with all columns that the reference lists, in its order.
+
+        Columns that an older lake lacks are null. Without Spark, the whole table is read into memory.
+
+        Args:
+            name: Name of the table, such as `messages` or `topic_minutes`.
+
+        Raises:
+            LakeError: There is no lake, or no table has such a name.
+            NoTableError: The lake does not have the table yet: nothing was written to it.
+        """
+        if name not in LAKE_TABLES:
+            raise LakeError(f"no table is named {name!r}: expected one of {', '.join(LAKE_TABLES)}")
+        return self._tables.table(LAKE_TABLES[name])
+
+    def messages(
+        self, *, columns: Sequence[str] | None = None, body: Body | None = None, **chosen: Unpack[Chosen]
+    ) -> Frame:
+        """Return messages: one row for each record of a broker's log, in no particular order.
+
+        Args:
+            columns: Columns of `messages`; all by default.
+            body: Add the columns `body` and `body_error`. A body is `bytes` as the producer sent it, `text` in UTF-8,
+                or `json`: the text of a JSON document. A body that does not have this form, or that cannot be
+                decompressed, is null, and `body_error` says why; both are null if the lake does not have the body.
+                Bodies are read from the packs: with Spark by the executors, which need CommitLake and access to the
+                packs; a task reads a pack, and each part of it once. Without Spark, they must fit into memory.
+            **chosen: Conditions, see `commitlake.pipelines.analysis.selecting.Chosen`.
+
+        Raises:
+            LakeError: There is no lake, or a column does not exist.
+            UsageError: A time is not valid.
+            QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
+            PackError: A body is not available; with Spark, this error fails the query.
+        """
+        from commitlake.connectors.lake.packs.body_batches import BodyForm
+
+        declared = LAKE_TABLES["messages"].columns
+        for name in columns or ():
+            if name not in declared.names:
+                raise LakeError(f"messages has no column {name!r}: expected one of {', '.join(declared.names)}")
+        wanted = declared if columns is None else declared.only(columns)
+        form = None if body is None else BodyForm(body)
+        return self._tables.messages(make_selection(**chosen), wanted, form)
+
+    def lineage(
+        self,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        place: tuple[str, int] | None = None,
+        start: datetime.datetime | None = None,
+        end: datetime.datetime | None = None,
+        depth: int | None = None,
+        related_by: str | None = None,
+        limit: int = MAX_RECORDS,
+        bodies: bool = False,
+        masks: Sequence[str] = (),
+        mask_key: bytes = b"",
+    ) -> Story:
+        """Return the story of the messages of a key, an id or a place; without steps if there are none.
+
+        Args:
+            key: A business key.
+            message_id: An offset message id, or a client's message id.
+            place: Broker and physical offset of a record.
+            start: Only records stored at or after this time; UTC if it has no time zone.
+            end: Only records stored before this time.
+            depth: Number of edges to follow from these records; None for all.
+            related_by: A property; records with the same value of it are included.
+            limit: Largest number of matching records; if there are more, the newest are taken. `Story.not_shown` has
+                the rest.
+            bodies: True to read the bodies of records.
+            masks: Rules such as `body.email=hash`, as for `commitlake lineage --mask`.
+            mask_key: Key for hashes of the masks.
+
+        Raises:
+            UsageError: Not exactly one of key, id and place is given.
+            ReplayError: A mask is invalid, or needs a key.
+        """
+        question = Question(key, message_id, place, _zoned(start), _zoned(end), depth, related_by, limit)
+        story, rows = story_and_rows(self.paths, question)
+        if bodies:
+            from commitlake.pipelines.lineage.bodies import with_bodies
+
+            story = with_bodies(story, rows, self.bodies)
+        if masks:
+            from commitlake.pipelines.masking.masks import check_key, parse_mask
+
+            rules = [parse_mask(text) for text in masks]
+            check_key(rules, mask_key)
+            story = mask_story(story, rules, mask_key)
+        return story
+
+    def records(
+        self,
+        *,
+        key: str | None = None,
+        message_id: str | None = None,
+        place: tuple[str, int] | None = None,
+        start: datetime.datetime | None = None,
+        end: datetime.datetime | None = None,
+        limit: int = MAX_RECORDS,
+    ) -> list[Record]:
+        """Return the records of a key, an id or a place in time order, without further steps.
+
+        Arguments and errors are those of `lineage`. If there are more records than the limit, the newest are taken.
+        """
+        return records_of(self.paths, Question(key, message_id, place, _zoned(start), _zoned(end), limit=limit))
+
+    def body(self, record: Record | tuple[str, int] | str) -> bytes | None:
+        """Return the decompressed body of a message; None if the lake does not have it.
+
+        Args:
+            record: A record, its broker and physical offset, or a message id that only one record has.
+
+        Raises:
+            UsageError: There is no such record, or more than one.
+            PackError: The body cannot be read, or is a different one.
+            BodyError: It cannot be decompressed.
+        """
+        from commitlake.connectors.lake.packs.body import fetch_body
+        from commitlake.connectors.lake.packs.stores import open_store
+
+        place = (record.broker, record.physical_offset) if isinstance(record, Record) else record
+        question = Question(message_id=place) if isinstance(place, str) else Question(place=place)
+        rows = rows_of(self.paths, question)
+        if len(rows) != 1:
+            raise UsageError(f"expected one record of {question.words}, found {len(rows)}")
+        return fetch_body(open_store(self.bodies), rows[0])
+
+    def topics(self, start: datetime.datetime, end: datetime.datetime) -> TopicGraph:
+        """Return which topics feed which in a time range, by keys that pass from one topic to the other.
+
+        Args:
+            start: Records stored at or after this time; UTC if it has no time zone.
+            end: Records stored before this time.
+        """
+        return topic_graph(self.paths, with_zone(start), with_zone(end))
+
+
+def _zoned(moment: datetime.datetime | None) -> datetime.datetime | None:
+    return None if moment is None else with_zone(moment)

@@ -1,0 +1,96 @@
+"""The tables of a lake as lazy DataFrames of a Spark session, also of Spark Connect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from commitlake.connectors.catalog.names import SchemaName, root_of
+from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.packs.body_batches import BodyForm
+from commitlake.connectors.lake.packs.spark_reader import with_bodies
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.spark_reader import selected, table_name
+from commitlake.connectors.spark.worker_check import choose_python
+from commitlake.pipelines.analysis.arrow_tables import with_body_columns
+from commitlake.pipelines.transforms.columns import to_columns
+from commitlake.schemas.selection import Selection
+from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable
+
+
+@dataclass(frozen=True, slots=True)
+class SparkTables:
+    """The tables of a lake as DataFrames.
+
+    Attributes:
+        spark: the session, with Delta Lake. Its own credentials and catalogs are used.
+        place: the lake, or the schema of the session's catalog that has its tables.
+        bodies: root of its packs; None for `bodies` beside the tables.
+    """
+
+    spark: SparkSession
+    place: Lake | SchemaName
+    bodies: str | None = None
+
+    def table(self, table: LakeTable) -> DataFrame:
+        """Return a table.
+
+        Raises:
+            NoTableError: if the lake does not have the table yet.
+            LakeError: if the session cannot open `messages` either.
+        """
+        found, reason = self._find(table)
+        if found is not None:
+            return to_columns(found, table.columns)
+        if table.name != "messages":
+            messages, _ = self._find(LAKE_TABLES["messages"])
+            if messages is not None:
+                raise NoTableError(
+                    f"the lake {self._shown} has no table {table.name!r} that Spark can open: {reason}; a table is "
+                    "created when something is first written to it"
+                )
+        raise LakeError(f"{self._shown} is not a lake, or Spark cannot open it: {reason}")
+
+    def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> DataFrame:
+        """Return messages, with their bodies in a form, or without.
+
+        Raises:
+            LakeError: if the session cannot open the table.
+            CatalogError: if bodies are wanted, and the catalog's location of the table is not that of a lake.
+        """
+        found = self.table(LAKE_TABLES["messages"]).where(selected(selection))
+        if form is None:
+            return found.select(*columns.names)
+        choose_python(self.spark)
+        found = with_bodies(found.select(*with_body_columns(columns).names), self._bodies(), form=form)
+        return found.select(*columns.names, "body", "body_error")
+
+    @property
+    def _shown(self) -> str:
+        return str(self.place) if isinstance(self.place, SchemaName) else self.place.root
+
+    def _find(self, table: LakeTable) -> tuple[DataFrame | None, str]:
+        """Return a table, or None and why there is none; its schema is read, and no job runs."""
+        place = self.place
+        if isinstance(place, SchemaName):
+            name = f"`{place.catalog}`.`{place.schema}`.`{table.name}`"
+        else:
+            name = table_name(place.uri(table.name))
+        try:
+            found = self.spark.table(name)
+            found.schema  # noqa: B018 (Spark Connect opens the table only now)
+        except AnalysisException as error:
+            return None, str(error).strip().partition("\n")[0].rstrip(".;")
+        return found, ""
+
+    def _bodies(self) -> str:
+        if self.bodies is not None:
+            return self.bodies
+        if isinstance(self.place, Lake):
+            return self.place.bodies
+        row = self.spark.sql(f"DESCRIBE DETAIL `{self.place.catalog}`.`{self.place.schema}`.messages").first()
+        assert row is not None
+        return f"{root_of(row['location'], 'messages')}/bodies"

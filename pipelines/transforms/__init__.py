@@ -1,0 +1,6 @@
+"""Pure functions from DataFrames to DataFrames: no session, path, clock or action.
+
+They import `schemas` and pyspark only.
+
+columns   the columns of a declared table
+"""

@@ -1,0 +1,144 @@
+"""Tables, messages and bodies of a lake as Arrow tables."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+import commitlake
+from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.lake.lake import NoTableError
+from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.reader import QueryError
+from commitlake.pipelines.analysis.lake import Body, Lake
+from commitlake.schemas.errors import UsageError
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES
+from commitlake.schemas.tables.messages import MESSAGES
+from tests.support.analysed_lakes import BODIES, analysed_lake
+from tests.support.lakes import GrowingLake
+
+TAGS = list(BODIES)
+
+
+@pytest.fixture(scope="module")
+def growing(tmp_path_factory: pytest.TempPathFactory) -> GrowingLake:
+    """A lake that nobody changes."""
+    return analysed_lake(tmp_path_factory.mktemp("analysed"))
+
+
+@pytest.fixture
+def lake(growing: GrowingLake) -> Lake[pa.Table]:
+    """The lake, as an analyst has it."""
+    return commitlake.open(growing.lake.root)
+
+
+def tags_of(table: pa.Table) -> list[str]:
+    """Return the tags of messages, in the order of `BODIES`."""
+    return sorted(table.column("tags").to_pylist(), key=TAGS.index)
+
+
+def test_tables_have_their_declared_columns(lake: Lake[pa.Table]) -> None:
+    for name in ("messages", "topic_minutes", "archive_runs"):
+        table = lake.table(name)
+        assert table.schema.equals(arrow_schema(LAKE_TABLES[name].columns))
+        assert table.num_rows
+    with pytest.raises(LakeError, match="no table is named 'massages': expected one of messages, "):
+        lake.table("massages")
+    with pytest.raises(NoTableError, match="no table 'replays' yet"):
+        lake.table("replays")
+
+
+def test_columns_that_an_older_lake_lacks_are_null(growing: GrowingLake, tmp_path: Path) -> None:
+    rows = DeltaTable(growing.lake.uri("messages")).to_pyarrow_table()
+    folder = tmp_path / "older"
+    from deltalake import write_deltalake
+
+    write_deltalake(str(folder / "messages"), rows.drop_columns(["origin_topic", "format"]))
+    found = commitlake.open(str(folder)).table("messages")
+    assert found.schema.equals(arrow_schema(MESSAGES))
+    assert found.column("origin_topic").null_count == found.num_rows == len(BODIES)
+
+
+def test_a_folder_without_a_lake_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LakeError, match="is not a lake"):
+        commitlake.open(str(tmp_path)).messages()
+
+
+def test_messages_are_chosen_by_all_conditions(lake: Lake[pa.Table]) -> None:
+    assert tags_of(lake.messages()) == TAGS
+    assert tags_of(lake.messages(topic="orders")) == TAGS[::2]
+    assert tags_of(lake.messages(topic=["orders", "payments"], queue=[0, 1], kind="normal")) == [
+        tag for number, tag in enumerate(TAGS) if number % 3 < 2
+    ]
+    assert tags_of(lake.messages(queue=2, broker="broker-a")) == TAGS[2::3]
+    assert tags_of(lake.messages(key="order-3")) == [TAGS[3], TAGS[7]]
+    assert tags_of(lake.messages(key="order-3", id="U7")) == [TAGS[7]]
+    assert tags_of(lake.messages(id=["U1", "U2"], tag=["text", "empty"])) == ["text"]
+    assert tags_of(lake.messages(where="tags LIKE '%zlib' -- a comment")) == ["zlib", "broken-zlib"]
+    since, until = "2023-11-15T00:00:50.017", "2023-11-15T01:01:40.018+01:00"
+    assert tags_of(lake.messages(since=since, until=until)) == TAGS[1:3]
+
+
+def test_wrong_conditions_are_named(lake: Lake[pa.Table]) -> None:
+    with pytest.raises(UsageError, match=r"since: expected a time in ISO 8601, such as .*, found 'yesterday'"):
+        lake.messages(since="yesterday")
+    with pytest.raises(QueryError, match="tagz"):
+        lake.messages(where="tagz = 'x'")
+    with pytest.raises(LakeError, match="messages has no column 'tag': expected one of broker, "):
+        lake.messages(columns=["tag"])
+    with pytest.raises(TypeError, match="topics"):
+        lake.messages(topics=["orders"])  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("form", "errors"),
+    [
+        ("bytes", {"broken-zlib": "zlib"}),
+        ("text", {"broken-zlib": "zlib", "not-utf8": "expected UTF-8, found the byte 0xff at 0"}),
+        (
+            "json",
+            {
+                "broken-zlib": "zlib",
+                "not-utf8": "expected UTF-8, found the byte 0xff at 0",
+                "text": "expected JSON: Expecting value",
+                "nan": "expected JSON: found NaN, which is no JSON",
+                "nested": "expected JSON: lists or objects that are nested too deeply",
+                "empty": "expected JSON: Expecting value",
+            },
+        ),
+    ],
+)
+def test_bodies_have_a_form_or_an_error(lake: Lake[pa.Table], form: Body, errors: dict[str, str]) -> None:
+    table = lake.messages(columns=["tags"], body=form)
+    assert table.schema.names == ["tags", "body", "body_error"]
+    assert table.schema.field("body").type == (pa.binary() if form == "bytes" else pa.string())
+    rows = {row["tags"]: row for row in table.to_pylist()}
+    assert len(rows) == len(BODIES)
+    for tag, body in BODIES.items():
+        row = rows[tag]
+        if tag in errors:
+            assert row["body"] is None
+            assert errors[tag] in row["body_error"]
+        else:
+            sent = b'{"amount": 1}' if tag == "zlib" else body
+            assert (row["body"], row["body_error"]) == (sent if form == "bytes" else sent.decode(), None)
+
+
+def test_no_messages_have_the_same_columns(lake: Lake[pa.Table]) -> None:
+    assert lake.messages(topic="none").schema.equals(arrow_schema(MESSAGES))
+    for form in ("bytes", "text"):
+        some, none = (lake.messages(topic=topic, body=form) for topic in ("orders", "none"))
+        assert none.num_rows == 0
+        assert none.schema.equals(some.schema)
+
+
+def test_packs_may_be_elsewhere(growing: GrowingLake, tmp_path: Path) -> None:
+    copy = growing.copy_to(tmp_path / "copy")
+    shutil.move(copy.lake.bodies, tmp_path / "packs")
+    lake = commitlake.open(copy.lake.root, bodies=str(tmp_path / "packs"))
+    (body,) = lake.messages(tag="text", body="text").column("body").to_pylist()
+    assert body == BODIES["text"].decode()
