@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -14,18 +15,22 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_batches import BodyForm, batches_with_bodies, decompressed, in_form
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.reader import run_sql, run_sql_over
 from commitlake.connectors.lake.sql import Engine, column_name
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
 from commitlake.pipelines.query.engines import TableQuery
 from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
+from commitlake.pipelines.tps.question import Origins, PartialCount, RatesQuestion
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.lake_tables import LakeTable
 from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.rates import RATE_COUNTS, rate_columns
+from commitlake.schemas.times import epoch_us
 
 _PLACE = ("pack", "frame_offset", "offset")
 _BATCH_ROWS = 65_536
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +78,34 @@ class ArrowTables:
         batches = [batch.select([*columns.names, "body", "body_error"]) for batch in self._with_bodies(found, form)]
         return pa.Table.from_batches(batches)
 
+    def rates(self, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
+        """Count messages by group and window.
+
+        Args:
+            question: the question, with windows.
+            groups: names of the columns of its groups.
+
+        Raises:
+            LakeError: if there is no lake, or no permission.
+            QueryError: if the predicate of the selection is not valid.
+        """
+        tables = {name: self.lake.find(name) for name in ("messages", "topic_minutes")}
+        messages = tables["messages"] or self.lake.table("messages")
+        columns = {field.name for field in messages.schema().fields}
+        question = replace(
+            question,
+            is_by_second=question.is_by_second or tables["topic_minutes"] is None,
+            origins=Origins.SOME if "origin_topic" in columns else Origins.NONE,
+            has_formats="format" in columns,
+        )
+        keys = [f"g{number}" for number in range(len(groups))] + ["window_start"]
+        parts = " UNION ALL ".join(_partial_sql(part, keys) for part in question.partial_counts())
+        counts = [f"coalesce(sum({name}), 0) AS {name}" for name in RATE_COUNTS.names]
+        sql = f"SELECT {', '.join([*keys, *counts])} FROM ({parts}) GROUP BY {', '.join(keys)}"
+        there = {name: table for name, table in tables.items() if table is not None}
+        counted = run_sql_over(there, sql).read_all().rename_columns([*groups, "window_start", *RATE_COUNTS.names])
+        return _with_rates(counted, question, groups)
+
     def _select(self, name: str, columns: Columns, where: Iterable[str]) -> pa.Table:
         """Return columns of the rows for which all conditions hold; a column that the lake lacks is null."""
         table = self.lake.table(name)
@@ -94,6 +127,28 @@ class ArrowTables:
                 yield in_form(empty.append_column("body_error", pa.nulls(0, pa.string())), form)
             for stored in batches_with_bodies(batch, store, cache):
                 yield from (in_form(each, form) for each in decompressed(stored, DEFAULT_MAX_BYTES))
+
+
+def _partial_sql(part: PartialCount, keys: Sequence[str]) -> str:
+    columns = [f"{sql} AS {key}" for sql, key in zip([*part.groups, part.window], keys, strict=True)]
+    counts = [f"{part.sums[name]} AS {name}" for name in RATE_COUNTS.names]
+    grouped = ", ".join(str(number + 1) for number in range(len(keys)))
+    return f"SELECT {', '.join([*columns, *counts])} FROM {part.table} WHERE {part.where} GROUP BY {grouped}"
+
+
+def _with_rates(counted: pa.Table, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
+    """Return counts with the seconds of their windows in the time of a question, and their rates."""
+    assert question.window is not None
+    opened = counted.column("window_start").cast(pa.int64())
+    ended = pc.add(opened, question.window // _MICROSECOND)
+    ended = pc.min_element_wise(ended, epoch_us(question.end))
+    length = pc.subtract(ended, pc.max_element_wise(opened, epoch_us(question.start)))
+    seconds = pc.divide(length.cast(pa.float64()), 1e6)
+    counted = counted.append_column("seconds", seconds)
+    for name in ("messages", "bytes"):
+        rate = pc.divide(counted.column(name).cast(pa.float64()), seconds)
+        counted = counted.append_column(f"{name}_per_s", rate)
+    return counted.cast(arrow_schema(rate_columns(groups)))
 
 
 def with_body_columns(columns: Columns) -> Columns:

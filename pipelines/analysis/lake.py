@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, c
 from commitlake.connectors.catalog.names import SchemaName, is_catalog_place, parse_name
 from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.analysis.selecting import Chosen, make_selection
+from commitlake.pipelines.analysis.selecting import Chosen, Texts, make_selection
 from commitlake.pipelines.lineage.answer import records_of, rows_of, story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import MAX_RECORDS, Question, Record, Story
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from commitlake.connectors.lake.packs.body_batches import BodyForm
+    from commitlake.pipelines.tps.question import RatesQuestion
 
 Frame = TypeVar("Frame")
 """`pyarrow.Table`, or with Spark `DataFrame`."""
@@ -56,6 +57,8 @@ class _Tables(Protocol[_Frame_co]):
     def table(self, table: LakeTable) -> _Frame_co: ...
 
     def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> _Frame_co: ...
+
+    def rates(self, question: RatesQuestion, groups: Sequence[str]) -> _Frame_co: ...
 
 
 class Lake(Generic[Frame]):
@@ -162,6 +165,36 @@ class Lake(Generic[Frame]):
         wanted = declared if columns is None else declared.only(columns)
         form = None if body is None else BodyForm(body)
         return self._tables.messages(make_selection(**chosen), wanted, form)
+
+    def tps(
+        self, *, by: Texts = "topic", window: datetime.timedelta | str = "5 minutes", **chosen: Unpack[Chosen]
+    ) -> Frame:
+        """Return messages per second: one row for each group and window that has messages, in no particular order.
+
+        Times are exact: of a window that begins before `since`, or ends after `until`, only the messages between them
+        are counted, and rates are for the seconds between them. Whole minutes are counted from `topic_minutes` where it
+        has what is asked; other questions, and lakes without this table, are counted from `messages`.
+
+        Args:
+            by: Columns of groups: `broker`, `topic`, `queue`, `tag`, `kind`, `producer_host`, `producer_group` or
+                `origin_topic`; an empty list counts all messages together.
+            window: Length of the windows, in whole seconds: a `timedelta`, or a text such as `5 minutes` or `30s`. They
+                begin at multiples of their length since 1970, UTC.
+            **chosen: Conditions, see `commitlake.pipelines.analysis.selecting.Chosen`.
+
+        Returns:
+            The columns `commitlake.schemas.tables.rates.rate_columns`: the groups, which may be null, `window_start`,
+            the counts, which are never null, `seconds`, `messages_per_s` and `bytes_per_s`.
+
+        Raises:
+            LakeError: There is no lake.
+            UsageError: A group, a window or a time is not valid.
+            QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
+        """
+        from commitlake.pipelines.analysis.rates_question import make_rates_question
+
+        question = make_rates_question(by, window, make_selection(**chosen))
+        return self._tables.rates(question, [name.replace("-", "_") for name in question.by])
 
     def lineage(
         self,

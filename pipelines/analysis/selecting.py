@@ -66,20 +66,21 @@ def make_selection(
     [('topic', ['orders']), ('queue_id', [0, 1])]
     """
     return Selection(
-        brokers=_texts(broker),
-        topics=_texts(topic),
+        brokers=texts_of(broker),
+        topics=texts_of(topic),
         queue_ids=[queue] if isinstance(queue, int) else list(queue),
-        keys=_texts(key),
-        ids=_texts(id),
-        tags=_texts(tag),
-        kinds=_texts(kind),
+        keys=texts_of(key),
+        ids=texts_of(id),
+        tags=texts_of(tag),
+        kinds=texts_of(kind),
         start=_time("since", since),
         end=_time("until", until),
         where=where,
     )
 
 
-def _texts(value: Texts) -> Sequence[str]:
+def texts_of(value: Texts) -> Sequence[str]:
+    """Return one text, or several, as a list."""
     return [value] if isinstance(value, str) else list(value)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -13,12 +15,19 @@ from commitlake.connectors.lake.packs.body_batches import BodyForm
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.spark_reader import selected, table_name
+from commitlake.connectors.lake.sql import Engine
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.pipelines.analysis.arrow_tables import with_body_columns
+from commitlake.pipelines.tps.question import Origins, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
+from commitlake.pipelines.transforms.rates import rates_of, window_counts
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable
+from commitlake.schemas.tables.rates import RATE_COUNTS
+from commitlake.schemas.times import epoch_us
+
+_MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,35 @@ class SparkTables:
         choose_python(self.spark)
         found = with_bodies(found.select(*with_body_columns(columns).names), self._bodies(), form=form)
         return found.select(*columns.names, "body", "body_error")
+
+    def rates(self, question: RatesQuestion, groups: Sequence[str]) -> DataFrame:
+        """Count messages by group and window.
+
+        Args:
+            question: the question, with windows.
+            groups: names of the columns of its groups.
+
+        Raises:
+            LakeError: if the session cannot open `messages`.
+        """
+        messages, minutes = self.table(LAKE_TABLES["messages"]), self._find(LAKE_TABLES["topic_minutes"])[0]
+        tables = {"messages": messages, "topic_minutes": minutes}
+        question = replace(
+            question,
+            is_by_second=question.is_by_second or minutes is None,
+            origins=Origins.SOME,  # a column that the lake lacks is null here
+            engine=Engine.SPARK,
+        )
+        parts = []
+        for part in question.partial_counts():
+            rows = tables[part.table]
+            assert rows is not None
+            counts = {name: part.sums[name] for name in RATE_COUNTS.names}
+            keys = dict(zip(groups, part.groups, strict=True))
+            parts.append(window_counts(rows.where(part.where), keys, part.window, counts))
+        start_us, end_us = epoch_us(question.start), epoch_us(question.end)
+        assert question.window is not None
+        return rates_of(parts, groups, question.window // _MICROSECOND, start_us, end_us)
 
     @property
     def _shown(self) -> str:

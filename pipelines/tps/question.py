@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
+from typing import NamedTuple
 
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.sql import Engine, conditions, is_one_of, timestamp_literal, value_literal, window_start
@@ -103,6 +104,24 @@ records) and traces.
 """
 
 
+class PartialCount(NamedTuple):
+    """Rows of a table that are counted by group and window; all such counts of a question are to be added.
+
+    Attributes:
+        table: name of the table.
+        where: SQL of the condition for the rows.
+        groups: SQL of each group column.
+        window: SQL of the start of a row's window.
+        sums: SQL of each sum, by name.
+    """
+
+    table: str
+    where: str
+    groups: Sequence[str]
+    window: str
+    sums: Mapping[str, str]
+
+
 def rounded(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = False) -> datetime.datetime:
     """Round a time down, or up, to a multiple of a unit since 1970."""
     since = moment - EPOCH
@@ -159,9 +178,9 @@ class RatesQuestion:
         return MINUTES if is_whole and set(self.by) <= set(MINUTES.groups) else MESSAGES
 
     def parts(self) -> list[RatesQuestion]:
-        """Divide a question without windows into whole minutes and parts of minutes, which `messages` counts."""
+        """Divide a question into whole minutes and parts of minutes, which `messages` counts."""
         first, last = rounded(self.start, MINUTE, up=True), rounded(self.end, MINUTE)
-        if self.table is MESSAGES or (first, last) == (self.start, self.end):
+        if self.table is MESSAGES or self.start >= self.end or (first, last) == (self.start, self.end):
             return [self]
         spans = ((self.start, first, True), (first, last, False), (last, self.end, True))
         return [
@@ -217,6 +236,19 @@ class RatesQuestion:
         sums = [f"{self._sum(sql)} AS sum_{name}" for name, sql in table.sums.items()]
         keys = ", ".join(str(number + 1) for number in range(len(groups) + 1))
         return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
+
+    def partial_counts(self) -> list[PartialCount]:
+        """Return what is to be counted, by window, for any time range; windows at its ends are counted in part."""
+        assert self.window is not None
+        found = []
+        for part in self.parts():
+            sums = {name: self._sum(sql) for name, sql in part.table.sums.items()}
+            rows = PartialCount(part.table.name, part.where(), part.groups(), part.window_start(self.window), sums)
+            found.append(rows)
+            if part.table is MESSAGES:  # see `rechecked`
+                sums = {**dict.fromkeys(SUMS, "sum(0)"), "prepared": "-count(*)"}
+                found.append(rows._replace(where=f"{rows.where} AND {_IS_RECHECKED}", sums=sums))
+        return found
 
     def _sum(self, sql: str) -> str:
         return sql if self.has_formats else sql.replace(_HAS_FLAGS, "")

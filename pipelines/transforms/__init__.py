@@ -3,4 +3,5 @@
 They import `schemas` and pyspark only.
 
 columns   the columns of a declared table
+rates     messages counted by groups and windows of time
 """

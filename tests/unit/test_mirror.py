@@ -24,7 +24,10 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/hbase/test_lookups.py": ("connectors.hbase.lookups",),
     "tests/integration/remoting/test_transactions.py": ("connectors.rocketmq.producers.transactions",),
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
-    "tests/integration/spark/test_analysis.py": ("pipelines.analysis.spark_tables", "pipelines.transforms.columns"),
+    "tests/integration/spark/test_analysis.py": (
+        "pipelines.transforms.columns",
+        "pipelines.transforms.rates",
+    ),
     "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
     "tests/integration/spark/test_query_engines.py": (
         "connectors.spark.plan_check",
@@ -130,6 +133,8 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/maintain/test_command.py": ("connectors.lake.rows.data_files",),
     "tests/unit/jobs/query/test_bodies.py": ("connectors.lake.packs.body",),
     "tests/unit/jobs/test_planted_stores.py": ("connectors.spark.session",),
+    "tests/unit/pipelines/analysis/test_lake.py": ("pipelines.lineage.bodies",),
+    "tests/unit/pipelines/analysis/test_rates_question.py": ("schemas.tables.rates",),
     "tests/unit/pipelines/archive/from_broker/test_pulled_archive.py": (
         "connectors.lake.store_progress",
         "connectors.rocketmq.log_reading",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from chispa import assert_df_equality
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,11 +22,17 @@ from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.transforms.columns import to_columns
+from commitlake.pipelines.transforms.rates import rates_of, window_counts
 from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns, MapOf
 from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.rates import RATE_COUNTS
 from commitlake.schemas.tables.spark import spark_schema
-from tests.support.analysed_lakes import BODIES, analysed_lake, rows_of
+from commitlake.schemas.times import EPOCH
+from tests.support.analysed_lakes import BODIES, LAKES, QUESTIONS, analysed_lake, random_lake, rows_of
+from tests.support.hypothesis_profiles import load
 from tests.support.lakes import GrowingLake
+
+load()
 
 SCHEMA = "analysed"
 
@@ -107,6 +117,65 @@ def test_what_is_missing_is_named(lake: Lake[DataFrame], spark: SparkSession, tm
         commitlake.open(str(tmp_path), spark).messages()
     with pytest.raises(AnalysisException, match="tagz"):
         lake.messages(where="tagz = 'x'")
+
+
+@settings(max_examples=2)
+@given(seed=st.integers(0, LAKES - 1), question=QUESTIONS)
+@example(seed=0, question={"by": ["topic", "kind"], "window": "5 minutes", "since": "2023-11-15T00:01:00.001"})
+def test_rates_are_the_same(foreign_session: SparkSession, seed: int, question: dict[str, Any]) -> None:
+    check_rates(foreign_session, seed, question)
+
+
+@pytest.mark.long("a few questions are asked each time")
+@settings(max_examples=60)
+@given(seed=st.integers(0, LAKES - 1), question=QUESTIONS)
+@example(seed=0, question={"by": ["producer_group", "origin_topic"], "window": "1 day", "where": "size > 0"})
+def test_rates_of_many_questions_are_the_same(spark: SparkSession, seed: int, question: dict[str, Any]) -> None:
+    check_rates(spark, seed, question)
+
+
+def check_rates(spark: SparkSession, seed: int, question: dict[str, Any]) -> None:
+    """Check that both engines give the same rates."""
+    root = random_lake(seed).lake.root
+    assert rows_of(commitlake.open(root, spark).tps(**question)) == rows_of(commitlake.open(root).tps(**question))
+
+
+def test_windows_are_counted(spark: SparkSession) -> None:
+    rows = spark.createDataFrame([("orders", 7), ("orders", 59), (None, 60)], "topic string, second long")
+    found = window_counts(
+        rows,
+        {"topic": "topic"},
+        "timestamp_seconds(second - second % 60)",
+        {"messages": "count(*)", "none": "sum(NULL)"},
+    )
+    expected = spark.createDataFrame(
+        [("orders", EPOCH, 2, 0), (None, EPOCH + datetime.timedelta(minutes=1), 1, 0)],
+        "topic string, window_start timestamp, messages long not null, none long not null",
+    )
+    assert_df_equality(found, expected, ignore_row_order=True)
+
+
+def test_rates_are_for_the_seconds_that_were_asked_for(spark: SparkSession) -> None:
+    others = dict.fromkeys(RATE_COUNTS.without("messages").names, 0)
+    columns = ", ".join(f"{name} long not null" for name in RATE_COUNTS.names)
+    five = datetime.timedelta(minutes=5)
+    counts = [("orders", EPOCH, 30), ("orders", EPOCH + five, 600)], [("orders", EPOCH, 30)]
+    parts = [
+        spark.createDataFrame(
+            [(*row, *others.values()) for row in rows], f"topic string, window_start timestamp, {columns}"
+        )
+        for rows in counts
+    ]
+    found = rates_of(parts, ["topic"], 300_000_000, 60_000_000, 600_000_000)
+    expected = spark.createDataFrame(
+        [
+            ("orders", EPOCH, 60, *others.values(), 240.0, 0.25, 0.0),
+            ("orders", EPOCH + five, 600, *others.values(), 300.0, 2.0, 0.0),
+        ],
+        f"topic string, window_start timestamp, {columns}, seconds double, messages_per_s double, bytes_per_s double",
+    )
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_metadata=True)
+    assert found.schema["seconds"].metadata == {"comment": "length of the part of the window that was asked for"}
 
 
 def test_columns_are_those_declared(spark: SparkSession) -> None:

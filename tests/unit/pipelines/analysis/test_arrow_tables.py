@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
@@ -55,8 +55,6 @@ def test_tables_have_their_declared_columns(lake: Lake[pa.Table]) -> None:
 def test_columns_that_an_older_lake_lacks_are_null(growing: GrowingLake, tmp_path: Path) -> None:
     rows = DeltaTable(growing.lake.uri("messages")).to_pyarrow_table()
     folder = tmp_path / "older"
-    from deltalake import write_deltalake
-
     write_deltalake(str(folder / "messages"), rows.drop_columns(["origin_topic", "format"]))
     found = commitlake.open(str(folder)).table("messages")
     assert found.schema.equals(arrow_schema(MESSAGES))

@@ -1,0 +1,61 @@
+"""The question on rates that `Lake.tps` asks, from its arguments."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from dataclasses import replace
+
+from commitlake.pipelines.analysis.selecting import Texts, texts_of
+from commitlake.pipelines.tps.question import MINUTE, RatesQuestion, rounded
+from commitlake.schemas.errors import UsageError
+from commitlake.schemas.selection import Selection
+from commitlake.schemas.tables.rates import RATE_GROUPS
+from commitlake.schemas.times import EPOCH, LAST_TIME
+
+_LENGTH = re.compile(r"([0-9]{1,6}) ?(s|m|h|d|seconds?|minutes?|hours?|days?)")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_SECOND = datetime.timedelta(seconds=1)
+
+
+def make_window(window: datetime.timedelta | str) -> datetime.timedelta:
+    """Return the length of windows.
+
+    Raises:
+        UsageError: if it is no length of at least a second, in whole seconds.
+
+    >>> make_window("5 minutes"), make_window("90s")
+    (datetime.timedelta(seconds=300), datetime.timedelta(seconds=90))
+    """
+    length = window
+    if isinstance(window, str):
+        match = _LENGTH.fullmatch(window.strip().lower())
+        length = datetime.timedelta(**{_UNITS[match[2][0]]: int(match[1])}) if match else datetime.timedelta()
+    assert isinstance(length, datetime.timedelta)
+    if length < _SECOND or length % _SECOND:
+        expected = "expected whole seconds as a timedelta, or a text such as '5 minutes', '30s', '1 h' or '1 day'"
+        raise UsageError(f"window: {expected}, found {window!r}")
+    return length
+
+
+def make_rates_question(by: Texts, window: datetime.timedelta | str, selection: Selection) -> RatesQuestion:
+    """Return a question on rates by some of `RATE_GROUPS`, for any time range.
+
+    Tags, and conditions that only a message has, are counted in `messages`: `topic_minutes` names frequent tags only.
+
+    Raises:
+        UsageError: if a group is unknown, or the window is not valid.
+    """
+    groups = texts_of(by)
+    for name in groups:
+        if name not in RATE_GROUPS.names:
+            raise UsageError(f"by: expected some of {', '.join(RATE_GROUPS.names)}, found {name!r}")
+    is_by_message = "tag" in groups or not {"tags", "keys", "ids", "where"}.isdisjoint(selection.given)
+    return RatesQuestion(
+        [name.replace("_", "-") for name in groups],
+        selection.start or EPOCH,
+        selection.end or rounded(LAST_TIME, MINUTE),
+        make_window(window),
+        selection=replace(selection, start=None, end=None),
+        is_by_second=is_by_message,
+    )
