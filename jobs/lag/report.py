@@ -400,30 +400,32 @@ def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
 
 
 def _group_table(groups: Sequence[GroupSummary]) -> Table:
-    others = groups[MAX_GROUPS:]
-    rest = ""
-    if others:
-        behind = sum_bounds(group.messages for group in others)
-        rest = (
-            f"The {MAX_GROUPS:,} worst of {len(groups):,} groups are shown; {_the_others(len(others))} "
-            f"{_messages_behind(behind)} behind."
-        )
-    return Table.of("Groups, the worst first", _PAGE_GROUPS, [_group_row(group) for group in groups[:MAX_GROUPS]], rest)
+    rest = _rest("groups", [group.messages for group in groups], MAX_GROUPS)
+    return Table.of("Groups, the worst first", _PAGE_GROUPS, map(_group_row, groups[:MAX_GROUPS]), rest)
 
 
 def _queue_table(rows: Sequence[Lag], first: str) -> Table:
     has_brokers = len({row.broker for row in rows}) > 1  # a single one is at the top of the page
     ordered = worst_first(rows)
-    shown, others = ordered[:MAX_QUEUES], ordered[MAX_QUEUES:]
-    rest = ""
-    if others:
-        behind = sum_bounds(row.messages for row in others)
-        rest = (
-            f"The {len(shown):,} worst of {len(ordered):,} queues are shown; {_the_others(len(others))} "
-            f"{_messages_behind(behind)} behind."
-        )
+    rest = _rest("queues", [row.messages for row in ordered], MAX_QUEUES)
     columns = [column for column in (Column(first), *_PAGE_QUEUES) if has_brokers or column != "broker"]
-    return Table.of("Queues, the worst first", columns, list(map(_queue_row, shown)), rest)
+    return Table.of("Queues, the worst first", columns, map(_queue_row, ordered[:MAX_QUEUES]), rest)
+
+
+def _rest(rows: str, messages: Sequence[FigureBounds], shown: int) -> str:
+    """Return a sentence about the rows of a table that are not shown; empty if all are.
+
+    Args:
+        rows: what the rows are.
+        messages: messages behind, by row, the worst first.
+        shown: number of rows that are shown.
+    """
+    others = messages[shown:]
+    if not others:
+        return ""
+    the_others = "the other one is" if len(others) == 1 else f"the {len(others):,} others are"
+    behind = _messages_behind(sum_bounds(others))
+    return f"The {shown:,} worst of {len(messages):,} {rows} are shown; {the_others} {behind} behind."
 
 
 def group_rows(rows: Iterable[Lag]) -> Iterator[Row]:
@@ -582,10 +584,6 @@ def summary(rows: Sequence[Lag]) -> str:
 
 def _messages_behind(figure: FigureBounds) -> str:
     return f"{_messages(figure)} {'message' if figure.is_exact and figure.low == 1 else 'messages'}"
-
-
-def _the_others(count: int) -> str:
-    return "the other one is" if count == 1 else f"the {count:,} others are"
 
 
 def _messages(figure: FigureBounds) -> str:
