@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
+from deltalake import DeltaTable
+
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, read_commits, read_last_commit
 from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError
 from commitlake.connectors.lake.lake import Lake
@@ -19,8 +21,12 @@ _LOOKED_AT = 64
 
 def last_finished(lake: Lake, table: str) -> int:
     """Return the sequence number of the newest run that `archive_runs` or another table records; 0 for none."""
-    opened = lake.find(table)
-    return 0 if opened is None else opened.transaction_version(APPLICATION_ID) or 0
+    return sequence_in(lake.find(table))
+
+
+def sequence_in(table: DeltaTable | None) -> int:
+    """Return the sequence number of the newest run that an open table records; 0 for none, and without a table."""
+    return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
 def check_not_ahead(lake: Lake, finished: int, newest: int) -> None:

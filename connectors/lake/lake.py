@@ -8,7 +8,7 @@ import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -178,6 +178,22 @@ class Lake:
         except TableNotFoundError:
             return None
 
+    def table_at(self, table: str, version: int | None = None) -> DeltaTable:
+        """Open a table at a version, by default the newest, without the checks of its log.
+
+        Use it for a version that was checked before, and in repairs of damaged logs.
+
+        Raises:
+            DeltaError: if there is no such version, or the log cannot be read.
+        """
+        from deltalake import DeltaTable
+
+        return DeltaTable(self.uri(table), version=version, storage_options=self.storage_options)
+
+    def pinned(self) -> PinnedLake:
+        """Return the lake for one answer, with each table at the version that it has when it is first opened."""
+        return PinnedLake(self.root, self.s3)
+
     def has_log(self, table: str) -> bool:
         """Return True if a table has any file of a log."""
         return table in self._logs([table])
@@ -313,6 +329,29 @@ class Lake:
             for path in (probe, linked):
                 with suppress(FileNotFoundError):
                     path.unlink()
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedLake(Lake):
+    """A lake for one answer: each table is opened once, and stays at the version that it has then.
+
+    Opening a table reads its whole log since the newest checkpoint, which takes six requests in an object store. What
+    only reads, and uses a table several times, takes such a lake; its tables may not be changed, as all users share
+    them. A table that the lake does not have yet is looked for again.
+    """
+
+    _tables: dict[str, DeltaTable] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def find(self, table: str) -> DeltaTable | None:
+        """Return a table, which is opened by the first call; None if the lake does not have it, or is none."""
+        opened = self._tables.get(table) or Lake.find(self, table)
+        if opened is not None:
+            self._tables[table] = opened
+        return opened
+
+    def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None]]:
+        """Send only the place to another process, which opens its own tables."""
+        return PinnedLake, (self.root, self.s3)
 
 
 def _path_on_databricks(place: str) -> str:

@@ -45,7 +45,7 @@ def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) ->
     wanted, brokers = asked.selection, asked.broker
     given = Given(_filters(asked.filter))
     if arguments.lake is not None:
-        lake = lake_of(arguments)
+        lake = lake_of(arguments).pinned()
         check_brokers(lake, brokers)
         delays = _delays(arguments.broker_conf, brokers or _archived(lake))
         given = replace(given, delay_levels_ms=delays, bodies=bodies_of(arguments, lake), watch=arguments.watch)
@@ -79,7 +79,7 @@ def measure_history(arguments: LagArguments, question: LagQuestion, answer: LagA
     groups = [group.group for group in by_group(answer.rows)[:most]]
     if arguments.lake is None or not groups:
         return None
-    lake = lake_of(arguments)
+    lake = lake_of(arguments).pinned()
     until = max(row.as_of for row in answer.rows)
     brokers = sorted({row.broker for row in answer.rows})
     filters, topics = _filters(question.filter), question.topic

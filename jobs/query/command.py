@@ -151,7 +151,7 @@ class Query(QueryOptions):
 def _answer(query: QueryOptions) -> ExitCode:
     if query.sql is not None:
         return answer_sql(query, lake_of(query), _open)
-    lake = lake_of(query)
+    lake = lake_of(query).pinned()
     started = time.monotonic()
     fetch = body_fetcher(bodies_of(query, lake), stored=query.stored_body) if query.prints_bodies else None
     try:

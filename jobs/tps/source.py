@@ -101,7 +101,7 @@ def open_source(
             end = None if is_whole else command.end
             yield _read_store(command, table, earlier, columns, end, folder)
         return
-    lake = lake_of(command)
+    lake = lake_of(command).pinned()
     with naming_damaged_files(lake, _READ):
         yield _open_lake(lake, command.broker, table)
 
@@ -116,11 +116,10 @@ def _open_lake(lake: Lake, brokers: Sequence[str], table: CountedTable) -> TpsSo
     lake.table("messages")
     check_follows(lake, "topic_minutes")
     try:
-        lake.table("topic_minutes")
+        coverage = read_coverage(lake, brokers)
     except NoTableError:
         raise JobError(f"the lake {lake.root} has no table 'topic_minutes' yet", _BACKFILL) from None
     check_brokers(lake, brokers)
-    coverage = read_coverage(lake, brokers)
     if table is MINUTES and coverage.spans and (lacking := count_uncounted_runs(lake)):
         raise JobError(f"topic_minutes lacks {lacking:,} archive runs: its figures would be too small", _BACKFILL)
     return TpsSource(lake, coverage)

@@ -258,9 +258,7 @@ def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
         return [], f"edges is not compared: it follows messages only to version {followed}"
     if followed > moment.version:
         return [], "edges is not compared: a run has added messages meanwhile"
-    messages = lake.table("messages")
-    messages.load_as_version(moment.version)
-    counts = count_kinds(messages, table)
+    counts = count_kinds(lake.table_at("messages", moment.version), table)
     wrong = [count for count in counts if count.expected != count.found]
     lines = [
         f"kind {one.kind}: expected steps of {count_text(one.expected, 'record')}, found {one.found:,}" for one in wrong

@@ -136,7 +136,7 @@ def search_packs(search: Search, parts: Sequence[PackPart]) -> GrepResult:
 @lru_cache(maxsize=2)
 def _open(lake: Lake, version: int) -> DeltaTable:
     """Open the table in the version for which the search was planned, once for the tasks of a process."""
-    return DeltaTable(lake.uri("messages"), version=version, storage_options=lake.storage_options)
+    return lake.table_at("messages", version)
 
 
 def _matches(search: Search, batch: pa.RecordBatch) -> pa.Table:

@@ -167,7 +167,7 @@ def missing_in_hbase(lake: Lake, table: DeltaTable, address: str, table_name: st
         return "the table in HBase has followed another lake"
     if found is not None and version <= found <= table.version():
         return ""
-    if found is not None and found > lake.table("messages").version():  # by its current log
+    if found is not None and found > lake.log("messages").read_entries().newest:
         raise LogDamagedError(
             f"{table.table_uri}: expected version {found} in its _delta_log, to which HBase has followed it, found "
             f"version {table.version()} as the newest: the last entries are lost. {WAY_OUT}"

@@ -34,7 +34,6 @@ import pyarrow.fs as pafs
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.delta_log.check import (
     MAX_ENTRY_BYTES,
     MAX_MISSING,
@@ -197,7 +196,7 @@ def plan_log_repair(lake: Lake, table: str) -> LogRepair | None:
     """Plan the repair of a table's log; None if it is intact or does not exist."""
     uri = lake.uri(table)
     try:
-        folder = LogFolder(uri, lake.storage_options, lake.s3)
+        folder = lake.log(table)
     except TableNotFoundError:  # no such folder
         gone = missing_log(read_newest(uri, lake.storage_options))
         return None if gone is None else LogRepair(table, [gone], is_lost=True)
@@ -252,15 +251,14 @@ def repair_log(
         added: returns data files that the table gets with the last step of the repair, after which its log is intact.
     """
     lake = aside.lake
-    uri = lake.uri(repair.table)
-    folder = LogFolder(uri, lake.storage_options, lake.s3)
+    folder = lake.log(repair.table)
     for name in sorted(repair.aside, key=lambda name: name != POINTER):
         aside.move(f"{repair.table}/{LOG}/{name}")
     if repair.writes_first:
         aside.copy(f"{repair.table}/{LOG}/{entry_name(0)}")
         folder.write(entry_name(0), first_entry(repair.table, _read_or_nothing(folder, entry_name(0))))
     if repair.goes_back:
-        for name in _files_of_lost_versions(folder, repair):
+        for name in _files_of_lost_versions(aside.lake, folder, repair):
             if name not in keep:
                 aside.move(f"{repair.table}/{name}")
     # Checkpoints of the lost versions hold lost data. Without them, readers read the entries.
@@ -299,15 +297,14 @@ def _placeholder(note: dict[str, Any], files: Sequence[DataFile]) -> bytes:
     return b"".join(json.dumps(action).encode() + b"\n" for action in actions)
 
 
-def _files_of_lost_versions(folder: LogFolder, repair: LogRepair) -> list[str]:
+def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) -> list[str]:
     """Return the data files of lost versions that no earlier version has.
 
     An unreadable entry does not name its files. Files written since the last intact version are taken to be its files.
     """
     assert repair.first is not None
-    options = storage_options(folder.table_uri)
     try:
-        table = DeltaTable(folder.table_uri, version=repair.first - 1, storage_options=options)
+        table = lake.table_at(repair.table, repair.first - 1)
     except DeltaError:
         return []
     kept = {unquote(path) for path in file_actions(table).column("path").to_pylist()}

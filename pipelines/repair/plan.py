@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from urllib.parse import unquote
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.lake.archive_log import commits_after, read_last_commit
 from commitlake.connectors.lake.delta_log.check import LogDamage
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
-from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
+from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.versions import VersionGoneError, VersionsError
 from commitlake.connectors.lake.erasures import lacks_erasures
 from commitlake.connectors.lake.followed_runs import last_finished, missing_runs
@@ -277,13 +276,11 @@ def plan_repair(
 
 def _has_files(lake: Lake, table: str, version: int) -> bool:
     """Return whether a version of a table has data files, and all exist; `maintain` and `erase` delete them later."""
-    uri = lake.uri(table)
-    options = lake.storage_options
     try:
-        paths = file_actions(DeltaTable(uri, version=version, storage_options=options)).column("path").to_pylist()
+        paths = file_actions(lake.table_at(table, version)).column("path").to_pylist()
     except DeltaError:
         return False
-    infos = LogFolder(uri, options, lake.s3).files.get_file_info([unquote(path) for path in paths])
+    infos = lake.folder(table).get_file_info([unquote(path) for path in paths])
     return bool(infos) and all(info.is_file for info in infos)
 
 

@@ -118,7 +118,7 @@ def _repair(
         def marks() -> list[DataFile]:
             if table != EVENTS or first is None:
                 return []
-            return _write_marks(lake, DeltaTable(uri, version=first - 1, storage_options=lake.storage_options))
+            return _write_marks(lake, lake.table_at(table, first - 1))
 
         repair_log(aside, repair, {"table": table}, added=marks)
         if repair.goes_back:
@@ -183,7 +183,7 @@ def _lost_plans(lake: Lake) -> Iterator[str]:
     plans = () if table is None else _readable(table, ["replay_id", "plan"])
     planned = {row["replay_id"] for rows in plans for row in rows.to_pylist() if row["plan"]}
     try:
-        outcomes = DeltaTable(lake.uri("replay_messages"), storage_options=lake.storage_options)
+        outcomes = lake.table_at("replay_messages")
     except DeltaError:  # there is none, or it is damaged, too
         return
     sent = {name for rows in _readable(outcomes, ["replay_id"]) for name in rows.column(0).unique().to_pylist()}

@@ -23,7 +23,6 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.whole_files import write_sized
-from commitlake.pipelines.message_keys.progress import open_messages
 from commitlake.pipelines.restore.bodies import BodySource, place_bodies
 from commitlake.pipelines.restore.log_rows import rows_of_segment
 from commitlake.pipelines.restore.records import RecordWriter
@@ -295,8 +294,5 @@ def restore_from(source: LakeVersion, task: SegmentTask) -> SegmentRestored:
 
 @lru_cache(1)
 def _table(source: LakeVersion) -> DeltaTable:
-    """Open `messages` once for all segments of a run in a process."""
-    table = open_messages(source.lake)
-    if table.version() != source.version:
-        table.load_as_version(source.version)
-    return table
+    """Open `messages` once for all segments of a run in a process; the run has checked its log."""
+    return source.lake.table_at("messages", source.version)

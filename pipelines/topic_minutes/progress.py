@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_each
-from commitlake.connectors.lake.followed_runs import last_finished
+from commitlake.connectors.lake.followed_runs import last_finished, sequence_in
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.schemas.layouts.numbers import parse_int64
@@ -26,13 +26,13 @@ def covered_sequence(lake: Lake) -> int:
     Raises:
         NoTableError: if there is no table.
     """
-    return _newest_covered(_run_ids(lake.table("topic_minutes"), "topic_minutes"))
+    return _newest_covered(lake.table("topic_minutes"))
 
 
-def _newest_covered(run_ids: Iterable[str]) -> int:
+def _newest_covered(topic_minutes: DeltaTable) -> int:
     numbers = (
         parse_int64(run_id.removeprefix(prefix))
-        for run_id in run_ids
+        for run_id in _run_ids(topic_minutes, "topic_minutes")
         for prefix in (BACKFILLED, JOINED)
         if run_id.startswith(prefix)
     )
@@ -60,7 +60,7 @@ def joined_run_id(lake: Lake) -> str | None:
     tables = _tables(lake)
     if "archive_runs" not in tables:
         return None
-    lacking = count_runs_without_rows(tables, "topic_minutes", covered_sequence(lake), last)
+    lacking = count_runs_without_rows(tables, "topic_minutes", _newest_covered(tables["topic_minutes"]), last)
     return f"{JOINED}{last}" if last and not lacking else None
 
 
@@ -96,8 +96,8 @@ def count_uncounted_runs(lake: Lake) -> int:
     tables = _tables(lake)
     if "archive_runs" not in tables:
         return 0
-    last = last_finished(lake, "archive_runs")
-    return count_runs_without_rows(tables, "topic_minutes", covered_sequence(lake), last)
+    last = sequence_in(tables["archive_runs"])
+    return count_runs_without_rows(tables, "topic_minutes", _newest_covered(tables["topic_minutes"]), last)
 
 
 def _tables(lake: Lake) -> dict[str, DeltaTable]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds, one_value_each
-from commitlake.connectors.lake.lake import Lake, NoTableError
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_usual_time, text_literal, timestamp_literal
 from commitlake.connectors.plain_arrays import dict_rows, numbers_of
@@ -154,9 +154,8 @@ def _times_of(lake: Lake, table: str, spans: Mapping[str, TimeSpan]) -> dict[str
 
 def _stretches(lake: Lake, name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
     """Return the ranges of the brokers' logs in a table; none if the lake has no such table."""
-    try:
-        table = lake.table(name)
-    except NoTableError:
+    table = lake.find(name)
+    if table is None:
         return {}
     sql = f"SELECT DISTINCT broker, start_offset, end_offset FROM {name} WHERE end_offset > start_offset"
     found: dict[str, list[tuple[int, int]]] = {}

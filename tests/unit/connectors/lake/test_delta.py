@@ -1,11 +1,9 @@
-"""Tests of tables that are kept for the next time they are opened."""
+"""A table is opened at its newest version, and a log that has changed otherwise since is noticed."""
 
 from __future__ import annotations
 
-import gc
+import pickle
 import shutil
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,19 +11,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from commitlake.connectors.lake import delta
 from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
+from commitlake.connectors.lake.lake import Lake
 
 VERSIONS = 4
-
-
-@pytest.fixture(autouse=True)
-def nothing_kept() -> Iterator[None]:
-    """Begin and end without kept tables."""
-    delta.forget()
-    yield
-    delta.forget()
 
 
 @pytest.fixture
@@ -52,44 +42,10 @@ def numbers(path: Path) -> list[int]:
     return sorted(delta_table(str(path)).to_pyarrow_table().column("number").to_pylist())
 
 
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tables that were opened again instead of reused."""
-    found: list[str] = []
-    really = DeltaTable.__init__
-
-    def count(self: DeltaTable, table_uri: str, *arguments: object, **options: object) -> None:
-        found.append(str(table_uri))
-        really(self, table_uri, *arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(DeltaTable, "__init__", count)
-    return found
-
-
-def test_a_table_is_opened_once_and_newer_versions_are_seen(table: Path, opened: list[str]) -> None:
-    assert numbers(table) == list(range(VERSIONS))
+def test_newer_versions_are_seen(table: Path) -> None:
     for number in range(VERSIONS, VERSIONS + 3):
         append(table, number)
-        opened.clear()
         assert numbers(table) == list(range(number + 1))
-        assert opened == []
-
-
-def test_two_holders_have_tables_of_their_own(table: Path) -> None:
-    first = delta_table(str(table))
-    second = delta_table(str(table))
-    append(table, VERSIONS)
-    second.update_incremental()
-    assert (first.version(), second.version()) == (VERSIONS - 1, VERSIONS)
-    assert delta_table(str(table)).version() == VERSIONS
-
-
-def test_an_older_version_that_a_holder_loaded_is_not_seen_by_the_next(table: Path) -> None:
-    holder = delta_table(str(table))
-    holder.load_as_version(1)
-    assert holder.version() == 1
-    del holder
-    assert numbers(table) == list(range(VERSIONS))
 
 
 @pytest.mark.parametrize("versions", [2, VERSIONS, VERSIONS + 3])
@@ -113,7 +69,7 @@ def test_a_deleted_table_is_missing(table: Path) -> None:
 
 
 @pytest.mark.parametrize("version", range(VERSIONS))
-def test_a_damaged_entry_is_found_although_the_table_was_open_before(table: Path, version: int) -> None:
+def test_a_damaged_entry_is_found_although_the_table_was_opened_before(table: Path, version: int) -> None:
     numbers(table)
     entry = table / "_delta_log" / f"{version:020d}.json"
     whole = entry.read_bytes()
@@ -124,84 +80,51 @@ def test_a_damaged_entry_is_found_although_the_table_was_open_before(table: Path
     assert numbers(table) == list(range(VERSIONS))
 
 
-def test_an_entry_that_was_written_again_is_read_again(table: Path, opened: list[str]) -> None:
-    shutil.rmtree(table / "_delta_log" / "_seals")
-    assert numbers(table) == list(range(VERSIONS))
-    entry = table / "_delta_log" / f"{1:020d}.json"
-    kept = [line for line in entry.read_text().splitlines() if '"add"' not in line]
-    entry.write_text("\n".join(kept) + "\n")
-    opened.clear()
-    assert numbers(table) == [number for number in range(VERSIONS) if number != 1]
-    assert opened == [str(table)]
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that were opened."""
+    found: list[str] = []
+    really = DeltaTable.__init__
+
+    def count(self: DeltaTable, table_uri: str, *arguments: object, **options: object) -> None:
+        found.append(Path(table_uri).name)
+        really(self, table_uri, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(DeltaTable, "__init__", count)
+    return found
 
 
-def test_a_version_that_was_replaced_while_the_table_was_open_is_read_again(table: Path) -> None:
-    shutil.rmtree(table / "_delta_log" / "_seals")
-    holder = delta_table(str(table))
-    write_deltalake(table, pa.table({"number": [99]}), mode="append")
-    holder.update_incremental()
-    del holder
-    (table / "_delta_log" / f"{VERSIONS:020d}.json").unlink()
-    write_deltalake(table, pa.table({"number": [7]}), mode="append")
-    assert numbers(table) == [*range(VERSIONS), 7]
-
-
-def test_a_table_whose_old_entries_a_checkpoint_replaced_stays_open(table: Path, opened: list[str]) -> None:
-    numbers(table)
-    DeltaTable(table).create_checkpoint()
-    for version in range(VERSIONS - 1):
-        (table / "_delta_log" / f"{version:020d}.json").unlink()
+def test_a_pinned_lake_opens_a_table_once_and_stays_at_its_version(table: Path, opened: list[str]) -> None:
+    lake = Lake(str(table.parent))
+    pinned = lake.pinned()
+    assert pinned.table("numbers").version() == VERSIONS - 1
     append(table, VERSIONS)
     opened.clear()
-    assert numbers(table) == list(range(VERSIONS + 1))
+    assert pinned.table("numbers") is pinned.find("numbers")
+    assert pinned.table("numbers").version() == VERSIONS - 1
     assert opened == []
+    assert lake.table("numbers").version() == lake.pinned().table("numbers").version() == VERSIONS
 
 
-def test_a_table_that_fell_behind_a_checkpoint_is_read_from_it(table: Path) -> None:
-    numbers(table)
-    for number in range(VERSIONS, VERSIONS + 6):
-        append(table, number)
-    DeltaTable(table).create_checkpoint()
-    for version in range(VERSIONS + 4):
-        (table / "_delta_log" / f"{version:020d}.json").unlink()
-    assert numbers(table) == list(range(VERSIONS + 6))
+def test_a_pinned_lake_looks_again_for_a_table_that_it_did_not_have(tmp_path: Path) -> None:
+    pinned = Lake(str(tmp_path)).pinned()
+    assert pinned.find("numbers") is None
+    write_table(tmp_path / "numbers", 1)
+    assert pinned.table("numbers").version() == 0
 
 
-def test_a_new_column_is_seen(table: Path) -> None:
-    numbers(table)
-    wider = pa.table({"number": [9], "word": ["nine"]})
-    write_deltalake(table, wider, mode="append", schema_mode="merge")
-    seal(str(table))
-    found = delta_table(str(table))
-    assert [field.name for field in found.schema().fields] == ["number", "word"]
-    assert found.to_pyarrow_table().column("word").to_pylist().count("nine") == 1
+def test_another_process_gets_the_place_of_a_pinned_lake_and_opens_its_own_tables(table: Path) -> None:
+    pinned = Lake(str(table.parent)).pinned()
+    pinned.table("numbers")
+    append(table, VERSIONS)
+    sent = pickle.loads(pickle.dumps(pinned))
+    assert sent == pinned
+    assert sent.table("numbers").version() == VERSIONS
 
 
-def test_few_tables_are_kept(tmp_path: Path) -> None:
-    paths = [write_table(tmp_path / f"t{number}", 1) for number in range(delta.MAX_KEPT + 3)]
-    for path in paths:
-        numbers(path)
-    assert len(delta._kept) == delta.MAX_KEPT
-
-
-def test_threads_that_open_and_append_at_once_see_all_versions(table: Path) -> None:
-    failures: list[object] = []
-
-    def read() -> None:
-        newest = 0
-        for _ in range(60):
-            found = delta_table(str(table))
-            if found.version() < newest or len(found.file_uris()) != found.version() + 1:
-                failures.append((newest, found.version(), len(found.file_uris())))
-            newest = found.version()
-
-    threads = [threading.Thread(target=read) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for number in range(VERSIONS, VERSIONS + 20):
-        append(table, number)
-    for thread in threads:
-        thread.join()
-    gc.collect()
-    assert failures == []
-    assert numbers(table) == list(range(VERSIONS + 20))
+def test_a_table_is_opened_at_an_earlier_version_although_its_log_is_damaged_since(table: Path) -> None:
+    lake = Lake(str(table.parent))
+    (table / "_delta_log" / f"{VERSIONS - 1:020d}.json").write_bytes(b"")
+    with pytest.raises(LogDamagedError):
+        lake.table("numbers")
+    assert lake.table_at("numbers", 1).to_pyarrow_table().num_rows == 2

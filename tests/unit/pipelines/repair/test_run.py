@@ -344,6 +344,6 @@ def test_a_huge_version_of_another_program_is_not_read(
     growing = copied()
     plant(growing.lake.uri("messages"), {"add": {"path": "a.parquet", "stats": "{}", "padding": " " * 100_000}})
     monkeypatch.setattr(log_check, "MAX_ENTRY_BYTES", 50_000)
-    monkeypatch.setattr(delta, "LentTable", None)  # the engine must not read it either
+    monkeypatch.setattr(delta, "DeltaTable", None)  # the engine must not read it either
     with pytest.raises(LogDamagedError, match="expected at most 50,000 bytes"):
         growing.lake.table("messages")
