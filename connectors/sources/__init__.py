@@ -18,18 +18,13 @@ if TYPE_CHECKING:
 
 def register_stores(spark: SparkSession, *, pushdown: bool = False) -> None:
     """Register the formats of broker stores with a session; see `commitlake.register`."""
-    from commitlake.connectors.sources import (  # noqa: PLC0415 (loads pyspark)
-        commitlog,
-        consumequeue,
-        indexfile,
-        journal,
-    )
+    from commitlake.connectors.sources import commitlog, consumequeue, indexfile  # noqa: PLC0415 (loads pyspark)
 
     if pushdown:
         spark.conf.set(commitlog.PUSHDOWN_SETTING, "true")
     for source in (
         commitlog.PushdownCommitLogDataSource if pushdown else commitlog.CommitLogDataSource,
-        journal.PushdownJournalDataSource if pushdown else journal.JournalDataSource,
+        commitlog.PushdownJournalDataSource if pushdown else commitlog.JournalDataSource,
         consumequeue.PushdownConsumeQueueDataSource if pushdown else consumequeue.ConsumeQueueDataSource,
         indexfile.PushdownIndexFileDataSource if pushdown else indexfile.IndexFileDataSource,
     ):

@@ -1,9 +1,12 @@
-"""Spark data source `commitlog`: a broker's log as rows of `messages`.
+"""Spark data sources `commitlog` and `journal`: the log of RocketMQ, or JMQ's journal, as rows of `messages`.
 
     from commitlake import register
     register(spark)
     df = spark.read.format("commitlog").load("/data/rocketmq/store")
     df.where("topic = 'orders' and store_timestamp >= '2026-11-20'").select("keys", "tags", "properties")
+
+`journal` has the same options, modes, filters, splits and streams; a topic that is a small part of the journal is read
+through its queue files. `connectors.formats.jmq.message_row` describes its columns.
 
 `spark.readStream` reads the same rows as a stream, see `connectors.sources.stream`.
 
@@ -29,7 +32,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from commitlake.connectors.formats.registry import COMMITLOGS
+from commitlake.connectors.formats.registry import COMMITLOGS, JOURNALS
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.options import BodyForm, Content, Mode, ReadOptions
 from commitlake.connectors.reading.request import Filters
@@ -46,9 +49,9 @@ from commitlake.schemas.tables.spark import spark_schema
 if TYPE_CHECKING:
     from commitlake.connectors.reading.request import Request
 
+
 # Spark asks for the schema in a separate process, so the kernel, which takes a second to import, is only loaded to
 # read.
-
 _LARGE_BYTES = 1 << 30
 _logger = logging.getLogger(__name__)
 PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
@@ -196,3 +199,18 @@ class PushdownCommitLogReader(CommitLogReader):
         """Use filters that drop records early; return all of them, so that Spark applies them again."""
         self._filters = push(self._filters, filters)
         return filters
+
+
+class JournalDataSource(LogDataSource):
+    """Data source for JMQ's journal, and broker_lite's; see the module."""
+
+    formats = JOURNALS
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "journal"
+
+
+class PushdownJournalDataSource(Pushdown, JournalDataSource):
+    """`JournalDataSource` with pushdown of Spark's predicates."""

@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,17 +18,21 @@ from commitlake.broker_lite.shop_journal import fill_shop_journal
 from commitlake.broker_lite.shop_traffic import BOLTMQ_SHOP_OPTIONS, fill_shop_store
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.reading.snapshots import take_snapshot
+from commitlake.connectors.reading.stores import find_stores
 from commitlake.jobs.archive.run import VERSION, archive_progress, page_in
+from commitlake.jobs.archive.snapshots import read_snapshots
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.missing_packages import SET_UP_SCRIPT
 from commitlake.jobs.cli.options import option
-from commitlake.jobs.demo.offset_history import OffsetHistory
 from commitlake.jobs.lineage.tree import write_tree
 from commitlake.jobs.report.rows_output import plain_rows, write_table
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.lineage.answer import story_of
 from commitlake.pipelines.lineage.story import Question
+from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.progress import StoreSnapshot
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
@@ -51,6 +55,30 @@ _ORDER = "order-4711"
 _BY_TOPIC = (
     "SELECT topic, kind, count(*) AS messages, sum(body_size) AS body_bytes FROM messages GROUP BY 1, 2 ORDER BY 2, 1"
 )
+
+
+class OffsetHistory:
+    """Snapshots of a run's stores, which are kept in memory until the lake exists.
+
+    Args:
+        config: settings of the run.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._read: list[StoreSnapshot] = []
+
+    def read(self) -> None:
+        """Read the current offsets."""
+        found = read_snapshots(self._config)
+        stores = find_stores(self._config.store, self._config.broker, formats=self._config.layout) if found else ()
+        ranges = take_snapshot(stores).ranges
+        self._read += [replace(progress, log_end=ranges[progress.broker].end) for progress in found]
+
+    def append(self) -> None:
+        """Append the snapshots to the lake, oldest first."""
+        for progress in self._read:
+            append_progress(Lake(self._config.lake), progress)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,28 +14,38 @@ still to consume.
 
 from __future__ import annotations
 
+import argparse
+import operator
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.html import HtmlArgument
 from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import flag, option, repeated
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.lag.arguments import LagArguments, LagQuestion
-from commitlake.jobs.lag.conditions import Condition, parse_condition
 from commitlake.jobs.report.output_forms import OutputArguments
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.verdicts import LagVerdict
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.layouts.numbers import INT64_MAX, parse_int
 
 if TYPE_CHECKING:
     from commitlake.jobs.report.output import PageFile
     from commitlake.pipelines.lag.answer import LagAnswer
-    from commitlake.pipelines.lag.measure import Lag
     from commitlake.schemas.report import Report
 
+
+_CONDITION = re.compile(r"\s*(messages|bytes|time_lag|verdict)\s*(>=|<=|>|<|=)\s*(\S+)\s*")
+_ORDERS: dict[str, Callable[[float, float], bool]] = {
+    ">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "=": operator.eq,
+}  # fmt: skip
 DESCRIPTION = (
     "Show how many messages, how many bytes and how long consumer groups are behind, for each group, topic and queue. "
     "Messages that a group's filter excludes, by tag or SQL92, are not counted. With a lake, the time is that of the "
@@ -58,6 +68,57 @@ EXAMPLES = (
     ),
     ("lag --lake /data/lake --all --format jsonl | jq .messages_max", "for a program"),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on a row of lag.
+
+    Attributes:
+        text: The condition as it was given.
+        field: Name of the field: messages, bytes, time_lag or verdict.
+        sign: Sign of the comparison.
+        value: Value that the field is compared with: seconds for time_lag, a verdict's name for verdict.
+    """
+
+    text: str
+    field: str
+    sign: str
+    value: float | str
+
+    def holds(self, row: Lag) -> bool:
+        """Return True if a row meets the condition; of a range, the upper bound is compared if it has one."""
+        if self.field == "verdict":
+            return row.judged.verdict == self.value
+        bounds = {"messages": row.messages, "bytes": row.bytes, "time_lag": row.seconds}[self.field]
+        assert not isinstance(self.value, str)
+        return _ORDERS[self.sign](bounds.largest, self.value)
+
+
+def parse_condition(text: str) -> Condition:
+    """Parse a condition.
+
+    Raises:
+        argparse.ArgumentTypeError: It is not a condition.
+    """
+    match = _CONDITION.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a condition: expected messages, bytes, time_lag or verdict, one of > >= < <= =, and a "
+            "value, as in 'time_lag > 10m', 'messages >= 1000' or 'verdict = stalled'"
+        )
+    field, sign, value = match.groups()
+    if field == "verdict":
+        names = [str(verdict) for verdict in LagVerdict]
+        if sign != "=" or value not in names:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected verdict = one of {', '.join(names)}")
+        return Condition(text, field, sign, value)
+    if field == "time_lag":
+        return Condition(text, field, sign, parse_duration(value).total_seconds())
+    number = parse_int(value, 0, INT64_MAX)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number after {sign}, found {value!r}")
+    return Condition(text, field, sign, number)
 
 
 @dataclass(frozen=True, kw_only=True)

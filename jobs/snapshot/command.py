@@ -25,11 +25,14 @@ from commitlake.jobs.arguments.places import LakeArguments, lake_of
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.options import Once, OneOf, needs, option
 from commitlake.jobs.cli.terminal import print_line
+from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
 
 if TYPE_CHECKING:
     from commitlake.connectors.lake.lake import Lake
+    from commitlake.pipelines.snapshot.append import Appended
     from commitlake.pipelines.snapshot.progress import StoreSnapshot
+
 
 DESCRIPTION = (
     "Save the offsets of consumer groups in the tables consumer_offsets and subscriptions of a lake. Offsets are read "
@@ -42,8 +45,6 @@ EXAMPLES = (
     ("snapshot --lake /data/lake --namesrv 10.0.0.1:9876", "ask all brokers that a name server knows"),
     ("snapshot --lake /data/lake --namesrv 10.0.0.1:9876 --broker broker-a", "ask one of them"),
 )
-
-
 _SOURCE = OneOf(required=True)
 
 
@@ -101,7 +102,6 @@ def _take(command: Snapshot, shown: set[str]) -> ExitCode:
         shown: notes that were printed before; new ones are added.
     """
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.jobs.snapshot.summary import summary_lines
     from commitlake.pipelines.snapshot.append import append_progress
 
     lake = Lake(command.lake)
@@ -162,3 +162,18 @@ def _ask(command: Snapshot) -> Iterator[StoreSnapshot]:
 
 
 build_parser, main = Snapshot.parser, Snapshot.main
+
+
+def summary_lines(progress: StoreSnapshot, appended: Appended) -> list[str]:
+    """Return lines about the offsets that a snapshot of one store found and added."""
+    if appended.as_of is None:
+        return [f"{appended.broker}: {progress.note or 'no offsets were read'}"]
+    offsets, groups = count_text(appended.read, "offset"), count_text(appended.groups, "group")
+    found = f"{appended.broker}: {offsets} of {groups} as of {appended.as_of:%FT%TZ}"
+    if appended.is_old:
+        return [f"{found}; the lake already has this snapshot or a newer one, so nothing was added"]
+    lines = [f"{found}, {count_text(appended.moved, 'offset')} moved"]
+    if progress.subscriptions or appended.subscribed:
+        subscriptions = count_text(len(progress.subscriptions), "subscription")
+        lines[0] += f"; {subscriptions}, {appended.subscribed:,} changed"
+    return lines

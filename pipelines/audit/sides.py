@@ -27,10 +27,16 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.log_format.format import Formats
-from commitlake.connectors.reading.snapshots import StoreRange
+from commitlake.connectors.reading.batches import read_split
+from commitlake.connectors.reading.options import Mode, ReadOptions
+from commitlake.connectors.reading.planning import plan_read
+from commitlake.connectors.reading.request import Filters, Request
+from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
+from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.partition_files import partition_count
 from commitlake.connectors.runtime.runner import Runner, Task, in_groups
-from commitlake.pipelines.audit import body_tasks, run_counts, store_tasks
+from commitlake.pipelines.archive.row_buffer import join_rows
+from commitlake.pipelines.audit import body_tasks, run_counts
 from commitlake.pipelines.audit.erased import Erased, read_erased
 from commitlake.pipelines.audit.key_rows import different_keys
 from commitlake.pipelines.audit.message_rows import DICTIONARIES, MessageRows, RowCriteria, count_file
@@ -38,13 +44,73 @@ from commitlake.pipelines.audit.moment import Moment
 from commitlake.pipelines.audit.profile import Profile
 from commitlake.pipelines.audit.run_counts import Counted
 from commitlake.pipelines.audit.span import AuditSpan, Stretch, stretches_of
-from commitlake.pipelines.audit.windows import merge_windows
-from commitlake.pipelines.masking.archiving import masks_of_lake
+from commitlake.pipelines.audit.windows import merge_windows, to_windows
+from commitlake.pipelines.masking.archiving import ArchiveMasks, masks_of_lake
+from commitlake.pipelines.masking.erased_rows import erase_rows
 from commitlake.pipelines.message_keys.check import keys_of_messages, keys_of_table
-from commitlake.schemas.tables.messages import MESSAGES
+from commitlake.schemas.tables.messages import BODY, BODY_REF, CORRUPT_RECORD, MESSAGES, SOURCE
 
+_COLUMNS = SOURCE.without(BODY.name)
+_PART_ROWS = 1 << 16
+_MAX_BATCHES = 8  # each keeps all of the kernel's buffers, even if it fills little of them
 _MESSAGES: pa.Schema = arrow_schema(MESSAGES)
 _SPLIT_BYTES = 32 << 20
+
+
+def splits_of(
+    path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: Formats, split_bytes: int
+) -> Sequence[Split]:
+    """Plan the reading of ranges of the brokers' logs.
+
+    Args:
+        path: stores, as for `find_stores`.
+        broker: name of the store, if the path does not have it.
+        ranges: range of each broker's log.
+        layout: formats of stores to take from the path.
+        split_bytes: maximum size of a split.
+    """
+    given = {"path": path, "snapshot": Snapshot(ranges).to_json(), "maxPartitionBytes": str(split_bytes)}
+    options = ReadOptions.parse(given | ({} if broker is None else {"broker": broker}), formats=layout)
+    return plan_read(options, Filters()).splits
+
+
+def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, erased: ErasedPlaces, split: Split) -> pa.Table:
+    """Count the messages of a split by window, without bad ranges. Returns a table of `AUDIT`.
+
+    Args:
+        wanted: criteria for the messages.
+        masks: rules by which the lake's messages are masked; None for none.
+        erased: messages to count as the lake has them after their erasure.
+        split: part of a store's log.
+    """
+    return merge_windows([to_windows(wanted.of(_as_erased(rows, erased))) for rows in _read(split, masks)])
+
+
+def _as_erased(rows: pa.Table, erased: ErasedPlaces) -> pa.Table:
+    """Return rows of a store as `messages` has them after erasures."""
+    if not erased:
+        return rows
+    place = pa.nulls(rows.num_rows, arrow_schema(MESSAGES).field(BODY_REF.name).type)
+    return erase_rows(rows.append_column(BODY_REF.name, place), erased)[0].drop_columns([BODY_REF.name])
+
+
+def _read(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:
+    with_bodies = masks is not None and masks.reads_bodies
+    columns = SOURCE if with_bodies else _COLUMNS
+    request = Request(arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
+    waiting: list[pa.Table] = []
+    for batch in read_split(split, request):
+        if batch.column("size").null_count:  # bad ranges have batches of their own
+            continue
+        rows = batch.drop_columns([CORRUPT_RECORD.name])
+        if masks is not None:
+            rows, _ = masks.mask_rows(rows)
+        waiting.append(pa.Table.from_batches([rows.drop_columns([BODY.name]) if with_bodies else rows]))
+        if len(waiting) >= _MAX_BATCHES or sum(table.num_rows for table in waiting) >= _PART_ROWS:
+            yield join_rows(waiting)
+            waiting = []
+    if waiting:
+        yield join_rows(waiting)
 
 
 @dataclass(frozen=True)
@@ -155,9 +221,9 @@ class Sides:
         self, path: str, broker: str | None, ranges: Mapping[str, StoreRange], layout: Formats = ANY_FORMAT
     ) -> Profile:
         """Profile the stores, in ranges of the brokers' logs."""
-        splits = store_tasks.splits_of(path, broker, ranges, layout, _SPLIT_BYTES)
+        splits = splits_of(path, broker, ranges, layout, _SPLIT_BYTES)
         masks = masks_of_lake(self.moment.commit.masks, os.environ)
-        count = partial(store_tasks.count_split, RowCriteria(self.span), masks, self.erased_in_stores)
+        count = partial(count_split, RowCriteria(self.span), masks, self.erased_in_stores)
         return self._profile(count, in_groups(splits, [split.size for split in splits], self.runner.cores))
 
     def hbase(self, options: HBaseOptions) -> Profile:

@@ -10,9 +10,8 @@ import numpy as np
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.indexes import Facts
 from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.names import can_be_folder
 from commitlake.connectors.reading.facts.reading import read_facts
-from commitlake.connectors.reading.facts.topic_kinds import evidence_of
+from commitlake.connectors.reading.facts.topic_kinds import can_be_folder, evidence_of
 from commitlake.connectors.reading.splits import Split
 from commitlake.pipelines.rebuild.index_entries import merge_tags
 from commitlake.pipelines.rebuild.parts import KeyBlock, Keys, PartWriter, Queue, QueueBlock, Table, Totals, read_table

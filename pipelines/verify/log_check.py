@@ -13,9 +13,8 @@ from commitlake.connectors.log_format.indexes import Facts
 from commitlake.connectors.log_format.kernel import BadRange
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.connectors.reading.facts.entries import queue_entries
-from commitlake.connectors.reading.facts.names import can_be_folder
 from commitlake.connectors.reading.facts.reading import read_facts
-from commitlake.connectors.reading.facts.topic_kinds import evidence_of
+from commitlake.connectors.reading.facts.topic_kinds import can_be_folder, evidence_of
 from commitlake.connectors.reading.files.segment_files import OpenSegment
 from commitlake.connectors.reading.single_records import examine_at
 from commitlake.connectors.reading.splits import Split

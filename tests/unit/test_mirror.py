@@ -28,7 +28,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.transforms.columns",
         "pipelines.transforms.rates",
     ),
-    "tests/integration/spark/test_demo.py": ("jobs.demo.command",),
     "tests/integration/spark/test_query_engines.py": (
         "connectors.spark.plan_check",
         "connectors.lake.spark_reader",
@@ -100,7 +99,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.log_format.records",
         "connectors.log_format.small_files",
         "connectors.reading.plain_records",
-        "connectors.reading.facts.names",
         "connectors.formats.rocketmq.format",
     ),
     "tests/unit/connectors/rocketmq/source/test_source_options.py": ("connectors.rocketmq.spark_options",),
@@ -109,10 +107,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/jobs/metrics/test_traffic_families.py": ("pipelines.archive_health.traffic",),
     "tests/unit/jobs/snapshot/test_command.py": ("connectors.lake.snapshot_tables",),
     "tests/unit/jobs/tps/test_compare.py": ("pipelines.tps.comparison",),
-    "tests/unit/pipelines/snapshot/test_files.py": (
-        "connectors.formats.config_files",
-        "connectors.formats.rocketmq.consumer_filters",
-    ),
+    "tests/unit/pipelines/snapshot/test_files.py": ("connectors.formats.config_files",),
     "tests/unit/pipelines/repair/test_refill.py": (
         "connectors.lake.lost_ranges",
         "jobs.cli.lost_ranges",
@@ -171,7 +166,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/unit/pipelines/verify/test_rocketmq_damages.py": (
         "connectors.formats.rocketmq.facts",
         "connectors.formats.rocketmq.kernel.facts",
-        "connectors.formats.rocketmq.irregular_records",
         "connectors.formats.rocketmq.queue_rules",
         "connectors.formats.rocketmq.reading",
         "connectors.formats.rocketmq.rules",

@@ -1,15 +1,25 @@
-"""Checkpoint, offsets of groups and delay levels, timers and filters in RocketMQ's and BoltMQ's files."""
+"""Checkpoint, offsets of groups and delay levels, timers and filters in RocketMQ's and BoltMQ's files.
+
+Filters of groups that do not subscribe by tags, mostly SQL92, are in `config/consumerFilter.json`:
+
+    {"filterDataByTopic":{"orders":{"topic":"orders","groupFilterData":{"billing":{
+        "consumerGroup":"billing","topic":"orders","expression":"price > 100","expressionType":"SQL92",
+        "bornTime":1700000000000,"deadTime":0,"clientVersion":1700000000000}}}}}
+
+A filter is dead if `deadTime` is not before `bornTime`: its group has no client with this subscription. It still shows
+which of the waiting messages the group wants, and a broker drops it after a day. A broker keeps the file if it has
+`enablePropertyFilter=true`. Source: org.apache.rocketmq.broker.filter.ConsumerFilterManager (5.5.0).
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from commitlake.connectors.formats.config_files import BACKUP, note_backup, read_config
-from commitlake.connectors.formats.rocketmq.consumer_filters import read_consumer_filters
 from commitlake.connectors.log_format.small_files import (
     CHECKPOINT,
     Claim,
@@ -17,6 +27,7 @@ from commitlake.connectors.log_format.small_files import (
     RebuiltLog,
     SmallFiles,
     StoredOffset,
+    StoredSubscription,
     TimerProgress,
     read_checkpoint_file,
 )
@@ -32,6 +43,8 @@ from commitlake.schemas.store_files import UnsafeFileError, newest_file, read_fi
 
 CONFIG, DELAY_OFFSETS = "config", "config/delayOffset.json"
 _TABLE = "offsetTable"
+CONSUMER_FILTERS = "config/consumerFilter.json"
+_FILTER_TABLE = "filterDataByTopic"
 
 
 def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
@@ -155,3 +168,42 @@ def new_checkpoint(root: Path, log: RebuiltLog) -> bytes:
 
 def _within(offset: int, end: int) -> int:
     return offset if -1 <= offset <= end else 0
+
+
+def read_consumer_filters(root: Path, problems: Problems, *, is_live: bool) -> tuple[StoredSubscription, ...]:
+    """Return the filters, including those of groups without clients.
+
+    Args:
+        root: The store's folder.
+        problems: Collects the problems of the store's files.
+        is_live: Whether a broker has the store open.
+
+    Returns:
+        The filters; empty if the file does not exist, as for a broker without filters, or cannot be read.
+    """
+    try:
+        found = read_config(root, CONSUMER_FILTERS, _parse_filters)
+    except UnsafeFileError:
+        return ()
+    if found.is_backup:
+        note_backup(problems, CONSUMER_FILTERS, found, f"JSON with {_FILTER_TABLE}", is_live=is_live)
+    return tuple(sorted(_filters(found.content))) if found.content else ()
+
+
+def _parse_filters(data: bytes) -> dict[Any, Any]:
+    document = parse_fastjson(data)
+    table = document.get(_FILTER_TABLE) if isinstance(document, dict) else None
+    if not isinstance(table, dict):
+        raise ValueError(f"JSON without {_FILTER_TABLE}")  # noqa: TRY004 (of the parsed file)
+    return table
+
+
+def _filters(table: dict[Any, Any]) -> Iterator[StoredSubscription]:
+    for topic, entry in table.items():
+        groups = entry.get("groupFilterData") if isinstance(entry, dict) else None
+        for group, data in groups.items() if isinstance(groups, dict) else ():
+            if not isinstance(data, dict) or not data.get("expression") or not data.get("expressionType"):
+                continue
+            version, born = (int_within(data.get(name), 0, INT64_MAX) or 0 for name in ("clientVersion", "bornTime"))
+            expression_type, expression = str(data["expressionType"]), str(data["expression"])
+            yield StoredSubscription(str(topic), str(group), expression_type, expression, version or born)

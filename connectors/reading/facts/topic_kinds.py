@@ -1,4 +1,4 @@
-"""Queue types of topics: BatchConsumeQueues (`queue.type=BatchCQ`) or ConsumeQueues.
+"""Topics that can be folders, and their queue types: BatchConsumeQueues (`queue.type=BatchCQ`) or ConsumeQueues.
 
 A broker uses topics.json alone: it enters an inner batch of a simple topic into a ConsumeQueue, as one record, and does
 not start on a store whose queues are of another kind than in topics.json. If topics.json lacks a topic, the kind is
@@ -9,11 +9,17 @@ Source: ConsumeQueueStore.load, doFindOrCreateConsumeQueue (5.5.0).
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.log_format.queues import QueueEntries
 from commitlake.schemas.layouts.rocketmq.batchconsumequeue import BatchEvidence
+
+_MAX_NAME_BYTES = 255
+_NO_NAMES = frozenset({"", ".", ".."})
+_KNOWN = 1 << 14
 
 
 def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:
@@ -28,3 +34,14 @@ def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:
     by_count, by_one = after == before + entries.batch_size[:-1], after == before + 1
     steps = int(np.count_nonzero(several & by_count)) - int(np.count_nonzero(several & by_one))
     return BatchEvidence(int(np.count_nonzero(is_batch)), steps)
+
+
+@lru_cache(_KNOWN)
+def can_be_folder(topic: str) -> bool:
+    """Return whether a topic can be the name of exactly one folder, which a queue's files need."""
+    return (
+        topic not in _NO_NAMES
+        and "/" not in topic
+        and topic.isprintable()
+        and len(topic.encode("utf-8", "replace")) <= _MAX_NAME_BYTES
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from commitlake.broker_lite.shop_traffic import fill_shop_store
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.demo.offset_history import OffsetHistory
+from commitlake.jobs.demo.command import OffsetHistory
 from commitlake.pipelines.archive.run import Config
 from commitlake.pipelines.lag.answer import lag_of_lake
 from commitlake.pipelines.lag.groups import by_group, not_moved_since
