@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,13 +17,16 @@ from commitlake.connectors.lake.packs.body_batches import BodyForm, batches_with
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql, run_sql_over
-from commitlake.connectors.lake.sql import Engine, column_name
+from commitlake.connectors.lake.sql import Engine, column_name, is_one_of, text_literal
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
+from commitlake.pipelines.dead_letters.letters import computed_columns
 from commitlake.pipelines.query.engines import TableQuery
 from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 from commitlake.pipelines.tps.question import Origins, PartialCount, RatesQuestion
+from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.lake_tables import LakeTable
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.rates import RATE_COUNTS, rate_columns
@@ -62,6 +66,33 @@ class ArrowTables:
             QueryError: if the predicate of the selection is not valid.
             PackError: if a body is not available.
         """
+        return self._messages(selection, columns, form, {}, ())
+
+    def dead_letters(self, selection: Selection, form: BodyForm | None) -> pa.Table:
+        """Return dead letters, with their bodies in a form, or without.
+
+        Args:
+            selection: the selection; its topics are those that the messages were sent to.
+            form: form of the bodies; None for none.
+
+        Raises:
+            LakeError: if there is no lake, or no permission.
+            QueryError: if the predicate of the selection is not valid.
+            PackError: if a body is not available.
+        """
+        computed = computed_columns(self.lake.table("messages"))
+        topics = [text_literal(topic) for topic in selection.topics]
+        more = [is_one_of(computed["origin_topic"], topics)] if topics else []
+        return self._messages(replace(selection, topics=(), kinds=[Kind.DLQ]), DEAD_LETTERS, form, computed, more)
+
+    def _messages(
+        self,
+        selection: Selection,
+        columns: Columns,
+        form: BodyForm | None,
+        computed: Mapping[str, str],
+        more: Sequence[str],
+    ) -> pa.Table:
         query = TableQuery(
             "messages",
             selection,
@@ -71,10 +102,10 @@ class ArrowTables:
             key_places=condition_of_keys(self.lake, selection.keys) if selection.keys else None,
             unique_key_places=partial(condition_of_unique_key, self.lake),
         )
-        where = query.where(Engine.DELTALAKE)
+        where = [*query.where(Engine.DELTALAKE), *more]
         if form is None:
-            return self._select("messages", columns, where)
-        found = self._select("messages", with_body_columns(columns), where)
+            return self._select("messages", columns, where, computed)
+        found = self._select("messages", with_body_columns(columns), where, computed)
         batches = [batch.select([*columns.names, "body", "body_error"]) for batch in self._with_bodies(found, form)]
         return pa.Table.from_batches(batches)
 
@@ -106,12 +137,19 @@ class ArrowTables:
         counted = run_sql_over(there, sql).read_all().rename_columns([*groups, "window_start", *RATE_COUNTS.names])
         return _with_rates(counted, question, groups)
 
-    def _select(self, name: str, columns: Columns, where: Iterable[str]) -> pa.Table:
-        """Return columns of the rows for which all conditions hold; a column that the lake lacks is null."""
+    def _select(
+        self, name: str, columns: Columns, where: Iterable[str], computed: Mapping[str, str] = MappingProxyType({})
+    ) -> pa.Table:
+        """Return columns of the rows for which all conditions hold; a column that the lake lacks is null.
+
+        Args:
+            computed: SQL of columns that are computed, by name.
+        """
         table = self.lake.table(name)
         there = {field.name for field in table.schema().fields}
         listed = ", ".join(
-            column_name(each) if each in there else f"NULL AS {column_name(each)}" for each in columns.names
+            f"{computed.get(each) or (column_name(each) if each in there else 'NULL')} AS {column_name(each)}"
+            for each in columns.names
         )
         condition = " AND ".join(["true", *where])
         found = run_sql(table, name, f"SELECT {listed} FROM {name} WHERE {condition}").read_all()

@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, cast, overload
 
 from commitlake.connectors.catalog.names import SchemaName, is_catalog_place, parse_name
 from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.analysis.selecting import Chosen, Texts, make_selection
+from commitlake.pipelines.analysis.selecting import Chosen, Texts, make_selection, texts_of
 from commitlake.pipelines.lineage.answer import records_of, rows_of, story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import MAX_RECORDS, Question, Record, Story
@@ -57,6 +58,8 @@ class _Tables(Protocol[_Frame_co]):
     def table(self, table: LakeTable) -> _Frame_co: ...
 
     def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> _Frame_co: ...
+
+    def dead_letters(self, selection: Selection, form: BodyForm | None) -> _Frame_co: ...
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> _Frame_co: ...
 
@@ -195,6 +198,33 @@ class Lake(Generic[Frame]):
 
         question = make_rates_question(by, window, make_selection(**chosen))
         return self._tables.rates(question, [name.replace("-", "_") for name in question.by])
+
+    def dead_letters(self, *, group: Texts = (), body: Body | None = None, **chosen: Unpack[Chosen]) -> Frame:
+        """Return messages that consumer groups gave up: one row for each, in no particular order.
+
+        Args:
+            group: Names of consumer groups; all by default.
+            body: Add the columns `body` and `body_error`, as `messages` does.
+            **chosen: Conditions, see `commitlake.pipelines.analysis.selecting.Chosen`. Topics are those that the
+                messages were sent to, and times those at which they were stored as dead letters. All have the kind
+                `dlq`, so that `kind` cannot be given.
+
+        Returns:
+            The columns `commitlake.schemas.tables.dead_letters.DEAD_LETTERS`: `group`, `reason`, `replayed`, and those
+            of `messages`, of which `origin_topic` is the topic that the message was sent to.
+
+        Raises:
+            LakeError: There is no lake.
+            UsageError: A time is not valid, or `kind` is given.
+            QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
+            PackError: A body is not available; with Spark, this error fails the query.
+        """
+        from commitlake.connectors.lake.packs.body_batches import BodyForm
+
+        selection = make_selection(**chosen)
+        selection.refuse("dead_letters", "kinds")
+        wanted = replace(selection, groups=texts_of(group))
+        return self._tables.dead_letters(wanted, None if body is None else BodyForm(body))
 
     def lineage(
         self,

@@ -15,14 +15,18 @@ from commitlake.connectors.lake.packs.body_batches import BodyForm
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.spark_reader import selected, table_name
-from commitlake.connectors.lake.sql import Engine
+from commitlake.connectors.lake.sql import Engine, column_name, is_one_of, text_literal
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.pipelines.analysis.arrow_tables import with_body_columns
+from commitlake.pipelines.dead_letters.letters import computed_columns
 from commitlake.pipelines.tps.question import Origins, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
+from commitlake.pipelines.transforms.dead_letters import dead_letters_of
 from commitlake.pipelines.transforms.rates import rates_of, window_counts
+from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable
 from commitlake.schemas.tables.rates import RATE_COUNTS
 from commitlake.schemas.times import epoch_us
@@ -71,11 +75,34 @@ class SparkTables:
             CatalogError: if bodies are wanted, and the catalog's location of the table is not that of a lake.
         """
         found = self.table(LAKE_TABLES["messages"]).where(selected(selection))
+        return self._with_bodies(found, columns, form)
+
+    def dead_letters(self, selection: Selection, form: BodyForm | None) -> DataFrame:
+        """Return dead letters, with their bodies in a form, or without.
+
+        Args:
+            selection: the selection; its topics are those that the messages were sent to.
+            form: form of the bodies; None for none.
+
+        Raises:
+            LakeError: if the session cannot open the table.
+            CatalogError: if bodies are wanted, and the catalog's location of the table is not that of a lake.
+        """
+        dead = replace(selection, topics=(), kinds=[Kind.DLQ])
+        computed = computed_columns(None, Engine.SPARK)
+        found = dead_letters_of(self.table(LAKE_TABLES["messages"]).where(selected(dead)), computed)
+        if selection.topics:
+            topics = [text_literal(topic, Engine.SPARK) for topic in selection.topics]
+            found = found.where(is_one_of("origin_topic", topics))
+        return self._with_bodies(found, DEAD_LETTERS, form)
+
+    def _with_bodies(self, found: DataFrame, columns: Columns, form: BodyForm | None) -> DataFrame:
+        names = [column_name(name, Engine.SPARK) for name in columns.names]
         if form is None:
-            return found.select(*columns.names)
+            return found.select(*names)
         choose_python(self.spark)
-        found = with_bodies(found.select(*with_body_columns(columns).names), self._bodies(), form=form)
-        return found.select(*columns.names, "body", "body_error")
+        needed = [column_name(name, Engine.SPARK) for name in with_body_columns(columns).names]
+        return with_bodies(found.select(*needed), self._bodies(), form=form).select(*names, "body", "body_error")
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> DataFrame:
         """Count messages by group and window.

@@ -15,7 +15,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.lake.reader import run_sql
-from commitlake.connectors.lake.sql import column_name, is_one_of, text_literal
+from commitlake.connectors.lake.sql import Engine, column_name, is_one_of, text_literal
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
@@ -23,7 +23,7 @@ from commitlake.pipelines.replay.origin_properties import REPLAY_ID, original_to
 from commitlake.pipelines.replay.parts import StoredBodies, read_bodies_of
 from commitlake.pipelines.replay.selection import condition
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
-from commitlake.schemas.layouts.rocketmq.topics import Kind
+from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, Kind
 from commitlake.schemas.selection import ALL_MESSAGES, Selection
 from commitlake.schemas.tables.messages import MESSAGES
 
@@ -57,9 +57,24 @@ def reason_sql() -> str:
     return f"left(coalesce({texts}), {MAX_REASON_LENGTH})"
 
 
-def replayed_sql() -> str:
+def replayed_sql(engine: Engine = Engine.DELTALAKE) -> str:
     """Return SQL that is true if a replay has sent the message, so that it has failed again."""
-    return f"array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})"
+    return f"array_contains(map_keys({column_name('properties', engine)}), {text_literal(REPLAY_ID)})"
+
+
+def computed_columns(table: DeltaTable | None, engine: Engine = Engine.DELTALAKE) -> dict[str, str]:
+    """Return SQL of the columns of dead letters that differ from those of `messages`, by name.
+
+    Args:
+        table: `messages`; None if it has all columns.
+        engine: the engine that runs the SQL.
+    """
+    return {
+        "group": f"substr(topic, {len(DLQ_PREFIX) + 1})",
+        "origin_topic": original_topic_sql(table),
+        "reason": reason_sql(),
+        "replayed": f"coalesce({replayed_sql(engine)}, false)",
+    }
 
 
 def count_letters(table: DeltaTable, where: str) -> int:

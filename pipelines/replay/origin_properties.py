@@ -83,14 +83,14 @@ def origin_properties(rows: pa.Table, replay_id: str) -> pa.Array:
     return joined.combine_chunks()
 
 
-def original_topic_sql(table: DeltaTable) -> str:
+def original_topic_sql(table: DeltaTable | None) -> str:
     """Return SQL for the original topic of a retry or a dead letter; null if it is not known.
 
     Args:
-        table: the table `messages`; older versions lack the column `origin_topic`.
+        table: the table `messages`; older versions lack the column `origin_topic`. None if it has all columns.
     """
-    known = {field.name for field in table.schema().fields}
-    texts = [ORIGIN_COLUMN] if ORIGIN_COLUMN in known else []
+    is_known = table is None or ORIGIN_COLUMN in {field.name for field in table.schema().fields}
+    texts = [ORIGIN_COLUMN] if is_known else []
     texts += [f"properties[{text_literal(name)}]" for name in _TOPIC_PROPERTIES]
     return f"nullif(coalesce(nullif({texts[0]}, topic), {', '.join(texts[1:])}), topic)"
 

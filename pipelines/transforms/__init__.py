@@ -2,6 +2,7 @@
 
 They import `schemas` and pyspark only.
 
-columns   the columns of a declared table
-rates     messages counted by groups and windows of time
+columns       the columns of a declared table
+dead_letters  messages that consumer groups gave up
+rates         messages counted by groups and windows of time
 """

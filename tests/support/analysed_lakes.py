@@ -184,3 +184,33 @@ def _counts(row: Mapping[str, Any]) -> dict[str, int]:
         "committed": kind == "normal" and row["sys_flag"] & 12 == _COMMITTED,
         "clock_skew": row["store_timestamp"] < row["born_timestamp"],
     }
+
+
+# --- dead letters ---
+
+DEAD = {
+    "billing": (("RETRY_TOPIC", "orders"), ("exception", "no such account"), ("KEYS", "order-1")),
+    "shipping": (("DLQ_ORIGIN_TOPIC", "it's"), ("REPLAY_ID", "20261117-142003-5f2a1c")),
+    "audit": (),
+}
+"""The properties of a dead letter of each group."""
+
+
+def dead_letters_lake(folder: Path) -> GrowingLake:
+    """Return a lake with a dead letter for each of `DEAD`, and one other message."""
+    growing = GrowingLake(folder)
+    letters = [
+        new_message(
+            number,
+            topic=f"%DLQ%{group}",
+            queue_id=0,
+            body=b'{"amount": 7}',
+            reconsume_times=16,
+            properties=properties,
+            born_timestamp=MIDNIGHT_MS + 60_000 * number,
+        )
+        for number, (group, properties) in enumerate(DEAD.items())
+    ]
+    growing.write([new_message(9, topic="orders", born_timestamp=MIDNIGHT_MS), *letters])
+    growing.archive()
+    return growing

@@ -26,6 +26,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "tests/integration/restore/test_real_brokers.py": ("connectors.formats.rocketmq.topic_configs",),
     "tests/integration/spark/test_analysis.py": (
         "pipelines.transforms.columns",
+        "pipelines.transforms.dead_letters",
         "pipelines.transforms.rates",
     ),
     "tests/integration/spark/test_query_engines.py": (

@@ -22,13 +22,23 @@ from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.lake import Lake
 from commitlake.pipelines.transforms.columns import to_columns
+from commitlake.pipelines.transforms.dead_letters import dead_letters_of
 from commitlake.pipelines.transforms.rates import rates_of, window_counts
 from commitlake.schemas.tables.columns import INT64, TEXT, Column, Columns, MapOf
+from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.rates import RATE_COUNTS
 from commitlake.schemas.tables.spark import spark_schema
 from commitlake.schemas.times import EPOCH
-from tests.support.analysed_lakes import BODIES, LAKES, QUESTIONS, analysed_lake, random_lake, rows_of
+from tests.support.analysed_lakes import (
+    BODIES,
+    LAKES,
+    QUESTIONS,
+    analysed_lake,
+    dead_letters_lake,
+    random_lake,
+    rows_of,
+)
 from tests.support.hypothesis_profiles import load
 from tests.support.lakes import GrowingLake
 
@@ -127,7 +137,7 @@ def test_rates_are_the_same(foreign_session: SparkSession, seed: int, question: 
 
 
 @pytest.mark.long("a few questions are asked each time")
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(seed=st.integers(0, LAKES - 1), question=QUESTIONS)
 @example(seed=0, question={"by": ["producer_group", "origin_topic"], "window": "1 day", "where": "size > 0"})
 def test_rates_of_many_questions_are_the_same(spark: SparkSession, seed: int, question: dict[str, Any]) -> None:
@@ -138,6 +148,27 @@ def check_rates(spark: SparkSession, seed: int, question: dict[str, Any]) -> Non
     """Check that both engines give the same rates."""
     root = random_lake(seed).lake.root
     assert rows_of(commitlake.open(root, spark).tps(**question)) == rows_of(commitlake.open(root).tps(**question))
+
+
+def test_dead_letters_are_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    root = dead_letters_lake(tmp_path).lake.root
+    lake, here = commitlake.open(root, spark), commitlake.open(root)
+    found = lake.dead_letters(topic=["orders", "it's"])
+    declared = [(field.name, field.dataType, field.metadata) for field in spark_schema(DEAD_LETTERS)]
+    assert [(field.name, field.dataType, field.metadata) for field in found.schema] == declared
+    assert [field.name for field in found.schema if not field.nullable] == ["replayed"]
+    assert rows_of(found) == rows_of(here.dead_letters(topic=["orders", "it's"])) != []
+    assert rows_of(lake.dead_letters(group="audit")) == rows_of(here.dead_letters(group="audit")) != []
+
+
+def test_dead_letters_are_messages_with_more_columns(spark: SparkSession) -> None:
+    messages = spark.createDataFrame([("%DLQ%billing", 16)], "topic string, reconsume_times int")
+    found = dead_letters_of(messages, {"group": "substr(topic, 6)", "replayed": "false"})
+    expected = spark.createDataFrame(
+        [("billing", None, False, "%DLQ%billing", 16)],
+        "group string, reason string, replayed boolean not null, topic string, reconsume_times int",
+    )
+    assert_df_equality(found.select(*expected.columns), expected, ignore_metadata=True)
 
 
 def test_windows_are_counted(spark: SparkSession) -> None:

@@ -16,9 +16,10 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.pipelines.analysis.lake import Body, Lake
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 from commitlake.schemas.tables.messages import MESSAGES
-from tests.support.analysed_lakes import BODIES, analysed_lake
+from tests.support.analysed_lakes import BODIES, analysed_lake, dead_letters_lake
 from tests.support.lakes import GrowingLake
 
 TAGS = list(BODIES)
@@ -140,3 +141,21 @@ def test_packs_may_be_elsewhere(growing: GrowingLake, tmp_path: Path) -> None:
     lake = commitlake.open(copy.lake.root, bodies=str(tmp_path / "packs"))
     (body,) = lake.messages(tag="text", body="text").column("body").to_pylist()
     assert body == BODIES["text"].decode()
+
+
+def test_dead_letters_have_their_group_origin_and_reason(tmp_path: Path) -> None:
+    lake = commitlake.open(dead_letters_lake(tmp_path).lake.root)
+    table = lake.dead_letters()
+    assert table.schema.equals(arrow_schema(DEAD_LETTERS))
+    found = {row["group"]: (row["origin_topic"], row["reason"], row["replayed"]) for row in table.to_pylist()}
+    assert found == {
+        "billing": ("orders", "no such account", False),
+        "shipping": ("it's", None, True),
+        "audit": (None, None, False),
+    }
+    by_topic = lake.dead_letters(topic=["it's", "none"], body="json").to_pylist()
+    assert [(row["group"], row["body"]) for row in by_topic] == [("shipping", '{"amount": 7}')]
+    assert lake.dead_letters(group=["billing", "audit"], key="order-1").column("group").to_pylist() == ["billing"]
+    assert lake.dead_letters(since="2023-11-15T00:01:00").num_rows == 2
+    with pytest.raises(UsageError, match="dead_letters cannot select messages by kinds"):
+        lake.dead_letters(kind="dlq")
