@@ -24,10 +24,6 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 _GROUP_KIND = "group"
 _LEAST_OFFSET = -(1 << 62)
 OFFSETS, SUBSCRIBED = "consumer_offsets", "subscriptions"
-_KEYS = {
-    OFFSETS: ("broker", "kind", "group", "topic", "queue_id"),
-    SUBSCRIBED: ("broker", "source", "group", "topic"),
-}
 
 
 def open_snapshots(lake: Lake, name: str) -> DeltaTable | None:
@@ -130,9 +126,10 @@ def _of(broker: str) -> str:
 
 def _one_of_each(table: DeltaTable, name: str, conditions: list[str], choice: str) -> pa.Table:
     """Return the first or the last row of each key, in the order of time."""
-    keys = ", ".join(f'"{key}"' for key in _KEYS[name])
-    columns = LAKE_TABLES[name].columns.names
-    others = [column for column in columns if column not in _KEYS[name]]
+    declared = LAKE_TABLES[name]
+    keys = ", ".join(f'"{key}"' for key in declared.key)
+    columns = declared.columns.names
+    others = [column for column in columns if column not in declared.key]
     values = ", ".join(f'{choice}("{column}" ORDER BY as_of) AS "{column}"' for column in others)
     sql = f"SELECT {keys}, {values} FROM {name} WHERE {' AND '.join(conditions)} GROUP BY {keys}"
     return run_sql(table, name, sql).read_all().select(columns)

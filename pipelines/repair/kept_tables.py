@@ -55,14 +55,13 @@ from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.erasures import ErasureEvent
-from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES
+from commitlake.schemas.tables.lake_tables import LAKE_TABLES, SNAPSHOT_TABLES, Origin, tables_of
 from commitlake.schemas.tables.messages import MESSAGES
 
-KEPT_TABLES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "erasures": (ERASURE, ("number", "erasure_id", "event", "at", "broker", "physical_offset")),
-    "evidence": ("commitlake.evidence", ("number", "document")),
-}
-"""By table: the application that counts `number`, and the columns that tell two rows apart."""
+KEPT_TABLES = tables_of(Origin.ERASURES, Origin.EVIDENCE)
+"""Tables whose rows have a `number`, and are in no other table."""
+_NUMBERED_BY = {"erasures": ERASURE, "evidence": "commitlake.evidence"}
+"""By table, the application that counts `number`."""
 HISTORIES = ("store_config", *SNAPSHOT_TABLES)
 """Tables of earlier states."""
 REBUILD_TEXT = "it is rebuilt from the rows of its data files"
@@ -87,20 +86,21 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
         Sentences on rows that are lost.
     """
     lake = aside.lake
-    schema, (application, key) = LAKE_TABLES[table].columns, KEPT_TABLES[table]
-    found = _read_files(lake, table, arrow_schema(schema))
+    declared = LAKE_TABLES[table]
+    found = _read_files(lake, table, arrow_schema(declared.columns))
     yield from found.problems
     for damaged in damages:
         if unquote(damaged.file.path) not in found.names:
             yield f"{table}: {count_text(damaged.file.rows or 0, 'row')} of data file {damaged}"
-    rows = _distinct(found.rows, key, table)
+    rows = _distinct(found.rows, declared.key, table)
     newest = pc.max(rows.column("number")).as_py() or 0
     if table == "erasures":
         restored = restore_erasures(lake, rows)
         rows, newest = pa.concat_tables([rows, restored.rows]), restored.newest
         yield from restored.lines
     last = read_last_commit(lake)
-    _replace(aside, table, rows, found.names, {application: newest, **({ARCHIVE: last.sequence} if last else {})})
+    numbers = {_NUMBERED_BY[table]: newest, **({ARCHIVE: last.sequence} if last else {})}
+    _replace(aside, table, rows, found.names, numbers)
 
 
 def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:

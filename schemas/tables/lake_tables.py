@@ -48,6 +48,8 @@ class LakeTable:
         comment: what it has, as a catalog shows it.
         sort_columns: columns by which the rows of a compacted file are sorted; none if they keep the order of writing.
         partitions: columns by which its files are partitioned.
+        key: columns that tell two rows apart; in tables of snapshots, those of what a row is a state of. None if no
+            code needs it.
     """
 
     name: str
@@ -56,6 +58,7 @@ class LakeTable:
     comment: str
     sort_columns: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
 
     @property
     def columns(self) -> Columns:
@@ -98,8 +101,20 @@ _TABLES = (
     ),
     LakeTable("quality_results", Origin.COMMITS, "archive_runs", "Table of the results of each run's expectations"),
     LakeTable("store_config", Origin.COMMITS, "archive_runs", "Table of the stores' settings over time"),
-    LakeTable("consumer_offsets", Origin.SNAPSHOTS, "snapshots", "Table of group offsets over time"),
-    LakeTable("subscriptions", Origin.SNAPSHOTS, "snapshots", "Table of the groups' subscriptions over time"),
+    LakeTable(
+        "consumer_offsets",
+        Origin.SNAPSHOTS,
+        "snapshots",
+        "Table of group offsets over time",
+        key=("broker", "kind", "group", "topic", "queue_id"),
+    ),
+    LakeTable(
+        "subscriptions",
+        Origin.SNAPSHOTS,
+        "snapshots",
+        "Table of the groups' subscriptions over time",
+        key=("broker", "source", "group", "topic"),
+    ),
     LakeTable(
         "consumptions",
         Origin.CONSUME_LOGS,
@@ -117,12 +132,19 @@ _TABLES = (
     LakeTable("replays", Origin.REPLAYS, "replays", "Table of the events of each replay"),
     LakeTable("replay_messages", Origin.REPLAYS, "replays", "Table of the outcome of each replayed message"),
     LakeTable("replay_rows", Origin.REPLAYS, "replays", "Table of messages that replays change or copy"),
-    LakeTable("erasures", Origin.ERASURES, "erasures", "Table of erasures"),
+    LakeTable(
+        "erasures",
+        Origin.ERASURES,
+        "erasures",
+        "Table of erasures",
+        key=("number", "erasure_id", "event", "at", "broker", "physical_offset"),
+    ),
     LakeTable(
         "evidence",
         Origin.EVIDENCE,
         "archive_runs",
         "Table of signed documents about runs, audits and erasures",
+        key=("number", "document"),
     ),
 )
 LAKE_TABLES: Mapping[str, LakeTable] = {table.name: table for table in _TABLES}

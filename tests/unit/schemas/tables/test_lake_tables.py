@@ -14,7 +14,7 @@ def test_each_table_has_an_origin() -> None:
 
 
 @pytest.mark.parametrize("name", LAKE_TABLES)
-def test_a_table_has_a_path_in_the_lake_and_sorts_and_partitions_by_its_columns(name: str) -> None:
+def test_a_table_has_a_path_in_the_lake_and_its_order_partitions_and_key_are_columns(name: str) -> None:
     assert Lake("/lake").uri(name) == f"/lake/{name}"
     declared = LAKE_TABLES[name]
-    assert {*declared.sort_columns, *declared.partitions} <= set(declared.columns.names)
+    assert {*declared.sort_columns, *declared.partitions, *declared.key} <= set(declared.columns.names)
