@@ -26,11 +26,6 @@ def all_formats() -> Formats:
     return Formats(known, known)
 
 
-def only(log_format: Format) -> Formats:
-    """Return the choice of one format among the registered ones."""
-    return all_formats().only(log_format)
-
-
 def restored_format() -> Format:
     """Return the format of the logs that are created from the rows of a lake."""
     return next(log_format for log_format in all_formats() if log_format.can_be_restored)
@@ -38,7 +33,7 @@ def restored_format() -> Format:
 
 ANY_FORMAT = all_formats()
 """Stores of any format."""
-COMMITLOGS, JOURNALS = only(ROCKETMQ), only(JMQ)
+COMMITLOGS, JOURNALS = ANY_FORMAT.only(ROCKETMQ), ANY_FORMAT.only(JMQ)
 """Stores of RocketMQ, and stores of JMQ; a read takes the former where no format is named."""
 
 
@@ -59,12 +54,3 @@ def format_of_folder(folder: str) -> Format | None:
 def format_of_id(msg_id: str) -> Format | None:
     """Return the format whose rows have a `msg_id` of this form, or None."""
     return next((log_format for log_format in all_formats() if re.search(log_format.id_pattern, msg_id)), None)
-
-
-def formats_called(text: str) -> Formats:
-    """Return the choice in the text of an option: one format, or any.
-
-    Raises:
-        ValueError: if the text is neither.
-    """
-    return all_formats().named(text)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.formats.registry import COMMITLOGS, all_formats, format_named, only
+from commitlake.connectors.formats.registry import COMMITLOGS, all_formats, format_named
 from commitlake.connectors.formats.rocketmq.pulled import PulledRecords
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.frames import PackRefs
@@ -73,7 +73,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
     for path, data in log_format.sample_files(_SEGMENT_BYTES).items():
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(data)
-    (store,) = find_stores(str(root), formats=only(log_format))
+    (store,) = find_stores(str(root), formats=all_formats().only(log_format))
     _archive(store, str(root))
     if (read_consume_log := log_format.read_consume_log) is not None:
         list(read_consume_log(store.folder, store.broker, None))
@@ -97,7 +97,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
 def _verify(log_format: Format, log: Path, rebuilt: Path) -> None:
     """Verify a log with the indexes that were rebuilt from it."""
     shutil.copytree(log, rebuilt / log_format.folder, dirs_exist_ok=True)
-    verify_stores(find_stores(str(rebuilt), formats=only(log_format)), VerifyOptions())
+    verify_stores(find_stores(str(rebuilt), formats=all_formats().only(log_format)), VerifyOptions())
 
 
 def _restore(store: Store, root: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commitlake.connectors.formats.registry import only
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.jobs.arguments.names import did_you_mean, there_are
@@ -73,7 +73,7 @@ def run_salvage(
     """Write a clean log, and rebuild the files that belong to it."""
     with _progress(command, f"salvaging {command.store}", store) as (runner, advance):
         salvaged = salvage_store(store, out, runner=runner, advance=advance)
-    (clean,) = find_stores(str(out), store.broker, formats=only(store.format))
+    (clean,) = find_stores(str(out), store.broker, formats=all_formats().only(store.format))
     return salvaged, run_rebuild(command, clean, out, with_settings_of(store, wanted))
 
 

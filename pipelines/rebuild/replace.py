@@ -23,7 +23,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from commitlake.connectors.formats.registry import only
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.log_format.small_files import CHECKPOINT
 from commitlake.connectors.reading.snapshots import StoreRange
@@ -185,7 +185,7 @@ class Replacement:
         remove_tree(link)
         link.symlink_to(self._root / self._format.folder, target_is_directory=True)
         try:
-            stores = find_stores(str(self.out), store.broker, formats=only(self._format))
+            stores = find_stores(str(self.out), store.broker, formats=all_formats().only(self._format))
             (report,) = verify_stores(stores, VerifyOptions(delay_levels_ms, limit=_FINDINGS))
         finally:
             link.unlink()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.formats.registry import only, restored_format
+from commitlake.connectors.formats.registry import all_formats, restored_format
 from commitlake.connectors.formats.rocketmq.topic_configs import TOPICS
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import PackLocation, pack_location
@@ -285,7 +285,7 @@ def _rebuild(plan: RestorePlan, settings: RequestedSettings, runner: Runner, kno
             remove_tree(plan.out / name)
         if known.topics:  # the rebuild adds topics that are only in the log
             write_synced(plan.out / TOPICS, known.topics_file(plan.log.last_time), below=plan.out)
-    (store,) = find_stores(str(plan.out), plan.chosen.broker, formats=only(plan.format))
+    (store,) = find_stores(str(plan.out), plan.chosen.broker, formats=all_formats().only(plan.format))
     wanted = replace(settings, close_heads=store.segments[0].base_offset == 0)
     return rebuild_store(store, plan.out, wanted, runner=runner)
 

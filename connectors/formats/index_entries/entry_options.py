@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from commitlake.connectors.formats.registry import all_formats, formats_called
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.format import Formats
 from commitlake.connectors.reading.options import MISSING_PATH, PARTITION_BYTES, Mode
 from commitlake.connectors.reading.request import Filters
@@ -89,7 +89,10 @@ class QueueOptions(EntryOptions):
     """Options of `consumequeue`."""
 
     layout: Formats = option(
-        "layout", formats_called, all_formats(), "commitlog, journal or any: which stores of the path are meant"
+        "layout",
+        lambda text: all_formats().named(text),
+        all_formats(),
+        "commitlog, journal or any: which stores of the path are meant",
     )
     topics: frozenset[str] | None = option(
         "topics", name_set, None, "comma-separated; folders of other topics are not opened", shown="all"

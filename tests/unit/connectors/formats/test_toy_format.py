@@ -71,7 +71,7 @@ def codes(store: Store) -> set[str]:
 def test_a_store_is_recognised_by_its_folder(store: Store) -> None:
     assert store.format is FORMAT
     assert pickle.loads(pickle.dumps(store)).format is FORMAT
-    assert all_formats().named("toy") == all_formats().named("toylog") == registry.only(FORMAT)
+    assert all_formats().named("toy") == all_formats().named("toylog") == all_formats().only(FORMAT)
     assert registry.format_of_id("toy:1") is FORMAT
     assert queues_by_topic(store) == {"mail": {0}, "orders": {0}}
 

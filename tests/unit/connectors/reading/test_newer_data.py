@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.broker_lite.stores.rocketmq import MessageStore
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
-from commitlake.connectors.formats.registry import COMMITLOGS, only
+from commitlake.connectors.formats.registry import COMMITLOGS, all_formats
 from commitlake.connectors.reading.errors import StoreError, UnsupportedStoreError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import check_complete
@@ -177,7 +177,7 @@ def test_checkpoint_of_jmq_shows_that_the_journal_has_lost_its_end(tmp_path: Pat
 
 
 def newer_of_jmq(root: Path) -> str:
-    (found,) = take_snapshot(find_stores(str(root), formats=only(JMQ))).ranges.values()
+    (found,) = take_snapshot(find_stores(str(root), formats=all_formats().only(JMQ))).ranges.values()
     return "; ".join(found.newer)
 
 

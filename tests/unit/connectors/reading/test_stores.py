@@ -10,7 +10,7 @@ import pyarrow.fs as pafs
 import pytest
 
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
-from commitlake.connectors.formats.registry import COMMITLOGS, only
+from commitlake.connectors.formats.registry import COMMITLOGS, all_formats
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.log_format.files import Segment
 from commitlake.connectors.log_format.format import Format
@@ -122,7 +122,7 @@ def test_the_error_for_a_store_of_another_layout_names_the_option_for_it(
         with pytest.raises(
             StoreError, match=rf"holds '{there}', but '{asked.folder}' was asked for: use --layout {there}, or"
         ):
-            find_stores(str(path), formats=only(asked))
+            find_stores(str(path), formats=all_formats().only(asked))
 
 
 def test_file_is_not_a_store(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
-from commitlake.connectors.formats.registry import all_formats, only
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.log_format.format import Formats
 from commitlake.jobs.arguments.layouts import LayoutArgument, layout_of
@@ -23,7 +23,7 @@ def parse(*arguments: str) -> Formats:
 def test_a_layout_has_the_readers_name_or_that_of_a_broker() -> None:
     of_commitlog = {parse("--layout", name) for name in ("commitlog", "rocketmq", "boltmq")}
     of_journal = {parse("--layout", name) for name in ("journal", "jmq")}
-    assert (of_commitlog, of_journal) == ({only(ROCKETMQ)}, {only(JMQ)})
+    assert (of_commitlog, of_journal) == ({all_formats().only(ROCKETMQ)}, {all_formats().only(JMQ)})
     assert parse() == all_formats()
 
 

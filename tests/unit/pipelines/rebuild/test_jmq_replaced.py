@@ -9,7 +9,7 @@ import pytest
 
 from commitlake.broker_lite.stores.jmq import JournalStore
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
-from commitlake.connectors.formats.registry import only
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.pipelines.rebuild.errors import DisagreementError
 from commitlake.pipelines.rebuild.replace import Replacement
@@ -41,7 +41,7 @@ def store(intact: Path, tmp_path: Path) -> Path:
 
 def replaced(root: Path, topics: tuple[str, ...] | None = None) -> Replacement:
     """Return the verified replacement of a store's files."""
-    (found,) = find_stores(str(root), "a", formats=only(JMQ))
+    (found,) = find_stores(str(root), "a", formats=all_formats().only(JMQ))
     replacement = Replacement(root, JMQ)
     rebuilt = rebuild_store(found, replacement.out, RequestedSettings(topics=topics))
     replacement.take_over_old_queues(rebuilt.settings)
@@ -104,7 +104,7 @@ def test_with_a_missing_journal_file_no_file_is_replaced(store: Path) -> None:
 
 
 def test_files_that_do_not_match_the_journal_replace_nothing(store: Path) -> None:
-    (found,) = find_stores(str(store), "a", formats=only(JMQ))
+    (found,) = find_stores(str(store), "a", formats=all_formats().only(JMQ))
     replacement = Replacement(store, JMQ)
     rebuild_store(found, replacement.out, RequestedSettings())
     path = replacement.out / "queue" / "rare" / "0" / segment_name(0)

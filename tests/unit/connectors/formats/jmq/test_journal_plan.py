@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
-from commitlake.connectors.formats.registry import COMMITLOGS, all_formats, only
+from commitlake.connectors.formats.registry import COMMITLOGS, all_formats
 from commitlake.connectors.formats.rocketmq.format import FORMAT as ROCKETMQ
 from commitlake.connectors.reading.batches import read_split
 from commitlake.connectors.reading.errors import IndexMismatchError, StoreError
@@ -44,7 +44,7 @@ def store(plain: Path, tmp_path: Path) -> Path:
 def plan_of(root: Path, **given: object) -> tuple[ReadPlan, ReadOptions]:
     """Return the plan of a read with these options."""
     texts = {"path": str(root), **{name: str(value) for name, value in given.items()}}
-    options = ReadOptions.parse(texts, formats=only(JMQ))
+    options = ReadOptions.parse(texts, formats=all_formats().only(JMQ))
     return plan_read(options, Filters.of_batch(options)), options
 
 
@@ -69,7 +69,7 @@ def test_a_glob_finds_stores_of_the_requested_layouts(tmp_path: Path) -> None:
     write_journal(tmp_path / "b" / "store", [(0, open_file([new_message()], 4096))])
     pattern = f"{tmp_path}/{{broker}}/store"
     assert [store.broker for store in find_stores(pattern, formats=COMMITLOGS)] == ["a"]
-    assert [store.broker for store in find_stores(pattern, formats=only(JMQ))] == ["b"]
+    assert [store.broker for store in find_stores(pattern, formats=all_formats().only(JMQ))] == ["b"]
     assert [store.broker for store in find_stores(pattern, formats=all_formats())] == ["a", "b"]
     assert [store.broker for store in find_stores(f"{pattern}/journal", formats=all_formats())] == ["b"]
 
@@ -81,7 +81,7 @@ def test_a_folder_with_both_layouts_is_refused_until_one_is_named(tmp_path: Path
     path = pattern.format(root=tmp_path)
     with pytest.raises(StoreError, match="--layout journal"):
         find_stores(path, formats=all_formats())
-    assert find_stores(path, formats=only(JMQ))[0].format is JMQ
+    assert find_stores(path, formats=all_formats().only(JMQ))[0].format is JMQ
 
 
 def test_a_store_of_another_layout_is_an_error_that_names_its_folder(plain: Path) -> None:

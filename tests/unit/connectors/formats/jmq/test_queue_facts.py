@@ -10,7 +10,7 @@ import pytest
 
 from commitlake.connectors.formats.jmq.format import FORMAT as JMQ
 from commitlake.connectors.formats.jmq.queue_facts import is_lost, is_written, make_entries, to_entries
-from commitlake.connectors.formats.registry import only
+from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.log_format.indexes import Facts
 from commitlake.connectors.reading.facts.entries import queue_entries
 from commitlake.connectors.reading.facts.reading import read_facts
@@ -25,7 +25,7 @@ FILE = 1 << 16
 
 
 def facts_of(root: Path, chunk_rows: int = 1 << 12, partition: int = 1 << 30) -> list[Facts]:
-    (store,) = find_stores(str(root), formats=only(JMQ))
+    (store,) = find_stores(str(root), formats=all_formats().only(JMQ))
     ranges = segment_ranges(store, take_snapshot([store]).ranges[store.broker])
     splits = [split for whole in ranges for split in divide(whole, partition, 1 << 20)]
     return [facts for split in splits for facts in read_facts(split, chunk_rows=chunk_rows)]
