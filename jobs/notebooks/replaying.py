@@ -139,16 +139,22 @@ def replay(
 
 
 def _earlier(lake: Lake, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
-    """Return the newest finished replay of the same messages to the same place."""
+    """Return the newest finished replay of the same messages to the same place; one that was withdrawn sent nothing."""
     states = [
         state
         for state in read_states(lake).values()
-        if state.plan.condition == condition
+        if state.event is not ReplayEvent.WITHDRAWN
+        and state.plan.condition == condition
         and (state.plan.target.name_servers, state.plan.target.topic) == (name_servers, topic)
     ]
     if not states:
         return None
     state = states[-1]
+    if state.event is ReplayEvent.UNDONE:
+        raise UsageError(
+            f"the replay {state.plan.replay_id} of the same messages was undone for some groups: again=yes sends its "
+            "messages to all groups again"
+        )
     if state.event not in (ReplayEvent.FINISHED, ReplayEvent.VERIFIED):
         raise UsageError(
             f"the replay {state.plan.replay_id} of the same messages is {state.event}: 'commitlake replay resume "

@@ -21,10 +21,12 @@ import pytest
 from commitlake.jobs.notebooks import notebook as notebook_module
 from commitlake.jobs.notebooks.notebook import open_notebook
 from commitlake.jobs.snapshot.command import main as snapshot
+from commitlake.pipelines.replay.ledger import add_event, read_states
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.configs import SubscriptionGroupConfig
 from commitlake.schemas.report import Bar, BarChart, Section, Table
+from commitlake.schemas.tables.replays import ReplayEvent
 from tests.servers.broker_lite import BrokerLite
 from tests.support.failing_groups import failing_group
 from tests.support.html_pages import assert_self_contained, parse_page
@@ -178,6 +180,13 @@ def test_a_replay_is_sent_once_and_its_outcome_is_printed(growing: GrowingLake, 
         assert "was sent by an earlier run, and is not sent again" in printed
         assert table(printed, "Groups") == [["billing", "12", "11", "1", "0", "0", "0", "1"]]
         assert len(consumer_rows(client, topic)) == 12
+        *_, replay_id = read_states(growing.lake)
+        add_event(growing.lake, replay_id, ReplayEvent.UNDONE)
+        with pytest.raises(UsageError, match="undone for some groups: again=yes sends"):
+            run_notebook("replay_a_time_range", growing.lake.root, *asked)
+        add_event(growing.lake, replay_id, ReplayEvent.WITHDRAWN)  # before anything was sent
+        assert "12 of 12 messages are there." in run_notebook("replay_a_time_range", growing.lake.root, *asked)
+        assert len(consumer_rows(client, topic)) == 24
 
 
 def consumer_rows(client: TargetClient, topic: str) -> list[object]:
