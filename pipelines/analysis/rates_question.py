@@ -9,12 +9,14 @@ from dataclasses import replace
 from commitlake.pipelines.analysis.selecting import Texts, texts_of
 from commitlake.pipelines.tps.question import MINUTE, RatesQuestion, rounded
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.layouts.numbers import parse_int
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.rates import RATE_GROUPS
 from commitlake.schemas.times import EPOCH, LAST_TIME
 
-_LENGTH = re.compile(r"([0-9]{1,6}) ?(s|m|h|d|seconds?|minutes?|hours?|days?)")
+_LENGTH = re.compile(r"([0-9]+) ?(s|m|h|d|seconds?|minutes?|hours?|days?)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_MAX_COUNT = 999_999
 _SECOND = datetime.timedelta(seconds=1)
 
 
@@ -30,7 +32,8 @@ def make_window(window: datetime.timedelta | str) -> datetime.timedelta:
     length = window
     if isinstance(window, str):
         match = _LENGTH.fullmatch(window.strip().lower())
-        length = datetime.timedelta(**{_UNITS[match[2][0]]: int(match[1])}) if match else datetime.timedelta()
+        count = parse_int(match[1], 0, _MAX_COUNT) if match else None
+        length = datetime.timedelta(**{_UNITS[match[2][0]]: count}) if match and count else datetime.timedelta()
     assert isinstance(length, datetime.timedelta)
     if length < _SECOND or length % _SECOND:
         expected = "expected whole seconds as a timedelta, or a text such as '5 minutes', '30s', '1 h' or '1 day'"

@@ -24,7 +24,9 @@ def test_windows_are_lengths(window: str | datetime.timedelta, seconds: int) -> 
     assert make_window(window) == datetime.timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize("window", ["", "5", "0s", "5 months", "-1m", datetime.timedelta(milliseconds=1500)])
+@pytest.mark.parametrize(
+    "window", ["", "5", "0s", "5 months", "-1m", "1000000d", datetime.timedelta(milliseconds=1500)]
+)
 def test_other_windows_are_refused(window: str | datetime.timedelta) -> None:
     with pytest.raises(UsageError, match="window: expected whole seconds as a timedelta, or a text such as"):
         make_window(window)
