@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from commitlake.connectors.catalog.errors import CatalogError
-from commitlake.connectors.catalog.names import SchemaName
+from commitlake.connectors.catalog.names import CatalogError, SchemaName
 from commitlake.connectors.catalog.server import CatalogServer
 from commitlake.connectors.printable import printable_line
 from commitlake.schemas.errors import ExitCode

@@ -13,7 +13,7 @@ import datetime
 from typing import Any
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.errors import CatalogError
+from commitlake.connectors.catalog.names import CatalogError
 
 _MAX_MS = 1 << 43  # the year 2248
 

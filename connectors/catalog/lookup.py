@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.errors import CatalogError
-from commitlake.connectors.catalog.names import SchemaName, parse_name, root_of
+from commitlake.connectors.catalog.names import CatalogError, SchemaName, parse_name, root_of
 from commitlake.connectors.catalog.server import CatalogServer, catalog_server
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES

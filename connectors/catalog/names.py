@@ -1,4 +1,4 @@
-"""Names of schemas, and the root that the locations of tables have in common."""
+"""Names of schemas, the root that the locations of tables have in common, and the error of catalogs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,18 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from commitlake.connectors.catalog.errors import CatalogError
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _NAME = re.compile(r"[A-Za-z_]\w*(\.\w+){1,2}", re.ASCII)
 ADDRESS_VARIABLES = ("UNITY_CATALOG_URL", "DATABRICKS_HOST")
 _MAX_LENGTH = 255  # Unity Catalog's limit for each part
 _LOCATION = re.compile(r"(s3|s3a|s3n|file)://?[^?#\\]+")
+
+
+class CatalogError(CommitLakeError):
+    """A catalog, or a name, address or token for one, cannot be used: what was found, and what to do."""
+
+    exit_code = ExitCode.USAGE
 
 
 @dataclass(frozen=True, slots=True)

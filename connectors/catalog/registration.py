@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.errors import CatalogError
 from commitlake.connectors.catalog.lookup import check_reachable, table_roots
-from commitlake.connectors.catalog.names import SchemaName, root_of
+from commitlake.connectors.catalog.names import CatalogError, SchemaName, root_of
 from commitlake.connectors.catalog.tables import CatalogTable
 from commitlake.schemas.errors import ExitCode
 

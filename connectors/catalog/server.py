@@ -14,8 +14,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from commitlake.connectors.catalog.errors import CatalogError
-from commitlake.connectors.catalog.names import ADDRESS_VARIABLES
+from commitlake.connectors.catalog.names import ADDRESS_VARIABLES, CatalogError
 from commitlake.connectors.plain_connections import warn_of_plain
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")

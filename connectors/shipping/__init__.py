@@ -1,7 +1,7 @@
 """Targets of `commitlake ship`: a prefix in an object store, or a folder, to which a broker's store is copied.
 
-target    interface of a target             folder    a local or mounted folder, which is itself a store
-errors    targets that cannot be written    storage   a prefix in an object store, or a folder in HDFS
+target    interface of a target, and its errors     folder    a local or mounted folder, which is itself a store
+                                                  storage   a prefix in an object store, or a folder in HDFS
 
 An agent runs beside a broker: nothing here imports Spark, Arrow or numpy, and memory is bounded by the size of a part.
 """

@@ -14,8 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from commitlake.connectors.checksums import crc_of_range
-from commitlake.connectors.shipping.errors import ShipError, ShipUnavailableError
-from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.shipping.target import ShipError, ShipTarget, ShipUnavailableError
 from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import LOCK, MAX_MANIFEST_BYTES, Part, ShippedFile

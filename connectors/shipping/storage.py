@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from commitlake.connectors.shipping.errors import ShipError, ShipNameError, ShipUnavailableError
-from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.shipping.target import ShipError, ShipNameError, ShipTarget, ShipUnavailableError
 from commitlake.connectors.storage.errors import CloudNameError, ObjectStoreError
 from commitlake.connectors.storage.storage import ReplacedError, Storage
 from commitlake.schemas.errors import ExitCode

@@ -1,4 +1,4 @@
-"""Interface of a target, to which an agent ships a store.
+"""Interface of a target, to which an agent ships a store, and its errors.
 
 An agent writes the parts of a file in order, then a manifest that names them, then deletes parts that no manifest needs
 any more. If it is killed between two steps, it leaves bytes that no manifest names, and the next run writes the same
@@ -10,7 +10,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.shipped import Part, ShippedFile
+
+
+class ShipError(CommitLakeError):
+    """A target cannot be used."""
+
+    exit_code = ExitCode.USAGE
+
+
+class ShipUnavailableError(ShipError):
+    """A target cannot be written now; a later attempt may succeed."""
+
+    exit_code = ExitCode.FAILED
+    is_transient = True
+
+
+class ShipNameError(ShipError):
+    """The target cannot have a file of that name, so the file is skipped."""
 
 
 class ShipTarget(ABC):

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from commitlake.connectors.catalog.client import CatalogClient
 from commitlake.connectors.catalog.credentials import process_credentials
-from commitlake.connectors.catalog.errors import CatalogError
-from commitlake.connectors.catalog.names import parse_name
+from commitlake.connectors.catalog.names import CatalogError, parse_name
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import catalog_server
 from commitlake.connectors.storage.uris import is_s3, parse_s3_uri

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from commitlake.connectors.lake.owned_folders import check_no_owner
 from commitlake.connectors.reading.unread import UNREAD
-from commitlake.connectors.shipping.errors import ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
-from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.shipping.target import ShipTarget, ShipUnavailableError
 from commitlake.connectors.storage.opening import is_storage, open_storage
 from commitlake.connectors.storage.pace import Pace
 from commitlake.connectors.storage.uris import check_no_secret, has_scheme, is_s3

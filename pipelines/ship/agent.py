@@ -25,8 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from commitlake.connectors.shipping.errors import ShipError, ShipNameError
-from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.shipping.target import ShipError, ShipNameError, ShipTarget
 from commitlake.pipelines.ship.growing import ChangedFileError, GrowingFiles, Shipped
 from commitlake.pipelines.ship.log_end import LogEnd, LogEndSearch
 from commitlake.pipelines.ship.settings import ShipSettings

@@ -14,8 +14,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from commitlake.connectors.checksums import crc_of_parts
-from commitlake.connectors.shipping.errors import ShipError, ShipUnavailableError
-from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.shipping.target import ShipError, ShipTarget, ShipUnavailableError
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,

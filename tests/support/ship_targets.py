@@ -6,9 +6,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from commitlake.connectors.shipping.errors import ShipError
 from commitlake.connectors.shipping.folder import FolderTarget
-from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.shipping.target import ShipError, ShipTarget
 from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import (

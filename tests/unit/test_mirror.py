@@ -29,10 +29,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.transforms.dead_letters",
         "pipelines.transforms.rates",
     ),
-    "tests/integration/spark/test_query_engines.py": (
-        "connectors.spark.plan_check",
-        "connectors.lake.spark_reader",
-    ),
+    "tests/integration/spark/test_query_engines.py": ("connectors.spark.plan_check", "connectors.lake.spark_reader"),
     "tests/unit/broker_lite/handlers/test_broker_resources.py": (
         "broker_lite.broker.statistics",
         "broker_lite.broker.topics",
@@ -116,11 +113,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/unit/jobs/archive/test_follow.py": ("connectors.lake.followed_runs", "connectors.lake.follower"),
     "tests/unit/jobs/audit/test_command.py": ("pipelines.audit.store_ranges", "pipelines.audit.verdicts"),
-    "tests/unit/jobs/audit/test_local.py": (
-        "connectors.lake.packs.body_check",
-        "pipelines.audit.comparisons",
-    ),
-    "tests/unit/jobs/arguments/test_layouts.py": ("connectors.log_format.queues",),
+    "tests/unit/jobs/audit/test_local.py": ("connectors.lake.packs.body_check", "pipelines.audit.comparisons"),
     "tests/unit/jobs/cli/test_main.py": ("jobs.cli.damaged_files", "jobs.arguments.places"),
     "tests/unit/jobs/cli/test_permissions.py": ("connectors.lake.committer",),
     "tests/unit/jobs/arguments/test_runner.py": ("jobs.arguments.lake_names",),
@@ -168,8 +161,6 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "connectors.formats.rocketmq.facts",
         "connectors.formats.rocketmq.kernel.facts",
         "connectors.formats.rocketmq.queue_rules",
-        "connectors.formats.rocketmq.reading",
-        "connectors.formats.rocketmq.rules",
         "connectors.formats.rocketmq.small_files",
     ),
     "tests/unit/broker_lite/stores/engine/test_file_queue.py": ("broker_lite.errors",),

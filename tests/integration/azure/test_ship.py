@@ -14,8 +14,8 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.shipping.errors import ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
+from commitlake.connectors.shipping.target import ShipError, ShipUnavailableError
 from commitlake.connectors.storage import azure_storage
 from commitlake.connectors.storage.azure_storage import AzureStorage, azure_client, forget_clients
 from commitlake.connectors.storage.uris import parse_cloud_uri

@@ -15,8 +15,8 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.shipping.errors import ShipError
 from commitlake.connectors.shipping.storage import StorageTarget
+from commitlake.connectors.shipping.target import ShipError
 from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.filesystem import open_filesystem
 from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket

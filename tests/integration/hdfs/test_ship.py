@@ -18,8 +18,8 @@ from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.files.segment_files import open_remote
 from commitlake.connectors.reading.files.shipped import resolve_filesystem
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.shipping.errors import ShipError, ShipNameError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
+from commitlake.connectors.shipping.target import ShipError, ShipNameError, ShipUnavailableError
 from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.hdfs_clients import HdfsClient, forget_clients
 from commitlake.connectors.storage.hdfs_files import list_versions, version_path

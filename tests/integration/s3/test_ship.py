@@ -13,8 +13,8 @@ import pytest
 
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.shipping.errors import ShipError, ShipUnavailableError
 from commitlake.connectors.shipping.storage import StorageTarget
+from commitlake.connectors.shipping.target import ShipError, ShipUnavailableError
 from commitlake.connectors.storage import s3_clients, s3_storage
 from commitlake.connectors.storage.s3_clients import s3_options
 from commitlake.connectors.storage.s3_options import S3Options

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import commitlake
-from commitlake.connectors.catalog.errors import CatalogError
+from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.lake.lake import NoTableError
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.pipelines.analysis.lake import Lake

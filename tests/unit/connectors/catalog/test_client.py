@@ -9,8 +9,7 @@ import pytest
 
 from commitlake.connectors.catalog import client as requests
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.errors import CatalogError
-from commitlake.connectors.catalog.names import SchemaName
+from commitlake.connectors.catalog.names import CatalogError, SchemaName
 from commitlake.connectors.catalog.server import CatalogServer
 from tests.support.unity_catalog import API, Answer, UnityCatalog, refusal
 

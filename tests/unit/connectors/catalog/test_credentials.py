@@ -8,7 +8,7 @@ import pytest
 
 from commitlake.connectors.catalog.client import CatalogClient
 from commitlake.connectors.catalog.credentials import process_credentials
-from commitlake.connectors.catalog.errors import CatalogError
+from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.catalog.server import CatalogServer
 from tests.support.unity_catalog import UnityCatalog
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.catalog.errors import CatalogError
-from commitlake.connectors.catalog.names import is_catalog_place, parse_name, root_of
+from commitlake.connectors.catalog.names import CatalogError, is_catalog_place, parse_name, root_of
 
 
 def test_a_name_has_a_catalog_and_a_schema() -> None:

@@ -9,9 +9,8 @@ import pytest
 
 from commitlake.connectors.catalog import lookup
 from commitlake.connectors.catalog.client import CatalogClient
-from commitlake.connectors.catalog.errors import CatalogError
 from commitlake.connectors.catalog.lookup import find_lake
-from commitlake.connectors.catalog.names import SchemaName
+from commitlake.connectors.catalog.names import CatalogError, SchemaName
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import CatalogServer
 from commitlake.connectors.catalog.tables import CatalogTable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commitlake.connectors.catalog.errors import CatalogError
+from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.catalog.server import CatalogServer, catalog_server
 
 SECRET = "dapi-secret-0123"

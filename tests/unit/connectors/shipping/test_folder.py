@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.checksums import combine_crcs
-from commitlake.connectors.shipping.errors import ShipError
 from commitlake.connectors.shipping.folder import FolderTarget
+from commitlake.connectors.shipping.target import ShipError
 from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile
 from commitlake.schemas.store_files import UnsafeFileError

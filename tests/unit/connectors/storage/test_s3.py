@@ -13,7 +13,7 @@ import pytest
 from botocore import exceptions
 
 from commitlake.connectors import plain_connections
-from commitlake.connectors.catalog.errors import CatalogError
+from commitlake.connectors.catalog.names import CatalogError
 from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.errors import PackStoreError, PackStoreUnavailableError

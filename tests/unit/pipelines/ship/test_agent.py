@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.shipping.errors import ShipError
-from commitlake.connectors.shipping.target import ShipTarget
+from commitlake.connectors.shipping.target import ShipError, ShipTarget
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceFile, SourceStore

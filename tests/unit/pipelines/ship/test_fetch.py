@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commitlake.connectors.shipping.errors import ShipError
+from commitlake.connectors.shipping.target import ShipError
 from commitlake.pipelines.ship import fetch
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.fetch import Fetcher
