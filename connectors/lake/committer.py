@@ -156,7 +156,7 @@ def append_rows(lake: Lake, name: str, rows: pa.Table) -> None:
         rows: the rows, with columns of the table.
     """
     table = open_or_create(lake, name)
-    file = write_plain_file(rows, lake.uri(name), f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
+    file = write_plain_file(rows, lake, name, f"part-{secrets.token_hex(16)}.zstd.parquet")
     for attempt in range(MAX_TRIES):
         try:
             _add_files(table, [file], (), CommitProperties())

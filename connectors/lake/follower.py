@@ -122,5 +122,5 @@ def _append_run(lake: Lake, run: ArchiveRun) -> None:
     row = pa.Table.from_pylist([asdict(run)], schema=arrow_schema(ARCHIVE_RUNS))
     # Two processes may finish the same run at once, so each writes a file of its own.
     name = f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet"
-    file = write_plain_file(row, lake.uri("archive_runs"), name, s3=lake.s3)
+    file = write_plain_file(row, lake, "archive_runs", name)
     append_files(lake, "archive_runs", [file], run.sequence)

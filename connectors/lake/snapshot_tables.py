@@ -165,7 +165,7 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[st
     """
     open_or_create(lake, name)
     rows = rows.cast(arrow_schema(LAKE_TABLES[name].columns))
-    file = write_plain_file(rows, lake.uri(name), f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
+    file = write_plain_file(rows, lake, name, f"part-{secrets.token_hex(16)}.zstd.parquet")
     (first, version), *others = versions.items()
     beside = {snapshot_application(broker): (other or 0, (other or 0) + 1) for broker, other in others}
     return advance(lake, name, [file], snapshot_application(first), (version, (version or 0) + 1), beside=beside)

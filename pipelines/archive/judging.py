@@ -89,7 +89,7 @@ def judge_run(
             if page is not None:
                 page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))
             raise _stopped(report, work, page.path if page else None)
-    written = write_plain_file(results, lake.uri("quality_results"), f"part-{run_id}.zstd.parquet")
+    written = write_plain_file(results, lake, "quality_results", f"part-{run_id}.zstd.parquet")
     return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report), report, figures)
 
 

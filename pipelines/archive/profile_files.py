@@ -67,7 +67,7 @@ def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, most_in
         return TaskProfile(data)
     written, index = serialize_partitions(profile)
     path = f"{STAGED}/{run_id}/{name}.arrow"
-    with open_table_file(lake.uri("profiles"), path, lake.s3) as output:
+    with open_table_file(lake, "profiles", path) as output:
         output.write(written)
     return TaskProfile(index.to_bytes(), path)
 
@@ -195,7 +195,7 @@ def open_profiles_file(lake: Lake, run_id: str) -> Iterator[ProfilesFile]:
     """Open the file. It exists once the context ends without an error, and belongs to no table before the commit."""
     name = profiles_file_name(run_id)
     collected: list[pq.FileMetaData] = []
-    with open_table_file(lake.uri("profiles"), name, lake.s3) as output:
+    with open_table_file(lake, "profiles", name) as output:
         with SummedWriter(
             output,
             PROFILES_SCHEMA,

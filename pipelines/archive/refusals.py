@@ -112,9 +112,7 @@ class Refusals:
             return
         rows = pa.concat_tables(self._waiting[table])
         self._waiting[table] = []
-        file = write_plain_file(
-            rows, self.lake.uri(table), f"{self.name}-{self._files:03d}.zstd.parquet", s3=self.lake.s3
-        )
+        file = write_plain_file(rows, self.lake, table, f"{self.name}-{self._files:03d}.zstd.parquet")
         self._files += 1
         yield ManifestRow.of_file(file, table)
 

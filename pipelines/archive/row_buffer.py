@@ -125,7 +125,7 @@ class RowBuffer:
             if self._keys is not None:
                 self._keys.add(part)
             has_roles = rows_may_have_roles(part)
-            file = write_data_file(part, self._lake.uri("messages"), text, name, self._lake.s3, close_later=later)
+            file = write_data_file(part, self._lake, text, name, close_later=later)
             yield ManifestRow.of_file(file, "messages", may_have_roles=has_roles)
         self._files += 1
 
@@ -212,4 +212,4 @@ class ErasureOnArrival:
         if not self._rows:
             return []
         rows = pa.concat_tables(self._rows)
-        return [write_plain_file(rows, self._lake.uri("erasures"), f"{self._name}-000.zstd.parquet", s3=self._lake.s3)]
+        return [write_plain_file(rows, self._lake, "erasures", f"{self._name}-000.zstd.parquet")]

@@ -103,7 +103,7 @@ def _write(lake: Lake, rows: Sequence[tuple[Any, ...]], run_id: str) -> DataFile
     names = STORE_CONFIG.names
     columns = [list(column) for column in zip(*rows, strict=True)]
     table = pa.table(dict(zip(names, columns, strict=True)), schema=arrow_schema(STORE_CONFIG))
-    return write_plain_file(table, lake.uri("store_config"), f"part-{run_id}.zstd.parquet", s3=lake.s3)
+    return write_plain_file(table, lake, "store_config", f"part-{run_id}.zstd.parquet")
 
 
 def write_files_changes(

@@ -106,7 +106,7 @@ def _rewritten(
             column = rows.schema.get_field_index(_CHECKSUM)
             rows = rows.set_column(column, rows.schema.field(column), pa.array(checksums, pa.int64()))
             name = f"part-kept-{file.path.rpartition('/')[2]}"
-            new = write_plain_file(rows, lake.uri("profiles"), name, s3=lake.s3)
+            new = write_plain_file(rows, lake, "profiles", name)
             removed.append(file)
             added.append(TableFile(new.path, {}, new.size, new.rows, file.modified_ms, statistics=new.statistics))
     return removed, added

@@ -61,9 +61,7 @@ def follow_consume_logs(lake: Lake, stores: Sequence[Store]) -> ConsumptionsUpda
             files = []
             if part.rows.num_rows:
                 name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-                files = [
-                    write_plain_file(pa.Table.from_batches([part.rows]), lake.uri("consumptions"), name, s3=lake.s3)
-                ]
+                files = [write_plain_file(pa.Table.from_batches([part.rows]), lake, "consumptions", name)]
             step = (progress, part.end)
             if not advance(lake, "consumptions", files, f"{_APPLICATION}{store.broker}", step):
                 return ConsumptionsUpdate(rows, problems, is_unfinished=True)

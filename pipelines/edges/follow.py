@@ -305,9 +305,7 @@ class _Work:
         if not steps.num_rows:
             return []
         name = f"{name}-{self._run_id}-{secrets.token_hex(4)}.zstd.parquet"
-        return [
-            write_plain_file(to_edges(steps), self._lake.uri("edges"), name, _ENCODINGS, _GROUP_ROWS, self._lake.s3)
-        ]
+        return [write_plain_file(to_edges(steps), self._lake, "edges", name, _ENCODINGS, _GROUP_ROWS)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,7 @@ def begin(
             _messages(rows, number, erasure_id, by),
             _later(number, erasure_id, copies.details(texts, is_kept=keeps_later_copies), by),
         ])  # fmt: skip
-        file = write_plain_file(table, lake.uri("erasures"), f"part-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
+        file = write_plain_file(table, lake, "erasures", f"part-{secrets.token_hex(16)}.zstd.parquet")
         before = number - 1 or None
         if advance(lake, "erasures", [file], APPLICATION_ID, (before, number)):
             at = EPOCH + datetime.timedelta(microseconds=by.at)

@@ -177,7 +177,7 @@ def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[s
         row = {"number": document.number, "at": at, "kind": kind, "key_id": document.key_id, "document": document.text}
         rows = pa.Table.from_pylist([row], schema=_SCHEMA)
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-        file = write_plain_file(rows, lake.uri("evidence"), name, s3=lake.s3, statistics=_STATISTICS)
+        file = write_plain_file(rows, lake, "evidence", name, statistics=_STATISTICS)
         if advance(lake, "evidence", [file], APPLICATION_ID, (number, document.number)):
             return document
     raise EvidenceError(

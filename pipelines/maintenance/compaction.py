@@ -213,7 +213,7 @@ def _merge(
     path = "/".join([*(f"{column}={value or NO_DATE}" for column, value in partition.items()), name])
     try:
         merge = open_merge(lake.folder(table), [file.path for file in files], sort_columns)
-        with merge, open_table_file(lake.uri(table), path, lake.s3) as output:
+        with merge, open_table_file(lake, table, path) as output:
             batches = merge.batches()
             metadata = _write(merge, output, batches if join is None else join(batches))
     except FileNotFoundError as error:

@@ -183,4 +183,4 @@ def write_keys(parts: Sequence[pa.Table], erased: ErasedPlaces, lake: Lake, name
     rows = to_keys(erased.without(pa.concat_tables(parts)))
     if not rows.num_rows:
         return None
-    return write_plain_file(rows, lake.uri("message_keys"), name, _ENCODINGS, _GROUP_ROWS, lake.s3, is_summed=False)
+    return write_plain_file(rows, lake, "message_keys", name, _ENCODINGS, _GROUP_ROWS, is_summed=False)

@@ -84,7 +84,7 @@ def replace_rows(
 
 
 def _written(lake: Lake, name: str, rows: pa.Table, modified_ms: int) -> TableFile:
-    file = write_plain_file(rows, lake.uri(name), f"part-kept-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
+    file = write_plain_file(rows, lake, name, f"part-kept-{secrets.token_hex(16)}.zstd.parquet")
     return TableFile(file.path, {}, file.size, file.rows, modified_ms, statistics=file.statistics)
 
 

@@ -214,7 +214,7 @@ def _replace(
         numbers: the progress numbers of applications, at least one.
     """
     lake, uri = aside.lake, aside.lake.uri(table)
-    file = write_plain_file(rows, uri, f"part-repair-{secrets.token_hex(16)}.zstd.parquet", s3=lake.s3)
+    file = write_plain_file(rows, lake, table, f"part-repair-{secrets.token_hex(16)}.zstd.parquet")
     for name in names:
         aside.move(f"{table}/{name}")
     aside.move_folder(f"{table}/{LOG}")

@@ -156,7 +156,7 @@ def _write_marks(lake: Lake, table: DeltaTable) -> list[DataFile]:
     """Write the rows of `_marks` into a data file of `replays`, which no version has yet."""
     rows = _marks(table, EVENTS)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-    return [write_plain_file(rows, lake.uri("replays"), name, s3=lake.s3)] if rows.num_rows else []
+    return [write_plain_file(rows, lake, "replays", name)] if rows.num_rows else []
 
 
 def _marks(table: DeltaTable, damaged: str) -> pa.Table:

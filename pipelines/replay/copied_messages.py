@@ -137,7 +137,7 @@ def _copy(batches: Iterable[pa.RecordBatch], wanted: Selection, columns: Columns
         dates = rows.column("store_timestamp").cast(pa.date32())
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
         rows = rows.append_column(STORE_DATE.name, dates)
-        files.append(write_plain_file(rows, lake.uri("messages"), name, statistics=_STATISTICS))
+        files.append(write_plain_file(rows, lake, "messages", name, statistics=_STATISTICS))
 
     for batch in batches:
         intact = batch.filter(pc.is_valid(batch.column("size"))).drop_columns([CORRUPT_RECORD.name])

@@ -265,7 +265,7 @@ class Ledger:
         """
         rows = rows.cast(arrow_schema(REPLAY_MESSAGES))
         name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-        file = write_plain_file(rows, self._lake.uri("replay_messages"), name, s3=self._lake.s3)
+        file = write_plain_file(rows, self._lake, "replay_messages", name)
         self._advance([file], self._version)
 
     def _advance(self, files: list[Any], version: int | None) -> None:

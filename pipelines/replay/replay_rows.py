@@ -144,7 +144,7 @@ def _file(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | Non
     }
     table = pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
-    return write_plain_file(table, lake.uri("replay_rows"), name, s3=lake.s3)
+    return write_plain_file(table, lake, "replay_rows", name)
 
 
 def _transformed_files(

@@ -278,10 +278,10 @@ def write_minutes_file(rows: pa.Table, lake: Lake, name: str) -> DataFile:
         rows = rows.set_column(place, column, rows.column(column).dictionary_encode())
     return write_plain_file(
         rows,
-        lake.uri("topic_minutes"),
+        lake,
+        "topic_minutes",
         name,
         _ENCODINGS,
-        s3=lake.s3,
         statistics=_STATISTICS,
         footer_statistics=_FOOTER_STATISTICS,
     )

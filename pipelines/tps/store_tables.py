@@ -97,8 +97,9 @@ class _Tasks:
         for number, rows in enumerate(self._rows(splits, damaged)):
             path = f"{name}-{number:05d}.zstd.parquet"
             lean = _with_date(_without_needless_properties(rows))
-            uri = self.lake.uri("messages")
-            file = write_plain_file(lean, uri, path, row_group_rows=_ROW_GROUP_ROWS, statistics=_STATISTICS)
+            file = write_plain_file(
+                lean, self.lake, "messages", path, row_group_rows=_ROW_GROUP_ROWS, statistics=_STATISTICS
+            )
             files.append(file)
         return files, damaged
 

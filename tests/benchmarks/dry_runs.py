@@ -111,9 +111,7 @@ def _files(lake: Lake, rows: pa.Table, day: str, copies: int) -> Iterator[DataFi
                 part = part.set_column(part.schema.get_field_index(name), name, column)
             parts.append(part.drop_columns([STORE_DATE.name]))
         by_queue = [("topic", "ascending"), ("queue_id", "ascending"), ("queue_offset", "ascending")]
-        yield write_data_file(
-            pa.concat_tables(parts).sort_by(by_queue), lake.uri("messages"), day, f"part-{first:06d}.zstd.parquet"
-        )
+        yield write_data_file(pa.concat_tables(parts).sort_by(by_queue), lake, day, f"part-{first:06d}.zstd.parquet")
 
 
 class DryRun(NamedTuple):

@@ -92,7 +92,7 @@ def make_lake(lake: Lake, messages: int) -> None:
 def _write(lake: Lake, day: datetime.date, first: int, count: int) -> DataFile:
     rows = _rows(day, first, count)
     name = f"part-{first:012d}.zstd.parquet"
-    return write_data_file(sort_rows(rows.drop_columns("store_date")), lake.uri("messages"), day.isoformat(), name)
+    return write_data_file(sort_rows(rows.drop_columns("store_date")), lake, day.isoformat(), name)
 
 
 def order_of(number: int) -> str:

@@ -114,7 +114,7 @@ def make_lake(lake: Lake, messages: int) -> None:
     append_files(lake, "topic_minutes", weeks, 1)
     run = {"sequence": 1, "run_id": RUN_ID, "started_at": _END, "finished_at": _END, "stores": 1, "messages": messages}
     rows = pa.Table.from_pylist([run], arrow_schema(ARCHIVE_RUNS))
-    append_files(lake, "archive_runs", [write_plain_file(rows, lake.uri("archive_runs"), "run.parquet")], 1)
+    append_files(lake, "archive_runs", [write_plain_file(rows, lake, "archive_runs", "run.parquet")], 1)
 
 
 def _topics(numbers: Array) -> pa.DictionaryArray:
@@ -207,7 +207,7 @@ def _messages_file(lake: Lake, first: int, count: int, of: int) -> DataFile:
     }
     columns = [known.get(field.name, pa.nulls(count, field.type)) for field in _MESSAGE_COLUMNS]
     rows = sort_rows(pa.table(columns, _MESSAGE_COLUMNS.names))
-    return write_data_file(rows, lake.uri("messages"), str(_LAST_DAY.date()), f"part-{first:012d}.zstd.parquet")
+    return write_data_file(rows, lake, str(_LAST_DAY.date()), f"part-{first:012d}.zstd.parquet")
 
 
 if __name__ == "__main__":

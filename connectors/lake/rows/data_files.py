@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.statistics import file_statistics
 from commitlake.connectors.storage.opening import open_lake_storage
-from commitlake.connectors.storage.s3_options import S3Options
 
 _BUFFER_BYTES = 1 << 20
 
@@ -100,21 +100,18 @@ def sort_rows(rows: pa.Table) -> pa.Table:
 
 def write_data_file(
     rows: pa.Table,
-    table_uri: str,
+    lake: Lake,
     store_date: str | None,
     name: str,
-    s3: S3Options | None = None,
     *,
     close_later: CloseLater | None = None,
 ) -> DataFile:
     """Write a file into its partition's folder; it belongs to the table only after a commit.
 
     Args:
-        rows: the table's columns without the partition.
-        table_uri: path or URI of the table.
+        rows: the columns of `messages` without the partition.
         store_date: the partition.
         name: file name; a file of that name is replaced.
-        s3: the object store, if the table is in one; by default that of the environment.
         close_later: called with the function that closes the file, which waits for the disk; the file gets its name
             then. By default, the file is closed before this function returns.
 
@@ -123,7 +120,7 @@ def write_data_file(
     """
     path = f"store_date={store_date or NO_DATE}/{name}"
     with ExitStack() as stack:
-        output = stack.enter_context(open_table_file(table_uri, path, s3))
+        output = stack.enter_context(open_table_file(lake, "messages", path))
         metadata = _write(rows, output)
         size = output.tell()
         if close_later is not None:
@@ -132,18 +129,17 @@ def write_data_file(
 
 
 @contextmanager
-def open_table_file(table_uri: str, path: str, s3: S3Options | None = None) -> Iterator[pa.NativeFile]:
+def open_table_file(lake: Lake, table: str, path: str) -> Iterator[pa.NativeFile]:
     """Open a file in a table's folder for writing; it appears once the block has ended without an error.
 
     Args:
-        table_uri: path or URI of the table.
+        table: name of the table.
         path: the file, relative to the table's folder; an existing file is replaced.
-        s3: the object store, if the table is in one; by default that of the environment.
 
     Raises:
         S3Error: if an object store refuses it.
     """
-    with open_lake_storage(table_uri, s3).open_write(path) as file, arrow_output(file) as output:
+    with open_lake_storage(lake.uri(table), lake.s3).open_write(path) as file, arrow_output(file) as output:
         yield output
 
 

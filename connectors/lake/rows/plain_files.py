@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import BATCH_VALUES, DataFile, open_table_file
 from commitlake.connectors.lake.rows.statistics import file_statistics
-from commitlake.connectors.storage.s3_options import S3Options
 
 
 def write_plain_file(
     rows: pa.Table,
-    table_uri: str,
+    lake: Lake,
+    table: str,
     name: str,
     encodings: Mapping[str, str] | None = None,
     row_group_rows: int | None = None,
-    s3: S3Options | None = None,
     statistics: Sequence[str] | None = None,
     footer_statistics: Sequence[str] = (),
     *,
@@ -28,11 +28,10 @@ def write_plain_file(
 
     Args:
         rows: the table's columns.
-        table_uri: path or URI of the table.
+        table: name of the table.
         name: file name; a file of that name is replaced.
         encodings: Parquet encodings of columns that do not use dictionaries.
         row_group_rows: number of rows of a row group; by default Arrow's.
-        s3: the object store, if the table is in one; by default that of the environment.
         statistics: columns whose minimum and maximum go to the table's log; by default all but binary ones.
         footer_statistics: further columns whose minimum and maximum are only in the file's footer.
         is_summed: whether the file has the sum of its rows, see `row_sums`.
@@ -40,7 +39,7 @@ def write_plain_file(
     if statistics is None:
         statistics = [field.name for field in rows.schema if not pa.types.is_binary(field.type)]
     collected: list[pq.FileMetaData] = []
-    with open_table_file(table_uri, name, s3) as output:
+    with open_table_file(lake, table, name) as output:
         _write(rows, output, collected, encodings or {}, row_group_rows, [*statistics, *footer_statistics], is_summed)
         size = output.tell()
     return DataFile(name, None, size, rows.num_rows, file_statistics(collected[0], frozenset(footer_statistics)))

@@ -159,7 +159,7 @@ def _gap_rows(gaps: Sequence[Mapping[str, object]], commit: ArchiveCommit, lake:
     if not gaps:
         return
     rows = pa.Table.from_pylist(gaps, arrow_schema(GAPS))
-    file = write_plain_file(rows, lake.uri("gaps"), f"part-pulled-{commit.run_id}.zstd.parquet", s3=lake.s3)
+    file = write_plain_file(rows, lake, "gaps", f"part-pulled-{commit.run_id}.zstd.parquet")
     yield ManifestRow.of_file(file, "gaps")
     counts = {str(gap["broker"]): RefusalCounts(missing_ranges=1) for gap in gaps}
     yield ManifestRow.of_task({}, counts, f"{gaps[0]['broker']}: {gaps[0]['found']}", None)

@@ -168,7 +168,7 @@ def test_a_table_that_was_set_back_is_compared_with_runs_and_erasures(
     rows = DeltaTable(growing.lake.uri("evidence")).to_pyarrow_table(filters=[("number", "<=", kept)])
     shutil.rmtree(growing.lake.uri("evidence"))
     (Path(growing.lake.root) / NOTES / "evidence.json").unlink()
-    file = write_plain_file(rows, growing.lake.uri("evidence"), "part-0.parquet", s3=None, statistics=("number",))
+    file = write_plain_file(rows, growing.lake, "evidence", "part-0.parquet", statistics=("number",))
     assert advance(growing.lake, "evidence", [file], APPLICATION_ID, (None, kept))
     given = ["--lake", growing.lake.root, "--public-key", f"{key}.pub"]
     code, printed = verify(capsys, *given)

@@ -111,7 +111,7 @@ def test_missing_rows_and_checksums_of_a_run_are_reported(growing: GrowingLake) 
         [{"broker": "broker-a", "messages": 1, "row_checksum": 7, "lake_checksum": 8, "run_id": "r"}] * 3,
         schema=arrow_schema(PROFILES),
     )
-    file = write_plain_file(rows, growing.lake.uri("profiles"), "part-r.zstd.parquet")
+    file = write_plain_file(rows, growing.lake, "profiles", "part-r.zstd.parquet")
     counts = RunCounts("2026-11-20T00:00:00+00:00", 0, 0, 0)
     commit = replace(work.commit, run_id="r").with_written(counts, {"profiles": [file]})
     commit_run(growing.lake, [], commit, work.started_from)

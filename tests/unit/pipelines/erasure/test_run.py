@@ -173,13 +173,13 @@ def test_an_archive_run_during_an_erasure_loses_and_restores_nothing(
     exchange = importlib.import_module("commitlake.pipelines.erasure.rewriting").exchange_files
     archived = False
 
-    def late(uri: str, *arguments: Any, **named: Any) -> int:
+    def late(lake: Lake, name: str, *arguments: Any, **named: Any) -> int:
         nonlocal archived
-        if uri.endswith(f"/{table}") and not archived:
+        if name == table and not archived:
             archived = True
             growing.write(shop_messages(10, first=100))
             archive(growing)
-        return int(exchange(uri, *arguments, **named))
+        return int(exchange(lake, name, *arguments, **named))
 
     monkeypatch.setattr("commitlake.pipelines.erasure.rewriting.exchange_files", late)
     erase(growing, is_alone=True)

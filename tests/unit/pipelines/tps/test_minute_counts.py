@@ -60,7 +60,7 @@ def lake(rows: list[list[Row]], tmp_path_factory: pytest.TempPathFactory) -> Lak
     lake = Lake(str(tmp_path_factory.mktemp("minutes")))
     files = [
         write_plain_file(
-            pa.Table.from_pylist(part, SCHEMA), lake.uri("topic_minutes"), f"{number}.parquet", row_group_rows=90
+            pa.Table.from_pylist(part, SCHEMA), lake, "topic_minutes", f"{number}.parquet", row_group_rows=90
         )
         for number, part in enumerate(rows)
     ]

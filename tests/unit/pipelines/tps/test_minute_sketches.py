@@ -54,7 +54,8 @@ def make_lake(folder: Path, chance: random.Random, largest: int) -> tuple[Lake, 
     files = [
         write_plain_file(
             pa.Table.from_pylist([row for row, _ in rows[part::2]], SCHEMA),
-            lake.uri("topic_minutes"),
+            lake,
+            "topic_minutes",
             f"{part}.parquet",
         )
         for part in range(2)
