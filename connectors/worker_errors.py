@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from commitlake.schemas.errors import ExitCode
+from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 _MARK = '{"commitlake_error": '
 _OURS = "commitlake."
@@ -72,7 +72,8 @@ def _to_json(error: Exception) -> str:
     kind, reduced = type(error), error.__reduce__()  # __reduce__ includes the file name of an OSError
     arguments = reduced[1] if isinstance(reduced, tuple) and reduced[0] is kind else error.args
     plain = [each if isinstance(each, str | int | float | None) else str(each) for each in arguments]
-    given = {name: value for name, value in vars(error).items() if name in _ATTRIBUTES}
+    given = vars(error) if isinstance(error, CommitLakeError) else {}
+    given = {name: value for name, value in given.items() if name in _ATTRIBUTES}
     document = {"commitlake_error": kind.__name__, "module": kind.__module__, "arguments": plain, "attributes": given}
     return json.dumps(document)
 

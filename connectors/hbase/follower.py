@@ -62,9 +62,8 @@ def follow(
         task_rows: number of rows from which the runner is used.
 
     Raises:
-        HBaseError: if the table cannot follow this lake, or no longer can, or if HBase did not answer in time; finished
-            versions stay written.
-        HBaseRefusedError: if the table is not, or cannot be, one of ours.
+        HBaseError: if the table is not, or cannot be, one of ours, if it cannot follow this lake, or no longer can, or
+            if HBase did not answer in time; finished versions stay written.
         ConcurrentFollowError: if another run has written meanwhile.
         VersionsError: for Delta files that do not hold just the table's rows.
     """

@@ -24,25 +24,24 @@ def naming_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
     try:
         yield
     except QueryError as error:
-        for table in tables:
-            refuse_damaged_files(lake, table, str(error))
+        refuse_damaged_files(lake, tables, str(error))
         raise
 
 
 def named_damage(lake: Lake, table: str, reason: str) -> str:
     """Return the error of `refuse_damaged_files`, or the engine's if no data file is damaged."""
     try:
-        refuse_damaged_files(lake, table, reason)
+        refuse_damaged_files(lake, [table], reason)
     except LogDamagedError as error:
         return str(error)
     return reason
 
 
-def refuse_damaged_files(lake: Lake, table: str, reason: str) -> None:
-    """Raise an error that names the first damaged data file of a table, after a query engine has failed.
+def refuse_damaged_files(lake: Lake, tables: Iterable[str], reason: str) -> None:
+    """Raise an error that names the first damaged data file of some tables, after a query engine has failed.
 
     Args:
-        table: name of the table.
+        tables: names of the tables that the query reads.
         reason: error message of the engine; if it is about an invalid query, no files are checked.
 
     Raises:
@@ -52,12 +51,13 @@ def refuse_damaged_files(lake: Lake, table: str, reason: str) -> None:
         return
     from commitlake.pipelines.repair.data_check import find_damaged_files  # slow to load, and rarely needed
 
-    damages = (damage for deep in (False, True) for damage in find_damaged_files(lake, table, deep=deep))
-    damage = next(damages, None)
-    if damage is not None:
-        raise LogDamagedError(f"{lake.uri(table)}: data file {damage}. {WAY_OUT}")
+    asked = list(tables)
+    for table in asked:
+        for deep in (False, True):
+            for damage in find_damaged_files(lake, table, deep=deep):
+                raise LogDamagedError(f"{lake.uri(table)}: data file {damage}. {WAY_OUT}")
     if reason.lower().startswith("parquet"):  # page headers have no checksum
         raise LogDamagedError(
-            f"{lake.uri(table)}: a data file is damaged, but the checksums of its pages do not show which: {reason}. "
-            f"Compare the files with a copy of the lake; once the damaged one is moved away, {WAY_OUT}"
+            f"{lake.root}: a data file of {' or '.join(asked)} is damaged, but the checksums of its pages do not show "
+            f"which: {reason}. Compare the files with a copy of the lake; once the damaged one is moved away, {WAY_OUT}"
         )

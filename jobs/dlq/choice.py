@@ -113,5 +113,5 @@ def explaining_where(arguments: DlqOptions, lake: Lake) -> Iterator[None]:
     except QueryError as error:
         if arguments.where is None:
             raise
-        refuse_damaged_files(lake, "messages", str(error))
+        refuse_damaged_files(lake, ["messages"], str(error))
         raise JobError(f"--where is not a valid condition: {error}") from None

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,9 +118,12 @@ def _warn_of_unread(store: Store) -> None:
 
     if store.is_remote:
         return
-    with suppress(UsageError):  # logs of several formats are in one folder
-        for sentence in SourceStore(str(Path(store.root).parent)).newer_data(store.broker):
-            UNREAD.warning("%s", sentence)
+    try:
+        source = SourceStore(str(Path(store.root).parent))
+    except UsageError:  # logs of several formats are in one folder
+        return
+    for sentence in source.newer_data(store.broker):
+        UNREAD.warning("%s", sentence)
 
 
 def _find_store(command: Dump) -> Store:

@@ -188,7 +188,7 @@ def _answer(query: QueryOptions) -> ExitCode:
         count = write(query.output, shown, [*columns, *BODY_COLUMNS] if fetch else columns, missing)
     except QueryError as error:
         if table is not None:
-            refuse_damaged_files(lake, query.table, str(error))
+            refuse_damaged_files(lake, [query.table], str(error))
         raise JobError(f"the query is invalid: {error}", f"columns are: {', '.join(known)}") from None
     _explain_empty(query, lake, table, count)
     if not query.quiet:

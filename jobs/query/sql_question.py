@@ -59,8 +59,7 @@ def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str]
         count = write(query.output, iter(shown), columns, missing)
         cut = bool(query.limit) and next(rows, None) is not None
     except QueryError as error:
-        for table in tables:
-            refuse_damaged_files(lake, table, str(error))
+        refuse_damaged_files(lake, tables, str(error))
         reason = _explain_table_error(explain_body_error(query.sql, str(error)))
         hint = "'commitlake query --tables' lists the tables, and --describe TABLE the columns of one"
         raise JobError(f"the query is invalid: {reason}", hint) from None

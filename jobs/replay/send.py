@@ -180,7 +180,7 @@ def _choice(arguments: SendingArguments, lake: Lake, source: MessageSource, cond
         if arguments.where is None:
             raise
         if not source.is_copied:
-            refuse_damaged_files(lake, "messages", str(error))
+            refuse_damaged_files(lake, ["messages"], str(error))
         raise JobError(f"--where is not a valid condition: {error}") from None
 
 

@@ -151,7 +151,7 @@ class Restore(
         try:
             restored = _restore(self)
         except QueryError as error:
-            refuse_damaged_files(lake_of(self), "messages", str(error))
+            refuse_damaged_files(lake_of(self), ["messages"], str(error))
             raise JobError(f"the table messages cannot be read: {error}") from None
         if not self.quiet:
             for line in summary(restored):

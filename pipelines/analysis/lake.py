@@ -259,7 +259,7 @@ class Lake(Generic[Frame]):
 
         Raises:
             UsageError: Not exactly one of key, id and place is given.
-            ReplayError: A mask is invalid, or needs a key.
+            UsageError: A mask is invalid, or needs a key.
         """
         question = Question(key, message_id, place, _zoned(start), _zoned(end), depth, related_by, limit)
         story, rows = story_and_rows(self.paths, question)

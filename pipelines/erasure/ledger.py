@@ -5,7 +5,6 @@ erased     waiting: older versions of tables and unused files have data until th
 purged     no data is left
 
 Facts for evidence are counts and checksums of these rows, but no keys.
-
 """
 
 from __future__ import annotations

@@ -165,7 +165,8 @@ def run_erasure(
         retention: time for which older versions of tables are kept.
 
     Raises:
-        UsageError: if it cannot be done, or other writers commit first on every attempt. Finished steps remain done.
+        UsageError: if it cannot be done. Finished steps remain done.
+        ConcurrentRunError: if other writers commit first on every attempt. Finished steps remain done.
         PackError: if a pack cannot be read or written.
         UnsafeFileError: if the lake contains a link.
     """
@@ -207,7 +208,7 @@ def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = N
         A result for each erasure that was unfinished, also for those that still are, because of a pack.
 
     Raises:
-        UsageError: in the cases of `run_erasure`.
+        UsageError, ConcurrentRunError: in the cases of `run_erasure`.
     """
     states = [only] if only else unfinished_erasures(place.lake)
     if not states:

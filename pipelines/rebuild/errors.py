@@ -1,5 +1,6 @@
 """Errors of a rebuild.
 
+UsageError
 ├── BusyStoreError      a broker has the store open
 ├── UnknownDelaysError  delivery times of delayed messages are unknown: nothing is replaced
 └── DisagreementError   the new files, or the log itself, do not pass verification: nothing is replaced

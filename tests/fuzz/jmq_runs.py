@@ -99,8 +99,8 @@ class PlantedJmq(PlantedStores):
         with step("restore"):
             try:
                 restore_store(lake, lake.bodies, folder / "restored", Chosen(""))
-            except UsageError:
-                pass
+            except UsageError as error:
+                assert "JMQ" in str(error), error
             else:
                 raise AssertionError("a journal was restored as RocketMQ's log")
         if self._count <= _MAX_SERVED:

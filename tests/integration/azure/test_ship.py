@@ -181,11 +181,11 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
     assert first.read_manifest(LOG_MANIFEST) is None
     assert second.read_manifest(LOG_MANIFEST) is None
     first.replace_manifest(LOG_MANIFEST, b"1")
-    with pytest.raises(ShipError):
+    with pytest.raises(ShipError, match="another agent"):
         second.replace_manifest(LOG_MANIFEST, b"2")
     second.replace_manifest(LOG_MANIFEST, b"1")  # as after a lost answer
     second.replace_manifest(LOG_MANIFEST, b"3")
-    with pytest.raises(ShipError):
+    with pytest.raises(ShipError, match="another agent"):
         first.replace_manifest(LOG_MANIFEST, b"4")
     assert first.read_manifest(LOG_MANIFEST) == b"3"
 

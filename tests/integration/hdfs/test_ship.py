@@ -228,11 +228,11 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
     assert first.read_manifest(LOG_MANIFEST) is None
     assert second.read_manifest(LOG_MANIFEST) is None
     first.replace_manifest(LOG_MANIFEST, b"1")
-    with pytest.raises(ShipError):
+    with pytest.raises(ShipError, match="another agent"):
         second.replace_manifest(LOG_MANIFEST, b"2")
     second.replace_manifest(LOG_MANIFEST, b"1")  # as after a lost answer
     second.replace_manifest(LOG_MANIFEST, b"3")
-    with pytest.raises(ShipError):
+    with pytest.raises(ShipError, match="another agent"):
         first.replace_manifest(LOG_MANIFEST, b"4")
     assert first.read_manifest(LOG_MANIFEST) == b"3"
 
@@ -271,7 +271,7 @@ def test_agent_that_slept_replaces_nothing(copy: str, monkeypatch: pytest.Monkey
         sleep_before_writing(monkeypatch, sleeper, replace_often)
     else:
         replace_often()
-    with pytest.raises(ShipError):
+    with pytest.raises(ShipError, match="another agent"):
         sleeper.replace_manifest(LOG_MANIFEST, b"old")
     uri = parse_hdfs_uri(copy)
     folder = uri.key(LOG_MANIFEST)

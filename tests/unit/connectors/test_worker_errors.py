@@ -73,6 +73,13 @@ def test_an_argument_that_is_not_a_plain_value_arrives_as_text() -> None:
     assert found.args == ("b'x'", "(1, 2)")
 
 
+def test_an_error_that_is_not_ours_may_have_attributes_of_the_same_names() -> None:
+    error = ValueError("broken")
+    vars(error).update(hint={1}, exit_code=77)
+    arrived = raised_in_worker(PythonException(text_of(error)))
+    assert (type(arrived), str(arrived)) == (ValueError, "broken")
+
+
 def test_the_innermost_of_two_notes_is_kept() -> None:
     error = StoreError("a is shorter", exit_code=ExitCode.FAILED)
     with pytest.raises(StoreError), carry_errors(), carry_errors():

@@ -54,7 +54,7 @@ def test_manifest_of_another_agent_is_not_replaced(tmp_path: Path) -> None:
     target.replace_manifest(LOG_MANIFEST, b"2")
     (tmp_path / "copy" / LOG_MANIFEST).write_bytes(b"3")
     for _ in range(2):
-        with pytest.raises(ShipError):
+        with pytest.raises(ShipError, match="another agent"):
             target.replace_manifest(LOG_MANIFEST, b"4")
     with pytest.raises(ShipError, match="another agent"):
         folder_target(tmp_path / "copy")

@@ -186,7 +186,7 @@ def test_an_agent_whose_copy_was_deleted_writes_no_manifest(
     write(target, 3)
     cluster.forget_versions()
     for _ in range(2):
-        with pytest.raises(ShipError):
+        with pytest.raises(ShipError, match="another agent"):
             target.replace_manifest(LOG_MANIFEST, b"old")
     assert not cluster.numbers()
 
@@ -207,7 +207,7 @@ def test_an_agent_takes_back_its_manifest_if_the_copy_is_replaced_meanwhile(
         cluster.files.update(kept)
 
     once(cluster, step, replace_copy)
-    with pytest.raises(ShipError):
+    with pytest.raises(ShipError, match="another agent"):
         first.replace_manifest(LOG_MANIFEST, b"old")
     assert cluster.numbers() == [1, 2]
     write(second[0], 1)

@@ -120,7 +120,7 @@ def test_an_unfinished_run_with_other_options_is_refused(lake: Lake, restore: Re
 def test_a_run_that_failed_can_be_run_again(lake: Lake, restore: Restore, store: Path, tmp_path: Path) -> None:
     pack = list(packs_of(lake))[-1]
     hidden = pack.rename(tmp_path / "hidden")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="pack"):
         restore(lake)
     hidden.rename(pack)
     assert segments(restore(lake).out) == segments(store)

@@ -399,7 +399,7 @@ def test_second_agent_for_a_prefix_is_refused(tmp_path: Path) -> None:
     second.ship_round()
     write_store(store, [(0, open_segment(messages(9), SIZE))])
     second.ship_round()
-    with pytest.raises(ShipError):
+    with pytest.raises(ShipError, match="another agent"):
         first.ship_round()
     with pytest.raises(ShipError, match="another agent"):
         folder_target(tmp_path / "copy"), folder_target(tmp_path / "copy")
