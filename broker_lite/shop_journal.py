@@ -118,15 +118,15 @@ class JournalStory:
         end_ms = start_ms + STORY_MS
         step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.plan.orders)
         for number, order in enumerate(self.plan.orders):
-            self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
+            self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._send_order, order))
         for day in range(1, STORY_MS // DAY):
-            self._timeline.at(start_ms + day * DAY, self._settle)
+            self._timeline.at(start_ms + day * DAY, self._send_settlements)
         for hour in range(1, STORY_MS // HOUR):
-            self._timeline.at(start_ms + hour * HOUR, self._send_mail)
+            self._timeline.at(start_ms + hour * HOUR, self._consume_payments)
         for time_ms, event in self._timeline.until(end_ms):
             self._advance(time_ms)
             event()
-            self._ship()
+            self._consume_shipments()
         self._advance(end_ms)
 
     def _advance(self, time_ms: int) -> None:
@@ -135,10 +135,10 @@ class JournalStory:
             if due_ms > time_ms:
                 break
             self.clock.now_ms = max(due_ms, self.clock.now_ms)
-            self._ship_again()
+            self._retry_shipments()
         self.clock.now_ms = time_ms
 
-    def _message(
+    def _order_message(
         self,
         app: App,
         topic: str,
@@ -163,9 +163,9 @@ class JournalStory:
         )
 
     def _send(self, app: App, topic: str, step: OrderStep, order: Order, content: Mapping[str, Any]) -> None:
-        self.store.put(self._message(app, topic, step, order, content))
+        self.store.put(self._order_message(app, topic, step, order, content))
 
-    def _create(self, order: Order) -> None:
+    def _send_order(self, order: Order) -> None:
         lines = [line._asdict() for line in order.lines]
         content = {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}
         self._send(SHOP, "orders", OrderStep.CREATED, order, content)
@@ -177,21 +177,21 @@ class JournalStory:
         elif self.rng.random() < DECLINED_SHARE:
             declined = partial(self._send, CASHIER, "payments", OrderStep.DECLINED, order, {"reason": "card expired"})
             self._timeline.after(pays_in_ms // 2, declined)
-        self._timeline.after(pays_in_ms, partial(self._paid, order))
+        self._timeline.after(pays_in_ms, partial(self._send_payment, order))
 
-    def _paid(self, order: Order) -> None:
+    def _send_payment(self, order: Order) -> None:
         self._send(CASHIER, "payments", OrderStep.PAID, order, {"amount": order.amount})
         self._to_settle.append(order)
         request = partial(self._send, SHIPPER, "shipments", OrderStep.REQUESTED, order, {"city": order.city})
         self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
-    def _settle(self) -> None:
+    def _send_settlements(self) -> None:
         """Send the day's settlements in batches, each to the queue that the broker chooses."""
         for start in range(0, len(self._to_settle), SETTLEMENT_BATCH):
             batch = self._to_settle[start : start + SETTLEMENT_BATCH]
             self.store.put_batch(
                 [
-                    self._message(
+                    self._order_message(
                         CASHIER, "payments", OrderStep.SETTLED, order, {"amount": order.amount}, is_ordered=False
                     )
                     for order in batch
@@ -199,37 +199,37 @@ class JournalStory:
             )
         self._to_settle.clear()
 
-    def _ship(self) -> None:
+    def _consume_shipments(self) -> None:
         """Consume the messages of the shipping service."""
         for queue_id in range(self.store.options.queue_count_of("shipments")):
-            while (batch := self._take("shipments", SHIPPING_APP, queue_id, CARRIER)) is not None:
+            while (batch := self._take_batch("shipments", SHIPPING_APP, queue_id, CARRIER)) is not None:
                 failures = {
                     message.queue_offset: "the carrier refuses it"
                     for message in batch.messages
-                    if not self._hand_over(message, 1)
+                    if not self._try_shipment(message, 1)
                 }
                 self.consuming.finish(batch, failures)
 
-    def _ship_again(self) -> None:
+    def _retry_shipments(self) -> None:
         for retry in self.consuming.take_retries("shipments", SHIPPING_APP, CONSUMED_AT_ONCE):
-            is_shipped = self._hand_over(retry.message, retry.attempt)
+            is_shipped = self._try_shipment(retry.message, retry.attempt)
             self.consuming.finish_retry(retry, CARRIER, None if is_shipped else "the carrier refuses it again")
 
-    def _hand_over(self, message: JournalMessage, attempt: int) -> bool:
+    def _try_shipment(self, message: JournalMessage, attempt: int) -> bool:
         order = self._orders[message.business_id]
         if attempt <= self.plan.failures.get(order.number, 0):
             return False
         self._send(SHIPPER, "orders", OrderStep.SHIPPED, order, {"city": order.city, "attempt": attempt})
         return True
 
-    def _send_mail(self) -> None:
+    def _consume_payments(self) -> None:
         """Consume the payments of the mail service, except those of the last six hours."""
         for queue_id in range(self.store.options.queue_count_of("payments")):
             end = self.store.offset_by_time("payments", queue_id, self.clock.now_ms - MAIL_IS_BEHIND_MS)
-            while (batch := self._take("payments", MAIL_APP, queue_id, MAILER, end)) is not None:
+            while (batch := self._take_batch("payments", MAIL_APP, queue_id, MAILER, end)) is not None:
                 self.consuming.finish(batch)
 
-    def _take(self, topic: str, app: str, queue_id: int, client: Host, end: int | None = None) -> Batch | None:
+    def _take_batch(self, topic: str, app: str, queue_id: int, client: Host, end: int | None = None) -> Batch | None:
         place = ConsumedQueue(topic, app, queue_id)
         done = self.store.offsets.get(place).ack
         most = CONSUMED_AT_ONCE if end is None else min(CONSUMED_AT_ONCE, end - done)

@@ -105,23 +105,23 @@ class Story:
         """Generate all traffic, starting at the clock's time."""
         start_ms = self.clock.now_ms
         end_ms = start_ms + STORY_MS
-        self._set_up()
+        self._create_topics_and_groups()
         step = (STORY_MS - LAST_ORDER_BEFORE_END_MS) // len(self.plan.orders)
         for number, order in enumerate(self.plan.orders):
-            self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._create, order))
+            self._timeline.at(start_ms + number * step + self.rng.randrange(step), partial(self._send_order, order))
         for day in range(1, STORY_MS // DAY):
-            self._timeline.at(start_ms + day * DAY, self._settle)
+            self._timeline.at(start_ms + day * DAY, self._send_settlements)
         stops_ms = end_ms - MAIL_IS_BEHIND_MS
         for mail_ms in range(start_ms + MAIL_EACH_MS, end_ms, MAIL_EACH_MS):
-            self._timeline.at(mail_ms, partial(self._round_of_mail, stops_ms))
+            self._timeline.at(mail_ms, partial(self._run_mail_service, stops_ms))
         for time_ms, event in self._timeline.until(end_ms):
             self._advance(time_ms)
             event()
-            self._ship()
+            self._consume_shipments()
         self._advance(end_ms)
-        self._round_of_mail(stops_ms)
+        self._run_mail_service(stops_ms)
 
-    def _set_up(self) -> None:
+    def _create_topics_and_groups(self) -> None:
         for topic, queues in QUEUES.items():
             self.store.config.topics.create(topic, queues)
         self.store.config.groups.create(SHIPPING_GROUP, retry_max_times=MAX_RETRIES)
@@ -132,18 +132,18 @@ class Story:
         while (due_ms := self.delivery.next_due_ms()) is not None and due_ms <= time_ms:
             self.clock.now_ms = max(due_ms, self.clock.now_ms)
             self.delivery.deliver_due(self.clock.now_ms)
-            self._ship()
+            self._consume_shipments()
         self.clock.now_ms = time_ms
 
-    def _create(self, order: Order) -> None:
+    def _send_order(self, order: Order) -> None:
         if not self.store.options.dialect.has_transactions:
             # Without half messages, an order is sent only after it is decided.
             if order.number not in self.plan.pending | self.plan.rolled_back:
-                self._timeline.after(self.rng.randint(20, 900), partial(self._created_at_once, order))
+                self._timeline.after(self.rng.randint(20, 900), partial(self._send_decided_order, order))
             return
         group = self.shop.group
         extra = {props.TRAN_MSG: "true", props.PGROUP: group}
-        message = self.shop.message(("orders", "created"), order, self.clock.now_ms, _content(order), extra)
+        message = self.shop.message(("orders", "created"), order, self.clock.now_ms, _order_content(order), extra)
         half = self.delivery.send(message)
         if order.number in self.plan.pending:
             return
@@ -151,26 +151,26 @@ class Story:
         if order.number in self.plan.rolled_back:
             self._timeline.after(decide_in_ms, partial(self.delivery.rollback, group, half.physical_offset))
         else:
-            self._timeline.after(decide_in_ms, partial(self._commit, order, half.physical_offset))
+            self._timeline.after(decide_in_ms, partial(self._commit_order, order, half.physical_offset))
 
-    def _commit(self, order: Order, half_offset: int) -> None:
+    def _commit_order(self, order: Order, half_offset: int) -> None:
         self.delivery.commit(self.shop.group, half_offset)
-        self._created(order)
+        self._plan_payment(order)
 
-    def _created_at_once(self, order: Order) -> None:
-        self._send(self.shop, ("orders", "created"), order, _content(order))
-        self._created(order)
+    def _send_decided_order(self, order: Order) -> None:
+        self._send(self.shop, ("orders", "created"), order, _order_content(order))
+        self._plan_payment(order)
 
-    def _created(self, order: Order) -> None:
+    def _plan_payment(self, order: Order) -> None:
         self._send(self.shop, ("payments", "reminder"), order, {"due": order.amount}, {props.DELAY: REMINDER_LEVEL})
         if order.number == FEATURED_ORDER:
-            self._timeline.after(FEATURED_PAYS_IN_MS, partial(self._paid, order))
+            self._timeline.after(FEATURED_PAYS_IN_MS, partial(self._send_payment, order))
             return
         pays_in_ms = self.rng.randint(2 * MINUTE, 3 * HOUR)
         if self.rng.random() < DECLINED_SHARE:
             declined = partial(self._send, self.cashier, ("payments", "declined"), order, {"reason": "card expired"})
             self._timeline.after(pays_in_ms // 2, declined)
-        self._timeline.after(pays_in_ms, partial(self._paid, order))
+        self._timeline.after(pays_in_ms, partial(self._send_payment, order))
 
     def _send(
         self,
@@ -182,13 +182,13 @@ class Story:
     ) -> None:
         self.delivery.send(producer.message(place, order, self.clock.now_ms, content, extra))
 
-    def _paid(self, order: Order) -> None:
+    def _send_payment(self, order: Order) -> None:
         self._send(self.cashier, ("payments", "paid"), order, {"amount": order.amount})
         self._to_settle.append(order)
         request = partial(self._send, self.shipper, ("shipments", "requested"), order, {"city": order.city})
         self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
-    def _settle(self) -> None:
+    def _send_settlements(self) -> None:
         """Send the day's settlements in batches, each to one queue."""
         now_ms = self.clock.now_ms
         for queue_id in range(QUEUES["payments"]):
@@ -201,18 +201,18 @@ class Story:
                 )
         self._to_settle.clear()
 
-    def _ship(self) -> None:
+    def _consume_shipments(self) -> None:
         """Consume the messages of the shipping service."""
         offsets = self.store.config.consumer_offsets
         sources = [("shipments", queue_id) for queue_id in range(QUEUES["shipments"])]
         for topic, queue_id in [*sources, (f"{RETRY_PREFIX}{SHIPPING_GROUP}", 0)]:
             found = self.store.get(topic, queue_id, offsets.get(topic, SHIPPING_GROUP, queue_id) or 0)
             for message in found.messages:
-                self._hand_over(message)
+                self._try_shipment(message)
             if found.messages:
                 offsets.commit(topic, SHIPPING_GROUP, queue_id, found.next_offset)
 
-    def _hand_over(self, message: Message) -> None:
+    def _try_shipment(self, message: Message) -> None:
         order = self._orders[message.properties[props.KEYS]]
         if message.reconsume_times < self.plan.failures.get(order.number, 0):
             self.delivery.send_back(SHIPPING_GROUP, message.physical_offset)
@@ -220,19 +220,19 @@ class Story:
         content = {"city": order.city, "attempt": message.reconsume_times + 1}
         self._send(self.shipper, ("orders", "shipped"), order, content)
 
-    def _round_of_mail(self, stops_ms: int) -> None:
+    def _run_mail_service(self, stops_ms: int) -> None:
         """Consume the payments until now, or until the mail service stops."""
-        self._send_mail(min(self.clock.now_ms, stops_ms))
+        self._consume_payments(min(self.clock.now_ms, stops_ms))
         self.pause()
 
-    def _send_mail(self, until_ms: int) -> None:
+    def _consume_payments(self, until_ms: int) -> None:
         """Consume the payments of the mail service up to a time."""
         for queue_id in range(QUEUES["payments"]):
             offset = self.store.offset_by_time("payments", queue_id, until_ms)
             self.store.config.consumer_offsets.commit("payments", MAIL_GROUP, queue_id, offset)
 
 
-def _content(order: Order) -> dict[str, object]:
+def _order_content(order: Order) -> dict[str, object]:
     lines = [line._asdict() for line in order.lines]
     return {"customer": order.customer, "city": order.city, "lines": lines, "amount": order.amount}
 
@@ -287,17 +287,17 @@ def fill_shop_store(
             story.pause = partial(_pause, store, clock, pause)
         story.play()
         summary = _summary(story, plan, start_ms)
-    _stamp(summary.path, summary.end_ms)
+    _set_file_times(summary.path, summary.end_ms)
     return summary
 
 
 def _pause(store: MessageStore, clock: StoryClock, pause: Callable[[], None]) -> None:
     store.config.save_changed()
-    _stamp(store.path, clock.now_ms)
+    _set_file_times(store.path, clock.now_ms)
     pause()
 
 
-def _stamp(path: Path, now_ms: int) -> None:
+def _set_file_times(path: Path, now_ms: int) -> None:
     """Set the modification times of the files of offsets."""
     for name in ("consumerOffset.json", "delayOffset.json"):
         for file in path.glob(f"config/{name}"):

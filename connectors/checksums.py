@@ -49,7 +49,7 @@ def combine_crcs(first: int, second: int, second_size: int) -> int:
     power = 0
     while second_size:
         if second_size & 1:
-            first = _times(_zero_bytes(power), first)
+            first = _multiply_vector(_zero_bytes(power), first)
         second_size >>= 1
         power += 1
     return first ^ second
@@ -59,12 +59,12 @@ def combine_crcs(first: int, second: int, second_size: int) -> int:
 def _zero_bytes(power: int) -> _Matrix:
     """Return the matrix that appends 2^power zero bytes."""
     if power:
-        return _squared(_zero_bytes(power - 1))
+        return _square_matrix(_zero_bytes(power - 1))
     one_bit = (_POLYNOMIAL, *(1 << bit for bit in range(_BITS - 1)))
-    return _squared(_squared(_squared(one_bit)))
+    return _square_matrix(_square_matrix(_square_matrix(one_bit)))
 
 
-def _times(matrix: _Matrix, vector: int) -> int:
+def _multiply_vector(matrix: _Matrix, vector: int) -> int:
     total = 0
     for column in matrix:
         if not vector:
@@ -75,5 +75,5 @@ def _times(matrix: _Matrix, vector: int) -> int:
     return total
 
 
-def _squared(matrix: _Matrix) -> _Matrix:
-    return tuple(_times(matrix, column) for column in matrix)
+def _square_matrix(matrix: _Matrix) -> _Matrix:
+    return tuple(_multiply_vector(matrix, column) for column in matrix)

@@ -17,7 +17,7 @@ from commitlake.schemas.times import EPOCH
 
 
 def mask_of(chosen: Array) -> pa.Array:
-    """Return a boolean array.
+    """Convert numpy booleans to an Arrow array.
 
     Args:
         chosen: numpy array of booleans.
@@ -69,21 +69,21 @@ def numbers_of(column: pa.Array | pa.ChunkedArray, null: int = 0) -> Array:
     array = combined(column) if isinstance(column, pa.ChunkedArray) else column
     valid, data = array.buffers()
     if pa.types.is_boolean(array.type):
-        numbers = _bits(data, array)
+        numbers = _unpack_bits(data, array)
     elif pa.types.is_timestamp(array.type):
-        numbers = _numbers(data, array, np.int64)
+        numbers = _number_array(data, array, np.int64)
     else:
-        numbers = _numbers(data, array, array.type.to_pandas_dtype())
-    return np.where(_bits(valid, array), numbers, null) if array.null_count else numbers
+        numbers = _number_array(data, array, array.type.to_pandas_dtype())
+    return np.where(_unpack_bits(valid, array), numbers, null) if array.null_count else numbers
 
 
-def _numbers(data: pa.Buffer, array: pa.Array, data_type: type) -> Array:
+def _number_array(data: pa.Buffer, array: pa.Array, data_type: type) -> Array:
     if not len(array):
         return np.zeros(0, data_type)
     return np.frombuffer(data, data_type)[array.offset : array.offset + len(array)]
 
 
-def _bits(data: pa.Buffer, array: pa.Array) -> Array:
+def _unpack_bits(data: pa.Buffer, array: pa.Array) -> Array:
     if not len(array):
         return np.zeros(0, bool)
     bits = np.unpackbits(np.frombuffer(data, np.uint8), count=array.offset + len(array), bitorder="little")
@@ -113,10 +113,10 @@ def times_of(column: pa.Array | pa.ChunkedArray) -> list[datetime.datetime | Non
     Args:
         column: a column of timestamps in microseconds.
     """
-    return [_time(microseconds) for microseconds in column.cast(pa.int64()).to_pylist()]
+    return [_to_time(microseconds) for microseconds in column.cast(pa.int64()).to_pylist()]
 
 
-def _time(microseconds: int | None) -> datetime.datetime | None:
+def _to_time(microseconds: int | None) -> datetime.datetime | None:
     try:
         return None if microseconds is None else EPOCH + datetime.timedelta(microseconds=microseconds)
     except OverflowError:
@@ -128,18 +128,18 @@ def dict_rows(table: pa.Table) -> list[dict[str, Any]]:
 
     These are times outside its calendar and texts that are not UTF-8. Only another program can have written them.
     """
-    columns = [_values(column) for column in table.columns]
+    columns = [_column_values(column) for column in table.columns]
     return [dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _values(column: pa.ChunkedArray) -> list[Any]:
+def _column_values(column: pa.ChunkedArray) -> list[Any]:
     try:
         return list(column.to_pylist())
     except (OverflowError, ValueError):
-        return [_value(scalar) for scalar in column]
+        return [_scalar_value(scalar) for scalar in column]
 
 
-def _value(scalar: pa.Scalar) -> Any:
+def _scalar_value(scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):

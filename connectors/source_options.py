@@ -142,7 +142,7 @@ class DeclaredOptions:
         return options
 
     def check(self) -> None:
-        """Check what concerns several options; called after parsing.
+        """Check rules that concern several options; called after parsing.
 
         Raises:
             UsageError: if options do not fit one another.
@@ -154,7 +154,7 @@ class DeclaredOptions:
         Raises:
             UsageError: for the first such option.
         """
-        return self._without(Use.STREAM, "is for streams: expected spark.readStream, found spark.read")
+        return self._refuse_use(Use.STREAM, "is for streams: expected spark.readStream, found spark.read")
 
     def for_stream(self) -> Self:
         """Return the options after checking that none of them is for batches.
@@ -162,9 +162,9 @@ class DeclaredOptions:
         Raises:
             UsageError: for the first such option.
         """
-        return self._without(Use.BATCH, "is only for spark.read: a stream has no end")
+        return self._refuse_use(Use.BATCH, "is only for spark.read: a stream has no end")
 
-    def _without(self, use: Use, problem: str) -> Self:
+    def _refuse_use(self, use: Use, problem: str) -> Self:
         for each in self.declared().values():
             if each.use is use and each.name in self.given:
                 raise UsageError(f"option {each.name} {problem}")

@@ -48,7 +48,7 @@ class FilledAdvice(NamedTuple):
     @property
     def sentence(self) -> str:
         """The sentence, without a full stop; commands are in quotes."""
-        return "".join(part if isinstance(part, str) else _quoted(part.line) for part in self.parts)
+        return "".join(part if isinstance(part, str) else _quote_command(part.line) for part in self.parts)
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -70,7 +70,7 @@ class Advice(NamedTuple):
     commands: tuple[str, ...] = ()
 
     def filled(self, places: Places | None = None) -> FilledAdvice:
-        """Return the advice for certain places.
+        """Return the advice with its placeholders filled in.
 
         >>> advice = Advice("{} makes it from the log", ("rebuild {store} --out {out}",))
         >>> print(advice.filled({"store": "/a b"}).sentence)
@@ -81,7 +81,7 @@ class Advice(NamedTuple):
         first, *texts = self.text.split("{}")
         parts: list[str | Command] = [first]
         for command, text in zip(self.commands, texts, strict=True):
-            parts += [_command(command, places or {}), text]
+            parts += [_fill_command(command, places or {}), text]
         return FilledAdvice(tuple(part for part in parts if part))
 
     def filled_for_each(self, places: Sequence[Places]) -> FilledAdvice:
@@ -99,12 +99,12 @@ class Advice(NamedTuple):
 NO_ADVICE = FilledAdvice()
 
 
-def _command(template: str, places: Places) -> Command:
-    words = tuple(filled for word in shlex.split(template) for filled in _words(word, places))
+def _fill_command(template: str, places: Places) -> Command:
+    words = tuple(filled for word in shlex.split(template) for filled in _fill_word(word, places))
     return Command(("commitlake", *words), set(_PLACE.findall(template)) <= places.keys())
 
 
-def _words(word: str, places: Places) -> Iterator[str]:
+def _fill_word(word: str, places: Places) -> Iterator[str]:
     alone = _PLACE.fullmatch(word)
     value = places.get(alone[1]) if alone else None
     if value is not None and not isinstance(value, str):
@@ -113,6 +113,6 @@ def _words(word: str, places: Places) -> Iterator[str]:
         yield _PLACE.sub(lambda found: str(places.get(found[1], found[1].upper())), word)
 
 
-def _quoted(line: str) -> str:
+def _quote_command(line: str) -> str:
     quote = '"' if "'" in line else "'"
     return f"{quote}{line}{quote}"

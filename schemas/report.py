@@ -456,7 +456,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """An answer.
+    """A report: a verdict, and sections with figures, tables, charts and advice.
 
     Attributes:
         title: subject of the report, such as "Consumer lag".

@@ -85,7 +85,7 @@ class Selection:
         return [(column, values) for column, values in listed if values]
 
     def refuse(self, engine: str, *names: str) -> None:
-        """Check that conditions are not given.
+        """Refuse conditions that an engine cannot check, if they are given.
 
         Args:
             engine: name of the engine, for the error.

@@ -222,13 +222,13 @@ def parse_manifest(data: bytes, place: str) -> Manifest:
             )
         files = _by_name([_parse_file(each) for each in document["files"]])
         manifest = Manifest(
-            broker=_name(document["broker"]),
-            folder=_name(document["folder"]),
+            broker=_check_name(document["broker"]),
+            folder=_check_name(document["folder"]),
             files=files,
-            lost=tuple((_number(start), _number(end)) for start, end in document["lost"]),
-            agent=_text(document["agent"]),
-            generation=_number(document["generation"]),
-            written_at_ms=_number(document["written_at_ms"]),
+            lost=tuple((_check_number(start), _check_number(end)) for start, end in document["lost"]),
+            agent=_check_text(document["agent"]),
+            generation=_check_number(document["generation"]),
+            written_at_ms=_check_number(document["written_at_ms"]),
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, UnsafeFileError) as error:
         text = f"{type(error).__name__}: {error}"
@@ -244,15 +244,15 @@ def _by_name(files: list[ShippedFile]) -> dict[str, ShippedFile]:
 
 
 def _parse_file(fields: Any) -> ShippedFile:
-    name = _text(fields["name"])
+    name = _check_text(fields["name"])
     check_relative(name)
-    size, (head_size, head_crc) = _number(fields["size"], MAX_START_OFFSET), fields["head"]
-    head = _number(head_size), _number(head_crc, _MAX_CRC)
+    size, (head_size, head_crc) = _check_number(fields["size"], MAX_START_OFFSET), fields["head"]
+    head = _check_number(head_size), _check_number(head_crc, _MAX_CRC)
     if "parts" not in fields:
-        modified_ms = _number(fields["modified_ms"])
-        return ShippedFile(name, size, (), True, _number(fields["crc"], _MAX_CRC), *head, modified_ms)
+        modified_ms = _check_number(fields["modified_ms"])
+        return ShippedFile(name, size, (), True, _check_number(fields["crc"], _MAX_CRC), *head, modified_ms)
     parts = tuple(
-        Part(_number(offset), _number(length), _number(crc, _MAX_CRC), bool(is_live))
+        Part(_check_number(offset), _check_number(length), _check_number(crc, _MAX_CRC), bool(is_live))
         for offset, length, crc, is_live in fields["parts"]
     )
     end = 0
@@ -263,20 +263,20 @@ def _parse_file(fields: Any) -> ShippedFile:
     return ShippedFile(name, size, parts, False, None, *head)
 
 
-def _number(value: Any, largest: int = INT64_MAX) -> int:
+def _check_number(value: Any, largest: int = INT64_MAX) -> int:
     if type(value) is not int or not 0 <= value <= largest:
-        raise ValueError(f"a number from 0 to {largest}: {value!r:.50}")
+        raise ValueError(f"{value!r:.50} instead of a number from 0 to {largest}")
     return value
 
 
-def _name(value: Any) -> str:
+def _check_name(value: Any) -> str:
     """Return the name of a store or a folder, which may become a part of a path."""
-    if len(check_relative(_text(value)).parts) != 1 or not value.isprintable():
-        raise ValueError(f"a name: {value!r:.50}")
+    if len(check_relative(_check_text(value)).parts) != 1 or not value.isprintable():
+        raise ValueError(f"{value!r:.50} instead of a name")
     return str(value)
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"a text: {value!r:.50}")
+        raise TypeError(f"{value!r:.50} instead of a text")
     return value

@@ -255,10 +255,10 @@ def create_file(path: Path, *, below: Path | None = None, replace: bool = True) 
             raise UnsafeFileError.of(path, "a file or nothing", "a folder") from None
         except PermissionError as error:  # the error has the name only
             raise PermissionError(error.errno, error.strerror, str(path)) from None
-        return _create(path, parent)
+        return _create_file(path, parent)
 
 
-def _create(path: Path, parent: int, flags: int = os.O_RDWR) -> int:
+def _create_file(path: Path, parent: int, flags: int = os.O_RDWR) -> int:
     try:
         return os.open(path.name, flags | os.O_CREAT | os.O_EXCL | _SAFELY, FILE_MODE, dir_fd=parent)
     except OSError as error:
@@ -271,7 +271,7 @@ def open_or_create(path: Path, flags: int = os.O_RDWR, *, may_have_names: bool =
         with suppress(FileNotFoundError):
             return open_file(path, flags, may_have_names=may_have_names)
         with suppress(FileExistsError), open_parent(path, path.parent) as parent:  # created meanwhile
-            return _create(path, parent, flags)
+            return _create_file(path, parent, flags)
 
 
 def remove_file(path: Path, *, below: Path | None = None) -> None:
@@ -437,7 +437,9 @@ def folders_in(
     Raises:
         UnsafeFileError: if it contains a link, because ignoring a linked folder could lose data.
     """
-    return sorted(name for name, mode in _entries(folder, below) if is_wanted(name) and _is_folder(folder / name, mode))
+    return sorted(
+        name for name, mode in _list_entries(folder, below) if is_wanted(name) and _is_folder(folder / name, mode)
+    )
 
 
 def _is_folder(path: Path, mode: int) -> bool:
@@ -457,7 +459,7 @@ def files_in(
         UnsafeFileError: if a link, a FIFO, a socket or a device has such a name.
     """
     names = []
-    for name, mode in _entries(folder, below):
+    for name, mode in _list_entries(folder, below):
         if not is_wanted(name) or stat.S_ISDIR(mode):
             continue
         if not stat.S_ISREG(mode):
@@ -466,7 +468,7 @@ def files_in(
     return sorted(names)
 
 
-def _entries(folder: Path, below: Path | None) -> list[tuple[str, int]]:
+def _list_entries(folder: Path, below: Path | None) -> list[tuple[str, int]]:
     """Return the names and modes of a folder's entries."""
     try:
         with _open_folders(folder, folder if below is None else below) as parent:

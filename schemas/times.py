@@ -96,7 +96,7 @@ def from_ms(milliseconds: int) -> datetime.datetime:
 
 
 def from_seconds(seconds: float) -> datetime.datetime:
-    """Convert seconds since 1970, such as a file's modification time, to a UTC time, likewise."""
+    """Convert seconds since 1970, such as a file's modification time, to a UTC time, limited as in `from_ms`."""
     try:
         return EPOCH + datetime.timedelta(seconds=seconds)
     except OverflowError:

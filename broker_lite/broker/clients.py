@@ -153,9 +153,7 @@ class Clients:
         together = known_memberships.union(_memberships_of(heartbeat))
         check_limit("groups on one connection", MAX_MEMBERSHIPS_OF_ONE, len(together))
         if not self._quotas.has_room(channel, len(together) - len(known_memberships)):
-            raise CommandError(
-                "expected fewer groups and clients: the limit of this address or of the broker is reached"
-            )
+            raise CommandError("too many groups and clients: the limit for this address or for the broker is reached")
 
     def heartbeat(self, channel: Channel, request: Command, heartbeat: Heartbeat, now_ms: int) -> set[str]:
         """Register a client and its groups from a heartbeat.
@@ -176,11 +174,11 @@ class Clients:
         self._note_memberships(channel, memberships)
         member = Member(client_id, channel, request.language.name, request.version, now_ms)  # shared by its groups
         for membership in produced:
-            self._replace(self.producers.setdefault(membership.group, {}), membership, member)
+            self._put_member(self.producers.setdefault(membership.group, {}), membership, member)
         changed = set()
         for membership, data in zip(consumed, heartbeat.consumer_data_set, strict=True):
             group = self.consumers.setdefault(membership.group, ConsumerGroup(data))
-            known = self._replace(group.members, membership, member)
+            known = self._put_member(group.members, membership, member)
             before = group.size
             subscribed = group.subscribe(data)
             self._subscriptions_size += group.size - before
@@ -195,7 +193,7 @@ class Clients:
             self._quotas.take(channel, len(together) - len(known))
             self._memberships[channel] = together
 
-    def _replace(self, members: dict[str, Member], membership: _Membership, member: Member) -> Member | None:
+    def _put_member(self, members: dict[str, Member], membership: _Membership, member: Member) -> Member | None:
         """Put a client into a group, and return its previous entry there."""
         known = members.get(membership.client_id)
         if known is not None and known.channel is not member.channel:
@@ -224,11 +222,11 @@ class Clients:
             for group, is_consumer in ((producer_group, False), (consumer_group, True))
             if group
         }
-        return self._drop_all(wanted & self._memberships.get(channel, set()))
+        return self._drop_memberships(wanted & self._memberships.get(channel, set()))
 
     def disconnect(self, channel: Channel) -> set[str]:
         """Remove all clients of a closed connection, and return the consumer groups they were in."""
-        return self._drop_all(list(self._memberships.get(channel, ())))
+        return self._drop_memberships(list(self._memberships.get(channel, ())))
 
     def expire(self, now_ms: int) -> Generator[None, None, set[str]]:
         """Remove all clients whose heartbeats have timed out, in small steps.
@@ -246,7 +244,7 @@ class Clients:
             members = self._members_of(name, is_consumer=is_consumer)
             for member in list(members.values()):
                 if member.heard_ms < oldest and members.get(member.client_id) is member:
-                    changed |= self._drop_all([_Membership(name, member.client_id, is_consumer=is_consumer)])
+                    changed |= self._drop_memberships([_Membership(name, member.client_id, is_consumer=is_consumer)])
                 seen += 1
                 if seen % _MEMBERS_OF_STEP == 0:
                     yield
@@ -258,10 +256,14 @@ class Clients:
         group = self.consumers.get(name)
         return group.members if group else {}
 
-    def _drop_all(self, memberships: Iterable[_Membership]) -> set[str]:
-        return {membership.group for membership in memberships if self._drop(membership) and membership.is_consumer}
+    def _drop_memberships(self, memberships: Iterable[_Membership]) -> set[str]:
+        return {
+            membership.group
+            for membership in memberships
+            if self._drop_membership(membership) and membership.is_consumer
+        }
 
-    def _drop(self, membership: _Membership) -> bool:
+    def _drop_membership(self, membership: _Membership) -> bool:
         """Remove a client from a group, and return whether it was a member."""
         name = membership.group
         members = self._members_of(name, is_consumer=membership.is_consumer)

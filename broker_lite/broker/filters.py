@@ -56,11 +56,11 @@ def check_length(expression: str) -> None:
         raise FilterError(f"expected at most {MAX_EXPRESSION_LENGTH} characters, found {len(expression)}")
 
 
-def _as_sent(_tags: Collection[str], codes: Collection[int]) -> frozenset[int]:
+def _codes_as_sent(_tags: Collection[str], codes: Collection[int]) -> frozenset[int]:
     return frozenset(codes)
 
 
-def filter_of(subscription: SubscriptionData, queue_codes: QueueCodes = _as_sent) -> Filter:
+def filter_of(subscription: SubscriptionData, queue_codes: QueueCodes = _codes_as_sent) -> Filter:
     """Return the filter for a subscription.
 
     Args:

@@ -55,7 +55,7 @@ class GroupTable:
         known = self._known.get(name)
         if known is None or known[0] is not entry:
             # The store replaces an entry whenever it changes one.
-            known = self._known[name] = (entry, _parsed(name, entry))
+            known = self._known[name] = (entry, _parse_entry(name, entry))
         return known[1]
 
     def may_make(self, name: str) -> bool:
@@ -101,7 +101,7 @@ class GroupTable:
         return from_json(DataVersion, self._config.document["dataVersion"])
 
 
-def _parsed(name: str, entry: Any) -> SubscriptionGroupConfig | None:
+def _parse_entry(name: str, entry: Any) -> SubscriptionGroupConfig | None:
     """Parse a group's entry; log an error and return None if the entry is invalid."""
     try:
         return from_json(SubscriptionGroupConfig, {"groupName": name} | entry)

@@ -73,7 +73,7 @@ class HeldPulls:
             self._quotas.release(pull.channel, pull.weight)
         return [pull for pull in pulls if pull.channel.is_open]
 
-    def take_late(self, now_ms: int) -> Iterator[HeldPull]:
+    def take_expired(self, now_ms: int) -> Iterator[HeldPull]:
         """Remove the pulls past their deadline or with a closed connection, and yield those that can be answered."""
         for key, pulls in list(self._by_queue.items()):
             late = [pull for pull in pulls if pull.deadline_ms <= now_ms or not pull.channel.is_open]

@@ -35,7 +35,7 @@ Steps = Iterator[None]
 
 
 class _Work(NamedTuple):
-    """Unfinished work.
+    """Work whose first slice has run, and which is not finished.
 
     Attributes:
         channel: connection of the client that waits for it; None for the broker's own work.
@@ -81,10 +81,10 @@ class Slices:
 
     @property
     def delay(self) -> float:
-        """Seconds until the next turn; the broker's own work never waits."""
-        return 0.0 if any(waiting[0].channel is None for waiting in self._in_hand) else self._pause()
+        """Seconds until the next slice may run; the broker's own work never waits."""
+        return 0.0 if any(waiting[0].channel is None for waiting in self._in_hand) else self._pause_seconds()
 
-    def _pause(self) -> float:
+    def _pause_seconds(self) -> float:
         now = time.perf_counter()
         return max(0.0, self._paused_until - now) if now - self._served_at < _RECENT_SECONDS else 0.0
 
@@ -109,7 +109,7 @@ class Slices:
                 self.wake()
             return True
         may_begin = channel not in self._by_client and self._has_room
-        if may_begin and not self._pause() and self._run_slice(steps):
+        if may_begin and not self._pause_seconds() and self._run_slice(steps):
             return True
         work = _Work(channel, steps, 1 + kept_bytes // 1024)
         if not self._quotas.take(channel, work.weight):
@@ -148,13 +148,13 @@ class Slices:
                 if is_kept:
                     self._in_hand.append(waiting)
                 else:
-                    self._end(waiting)
+                    self._end_work(waiting)
         return bool(self._in_hand)
 
     def _take_next(self) -> deque[_Work] | None:
         """Remove and return the work that has the next turn; during a pause, this is the broker's own work, if any."""
         may_run = (waiting for waiting in self._in_hand if waiting[0].channel is None)
-        found = next(may_run if self._pause() else iter(self._in_hand), None)
+        found = next(may_run if self._pause_seconds() else iter(self._in_hand), None)
         if found is not None:
             self._in_hand.remove(found)
         return found
@@ -168,7 +168,7 @@ class Slices:
             ended = time.perf_counter()
             self._paused_until = ended + (ended - started) * _PAUSE_FACTOR
 
-    def _end(self, waiting: deque[_Work]) -> None:
+    def _end_work(self, waiting: deque[_Work]) -> None:
         """Release the quota of a client's oldest work, and start the work of the clients that have waited longest."""
         work = waiting.popleft()
         if work.channel is None:

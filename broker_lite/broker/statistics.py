@@ -110,7 +110,7 @@ class Statistics:
         series = self._series.get((name, key))
         return series.total if series else 0
 
-    def mornings(self, name: str, key: str) -> tuple[int, int]:
+    def day_start_totals(self, name: str, key: str) -> tuple[int, int]:
         """Return a count's totals at the beginning of this day and of the day before."""
         series = self._series.get((name, key))
         return (series.morning, series.yesterday) if series else (0, 0)
@@ -132,8 +132,8 @@ class Statistics:
 
     def drop(self, key: str) -> None:
         """Remove all counts of a deleted topic or group."""
-        for found in [found for found in self._keys() if key in found[1].split("@")]:
+        for found in [found for found in self._all_keys() if key in found[1].split("@")]:
             del self._series[found]
 
-    def _keys(self) -> Iterator[tuple[str, str]]:
+    def _all_keys(self) -> Iterator[tuple[str, str]]:
         return iter(list(self._series))

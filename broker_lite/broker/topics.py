@@ -92,7 +92,7 @@ class TopicTable:
         known = self._known.get(topic)
         if known is None or known[0] is not entry:
             # The store replaces an entry whenever it changes one.
-            known = self._known[topic] = (entry, _parsed(topic, entry))
+            known = self._known[topic] = (entry, _parse_entry(topic, entry))
         return known[1]
 
     def check_room(self, count: int) -> None:
@@ -188,7 +188,7 @@ class TopicTable:
         return TopicConfigs(configs, self.data_version)
 
 
-def _parsed(topic: str, entry: Any) -> TopicConfig | None:
+def _parse_entry(topic: str, entry: Any) -> TopicConfig | None:
     """Parse a topic's entry; log an error and return None if the entry is invalid."""
     try:
         config = from_json(TopicConfig, {"topicName": topic} | entry)

@@ -76,14 +76,14 @@ class Delivery:
         if known.get(props.TRAN_MSG, "").lower() == "true":
             return self._transactions.prepare(message)
         if props.DELAY not in known and asks_for_timer(known):
-            return self._put_timer(self._timers.park(message, known, self.store.clock()))
-        return self._put(message, known.get(props.DELAY))
+            return self._put_timer_message(self._timers.park(message, known, self.store.clock()))
+        return self._put_plain_or_delayed(message, known.get(props.DELAY))
 
-    def _put_timer(self, message: NewMessage) -> PutResult:
+    def _put_timer_message(self, message: NewMessage) -> PutResult:
         result = self.store.put(message)
         # If the disk is full, the message is already in the log; the next call enters it.
         with suppress(DiskFullError):
-            self._timers.enter_new()
+            self._timers.enter_parked()
         return result
 
     def _refuse_unsupported(self, known: dict[str, str]) -> None:
@@ -98,7 +98,7 @@ class Delivery:
         """Store a producer's message with its properties in serialized form; see `send`."""
         return self.send(message.with_pairs())
 
-    def _put(self, message: NewMessage, delay: str | None) -> PutResult:
+    def _put_plain_or_delayed(self, message: NewMessage, delay: str | None) -> PutResult:
         level = parse_delay_level(delay)
         if delay is not None and level is None:
             raise MessageRefusedError(f"{props.DELAY}: expected an integer, found {delay[:40]!r}")
@@ -168,7 +168,7 @@ class Delivery:
         # The group's setting may have changed since its topic was created. RocketMQ picks the retry queue at random.
         queues = self.store.config.topics.queue_count(f"{RETRY_PREFIX}{group}") or limits.retry_queues
         queue_id = failed.physical_offset % min(queues, limits.retry_queues, MAX_QUEUES)
-        return self._put(rewrites.send_back(failed, group, queue_id, level), str(level))
+        return self._put_plain_or_delayed(rewrites.send_back(failed, group, queue_id, level), str(level))
 
     def find_half(self, physical_offset: int) -> Message | None:
         """Return the message at a physical offset, or None; it need not be a half message."""

@@ -140,7 +140,7 @@ def _failed_copy(failed: Message, topic: str, queue_id: int, level: int) -> NewM
 
 
 def prepare(message: NewMessage) -> NewMessage:
-    """Return the half message, which consumers do not see."""
+    """Return the half message to store for a transactional message; consumers do not see it."""
     unique_key = dict(message.properties).get(props.UNIQ_KEY)
     changes = ({TRANSACTION_ID: unique_key} if unique_key else {}) | _real_target(message)
     return replace(

@@ -58,10 +58,10 @@ class Schedule:
 
     def next_due_ms(self) -> int | None:
         """Return the time at which the next message is due, or None if no message is delayed."""
-        heads = [head for level in self._levels if (head := self._head(level))]
+        heads = [head for level in self._levels if (head := self._next_of_level(level))]
         return min((head.due_ms for head in heads), default=None)
 
-    def _head(self, level: int) -> ScheduledMessage | None:
+    def _next_of_level(self, level: int) -> ScheduledMessage | None:
         offsets = self._store.config.delay_offsets
         offset = offsets.get(level)
         entry = self._store.entry_at(self._topic, level - 1, offset)
@@ -86,16 +86,16 @@ class Schedule:
         """
         delivered: list[PutResult] = []
         with self._guard:
-            heads = {level: head for level in self._levels if (head := self._head(level))}
+            heads = {level: head for level in self._levels if (head := self._next_of_level(level))}
             while heads and (limit is None or len(delivered) < limit):
                 level, head = min(heads.items(), key=lambda item: (self._due_ms(item[1], now_ms), item[0]))
                 if self._due_ms(head, now_ms) > now_ms:
                     break
-                if result := self._deliver(head):
+                if result := self._deliver_message(head):
                     delivered.append(result)
                 self._store.config.delay_offsets.set(level, head.queue_offset + 1)
                 del heads[level]
-                if following := self._head(level):
+                if following := self._next_of_level(level):
                     heads[level] = following
         return delivered
 
@@ -104,9 +104,9 @@ class Schedule:
         latest = now_ms + self._delays_ms[waiting.level - 1]
         return now_ms if waiting.due_ms > latest else waiting.due_ms
 
-    def _deliver(self, waiting: ScheduledMessage) -> PutResult | None:
+    def _deliver_message(self, waiting: ScheduledMessage) -> PutResult | None:
         try:
-            return self._store.put(self._unparked(waiting.physical_offset))
+            return self._store.put(self._read_unparked(waiting.physical_offset))
         except (MessageRefusedError, ValueError) as error:
             # Skip it, or it would block its level forever. Only a damaged or foreign record fails here.
             _logger.error(
@@ -116,8 +116,8 @@ class Schedule:
             )
             return None
 
-    def _unparked(self, physical_offset: int) -> NewMessage:
+    def _read_unparked(self, physical_offset: int) -> NewMessage:
         message = self._store.get_at(physical_offset)
         if message is None:
-            raise ValueError("expected an intact record, found none")
+            raise ValueError("its record in the log is missing or damaged")
         return unpark(message, *delivery_target(self._store, message.properties))

@@ -79,15 +79,15 @@ class Timers:
         self._cancelled: dict[str, int] = {}
         self._first_new = store.max_offset(TIMER_TOPIC, 0)
         waiting, last = self._files.recover(store.log_end, crashed=store.recovery.crashed)
-        self._opened_ms = self._slot_of(store.clock())
+        self._opened_ms = self._slot_start_ms(store.clock())
         self._read_ms = self._files.checkpoint.last_read_time_ms
         if not self._files.has_checkpoint:
             self._read_ms = self._opened_ms - self._files.precision_ms
-        self._queue_offset, self._known = self._resume(last)
+        self._queue_offset, self._known = self._find_first_new(last)
         self._slot_is_partly_delivered = False
         self._warn_of_repeats()
         for unit in waiting:
-            self._add(unit, is_doubtful=unit.slot_ms < self._opened_ms)
+            self._add_unit(unit, is_doubtful=unit.slot_ms < self._opened_ms)
         store.before_close.append(self._finish_slot)
 
     def _warn_of_repeats(self) -> None:
@@ -101,10 +101,10 @@ class Timers:
             self._first_new - self._queue_offset, known,
         )  # fmt: skip
 
-    def _slot_of(self, time_ms: int) -> int:
+    def _slot_start_ms(self, time_ms: int) -> int:
         return time_ms // self._files.precision_ms * self._files.precision_ms
 
-    def _resume(self, last: TimerUnit | None) -> tuple[int, frozenset[int]]:
+    def _find_first_new(self, last: TimerUnit | None) -> tuple[int, frozenset[int]]:
         """Return the first queue offset to process, and the physical offsets after it that were entered before."""
         low, high = self._store.min_offset(TIMER_TOPIC, 0), self._store.max_offset(TIMER_TOPIC, 0)
         if not self._files.has_checkpoint and last is None:
@@ -123,8 +123,8 @@ class Timers:
         message = self._store.get_at(unit.physical_offset)
         return message if message is not None and message.topic == TIMER_TOPIC else None
 
-    def _add(self, unit: TimerUnit, *, is_doubtful: bool) -> None:
-        slot_ms = self._slot_of(unit.slot_ms)
+    def _add_unit(self, unit: TimerUnit, *, is_doubtful: bool) -> None:
+        slot_ms = self._slot_start_ms(unit.slot_ms)
         if slot_ms not in self._slots:
             self._slots[slot_ms] = deque()
             heapq.heappush(self._times, slot_ms)
@@ -138,7 +138,7 @@ class Timers:
         Raises:
             MessageRefusedError: if the time is not a number or too far in the future.
         """
-        wanted = self._wanted_ms(known, now_ms)
+        wanted = self._parse_delivery_time(known, now_ms)
         if wanted <= now_ms:
             if CANCELLED_KEY in known:
                 raise MessageRefusedError(f"{CANCELLED_KEY}: expected a time in the future, found {wanted}")
@@ -149,9 +149,9 @@ class Timers:
                 f"{self._max_delay_ms}ms; or if set del msg, the delay time should be bigger than the current time"
             )
         # A time on an exact second is moved to the slot before, as RocketMQ does.
-        return rewrites.park_timer(message, self._slot_of(wanted - 1))
+        return rewrites.park_timer(message, self._slot_start_ms(wanted - 1))
 
-    def _wanted_ms(self, known: dict[str, str], now_ms: int) -> int:
+    def _parse_delivery_time(self, known: dict[str, str], now_ms: int) -> int:
         for name, unit_ms, start_ms in ((DELAY_SECONDS, 1000, now_ms), (DELAY_MS, 1, now_ms), (DELIVER_MS, 1, 0)):
             if (text := known.get(name)) is not None:
                 number = parse_int(text, -_MAX_MS, _MAX_MS)  # negative: a time in the past
@@ -163,26 +163,26 @@ class Timers:
     def next_due_ms(self) -> int | None:
         """Return the time at which the next message is due, or None if no message waits."""
         with self._guard:
-            self._enter_new()
+            self._enter_parked()
             return self._times[0] + self._files.precision_ms if self._times else None
 
-    def enter_new(self) -> None:
+    def enter_parked(self) -> None:
         """Enter newly parked messages into the timer files."""
         with self._guard:
-            self._enter_new()
+            self._enter_parked()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
         """Store due messages under their real topics, in the order in which they are due; see `Schedule`."""
         delivered: list[PutResult] = []
-        end_ms = self._slot_of(now_ms)
+        end_ms = self._slot_start_ms(now_ms)
         with self._guard:
-            self._enter_new()
+            self._enter_parked()
             read_ms = self._read_ms
             while self._times and self._times[0] < end_ms and (limit is None or len(delivered) < limit):
                 slot_ms = self._times[0]
                 waiting = self._slots[slot_ms]
                 while waiting and (limit is None or len(delivered) < limit):
-                    if result := self._deliver(waiting[0], now_ms):
+                    if result := self._deliver_parked(waiting[0], now_ms):
                         delivered.append(result)
                     # Remove it only after it is stored: on a full disk it keeps waiting.
                     waiting.popleft()
@@ -194,7 +194,7 @@ class Timers:
             if not self._times or self._times[0] >= end_ms:
                 # The newest slot stays open for messages that are due at once.
                 self._read_ms = max(self._read_ms, end_ms - self._files.precision_ms)
-            self._enter_new()  # messages that were parked again
+            self._enter_parked()  # messages that were parked again
         return delivered
 
     def _finish(self, slot_ms: int) -> None:
@@ -206,7 +206,7 @@ class Timers:
         if self._cancelled:
             self._cancelled = {key: time for key, time in self._cancelled.items() if time > slot_ms}
 
-    def _enter_new(self) -> None:
+    def _enter_parked(self) -> None:
         high = self._store.max_offset(TIMER_TOPIC, 0)
         if self._queue_offset >= high:
             return
@@ -215,11 +215,11 @@ class Timers:
         self._files.save(now_ms, last_read_time_ms=self._read_ms, master_timer_queue_offset=high)
         for number, message in intact_messages(self._store, TIMER_TOPIC, 0, self._queue_offset):
             if message is not None and message.physical_offset not in self._known:
-                self._enter(message, number, now_ms)
+                self._enter_message(message, number, now_ms)
             self._queue_offset = number + 1
         self._files.save(now_ms, last_timer_queue_offset=self._queue_offset)
 
-    def _enter(self, message: Message, number: int, now_ms: int) -> None:
+    def _enter_message(self, message: Message, number: int, now_ms: int) -> None:
         known = message.properties
         due_ms = _due_ms(message, known)
         if due_ms is None:
@@ -228,10 +228,10 @@ class Timers:
                 number, props.TIMER_OUT, known[props.TIMER_OUT][:40],
             )  # fmt: skip
             return
-        write_ms = self._slot_of(now_ms)
+        write_ms = self._slot_start_ms(now_ms)
         magic = MAGIC_DEFAULT
         # A slot that was read is not read again.
-        slot_ms = max(self._slot_of(due_ms), self._read_ms)
+        slot_ms = max(self._slot_start_ms(due_ms), self._read_ms)
         window_ms = ROLL_WINDOW_SLOTS * self._files.precision_ms
         if (beyond_ms := slot_ms - write_ms - window_ms) >= 0:
             magic |= MAGIC_ROLL
@@ -243,9 +243,9 @@ class Timers:
             NO_POSITION, magic, write_ms, slot_ms - write_ms, message.physical_offset, message.size, topic_hash
         )
         self._files.enter(unit)
-        self._add(unit, is_doubtful=number < self._first_new and due_ms < self._opened_ms)
+        self._add_unit(unit, is_doubtful=number < self._first_new and due_ms < self._opened_ms)
 
-    def _deliver(self, parked: _Parked, now_ms: int) -> PutResult | None:
+    def _deliver_parked(self, parked: _Parked, now_ms: int) -> PutResult | None:
         unit = parked.unit
         message = self._message_of(unit)
         if message is None:
@@ -293,8 +293,8 @@ class Timers:
             slot_ms = self._times[0]
             waiting, now_ms = self._slots[slot_ms], self._store.clock()
             while waiting:
-                self._deliver(waiting[0], now_ms)
+                self._deliver_parked(waiting[0], now_ms)
                 waiting.popleft()
             self._finish(slot_ms)
             self._files.save(now_ms, last_read_time_ms=self._read_ms)
-            self._enter_new()
+            self._enter_parked()

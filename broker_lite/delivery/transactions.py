@@ -39,23 +39,23 @@ class Transactions:
     """Half messages of a store; several threads may use it."""
 
     def __init__(self, store: MessageStore) -> None:
-        """Read the marks after the stored progress."""
+        """Read which half messages were decided after the stored progress."""
         self._store = store
         self._guard = threading.Lock()
-        self._half_progress = self._progress(HALF_TOPIC)
-        self._op_progress = self._progress(OP_TOPIC)
+        self._half_progress = self._stored_progress(HALF_TOPIC)
+        self._op_progress = self._stored_progress(OP_TOPIC)
         self._decided: set[int] = set()
         self._marks: dict[int, list[int]] = {}
         self._newest: dict[int, int] = {}
         self._older: dict[int, list[int]] = {}
         for number, mark in intact_messages(store, OP_TOPIC, QUEUE_ID, self._op_progress):
-            self._note(number, finished_offsets(mark.body) if mark else [])
+            self._note_decided(number, finished_offsets(mark.body) if mark else [])
 
-    def _progress(self, topic: str) -> int:
+    def _stored_progress(self, topic: str) -> int:
         progress = self._store.config.consumer_offsets.get(topic, TRANSACTION_GROUP, QUEUE_ID) or 0
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
-    def _undecided(self, number: int) -> Message | None:
+    def _undecided_half(self, number: int) -> Message | None:
         """Return an undecided half message by its queue offset; return None for others, and skip a damaged one.
 
         The offset in the queue counts, not the one in the record, which may be forged.
@@ -64,16 +64,16 @@ class Transactions:
             return None
         half = intact_message(self._store, HALF_TOPIC, QUEUE_ID, number)
         if half is None:
-            self._skip(number)
+            self._count_without_mark(number)
             return None
         return half if half.queue_offset == number else replace(half, queue_offset=number)
 
-    def _numbers(self) -> range:
+    def _half_queue_offsets(self) -> range:
         """Return the queue offsets of existing half messages, from the first undecided one on."""
         numbers = numbers_from(self._store, HALF_TOPIC, QUEUE_ID, self._half_progress)
         for expired in range(self._half_progress, numbers.start):
             if not self._is_decided(expired):
-                self._skip(expired)
+                self._count_without_mark(expired)
         return numbers
 
     def prepare(self, message: NewMessage) -> PutResult:
@@ -103,20 +103,20 @@ class Transactions:
             TransactionError: if the half message does not exist, belongs to another group, or is already decided.
         """
         with self._guard:
-            half = self._find(producer_group, half_offset)
-            result = self._store.put(rewrites.commit(half, *self._place_of(half)))
-            self._finish(half)
+            half = self._find_undecided(producer_group, half_offset)
+            result = self._store.put(rewrites.commit(half, *self._target_of(half)))
+            self._store_mark(half)
         return result
 
     def rollback(self, producer_group: str, half_offset: int) -> None:
         """Roll back a half message; see `commit`."""
         with self._guard:
-            self._finish(self._find(producer_group, half_offset))
+            self._store_mark(self._find_undecided(producer_group, half_offset))
 
     def pending(self) -> list[Message]:
         """Return the undecided half messages, oldest first."""
         with self._guard:
-            return [half for number in self._numbers() if (half := self._undecided(number))]
+            return [half for number in self._half_queue_offsets() if (half := self._undecided_half(number))]
 
     def take_due(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
         """Check the undecided half messages, and yield those whose producers must be asked now.
@@ -133,10 +133,10 @@ class Transactions:
             A half message to ask about, or None for each one that was examined and needs no question.
         """
         with self._guard:
-            numbers = self._numbers()
+            numbers = self._half_queue_offsets()
         for number in numbers:
             with self._guard:
-                half = self._undecided(number)
+                half = self._undecided_half(number)
                 if half is not None and _is_too_young(half, now_ms, timeout_ms):
                     return
                 due = None if half is None else self._next_check(half, now_ms, timeout_ms, checks_max)
@@ -144,17 +144,17 @@ class Transactions:
 
     def _next_check(self, half: Message, now_ms: int, timeout_ms: int, checks_max: int) -> Message | None:
         """Count a check of a half message, and return the new record if its producer must be asked."""
-        checks = _number(half.properties.get(rewrites.CHECK_TIMES)) or 0
+        checks = _parse_number(half.properties.get(rewrites.CHECK_TIMES)) or 0
         try:
             if checks >= checks_max:
                 self._store.put(rewrites.abandon(half))
-                self._skip(half.queue_offset)
+                self._count_without_mark(half.queue_offset)
                 return None
             again = self._put_again(half, checks + 1)
         except MessageRefusedError as error:
             # Its properties may be full, for example. Skip it, so that later half messages are checked.
             _logger.error("half message %d is skipped, because it cannot be stored again: %s", half.queue_offset, error)
-            self._skip(half.queue_offset)
+            self._count_without_mark(half.queue_offset)
             return None
         immunity_ms = _immunity_ms(half, timeout_ms)
         # RocketMQ counts this check, too.
@@ -167,7 +167,7 @@ class Transactions:
         older = [*self._older.pop(half.queue_offset, ()), half.queue_offset]
         self._older[result.queue_offset] = older
         self._newest.update(dict.fromkeys(older, result.queue_offset))
-        self._skip(half.queue_offset)
+        self._count_without_mark(half.queue_offset)
         again = self._store.get_at(result.physical_offset)
         assert again is not None, "expected the record that was just stored"
         return again
@@ -175,7 +175,7 @@ class Transactions:
     def _is_decided(self, number: int) -> bool:
         return number < self._half_progress or number in self._decided
 
-    def _find(self, producer_group: str, half_offset: int) -> Message:
+    def _find_undecided(self, producer_group: str, half_offset: int) -> Message:
         half = self._store.get_at(half_offset)
         if half is None or half.topic != HALF_TOPIC:
             raise TransactionError(f"expected a half message at {half_offset}, found {half.topic if half else 'none'}")
@@ -186,7 +186,7 @@ class Transactions:
         entry = self._store.entry_at(HALF_TOPIC, QUEUE_ID, half.queue_offset)
         if entry is None or entry.physical_offset != half_offset:
             raise TransactionError(
-                f"the half message at {half_offset}: expected it at offset {half.queue_offset} of its queue"
+                f"the half message at {half_offset}: expected entry {half.queue_offset} of its queue to point to it"
             )
         if (newest := self._newest.get(half.queue_offset)) is not None:
             again = intact_message(self._store, HALF_TOPIC, QUEUE_ID, newest)
@@ -197,35 +197,35 @@ class Transactions:
             raise TransactionError(f"the half message at {half_offset}: expected it undecided, found it decided")
         return half
 
-    def _place_of(self, half: Message) -> tuple[str, int]:
+    def _target_of(self, half: Message) -> tuple[str, int]:
         try:
             return delivery_target(self._store, half.properties)
         except TargetError as error:
             raise TransactionError(f"the half message at {half.physical_offset}: {error}") from error
 
-    def _finish(self, half: Message) -> None:
+    def _store_mark(self, half: Message) -> None:
         mark = rewrites.finish(half, self._store.clock(), self._store.options.store_host)
         result = self._store.put(mark)
-        self._note(result.queue_offset, [half.queue_offset])
+        self._note_decided(result.queue_offset, [half.queue_offset])
 
-    def _note(self, mark: int, halves: list[int]) -> None:
+    def _note_decided(self, mark: int, halves: list[int]) -> None:
         self._marks[mark] = halves
         self._decided.update(half for half in halves if half >= self._half_progress)
         for half in halves:
             self._forget_older(half)
-        self._advance()
+        self._advance_progress()
 
-    def _skip(self, half: int) -> None:
+    def _count_without_mark(self, half: int) -> None:
         """Count a half message as decided without a mark, because it was stored again or discarded."""
         self._decided.add(half)
         self._forget_older(half)
-        self._advance()
+        self._advance_progress()
 
     def _forget_older(self, half: int) -> None:
         for older in self._older.pop(half, ()):
             del self._newest[older]
 
-    def _advance(self) -> None:
+    def _advance_progress(self) -> None:
         while self._half_progress in self._decided:
             self._decided.discard(self._half_progress)
             self._half_progress += 1
@@ -247,9 +247,9 @@ def _immunity_ms(half: Message, timeout_ms: int) -> int | None:
     text = half.properties.get(IMMUNITY_SECONDS)
     if not text:
         return None
-    seconds = _number(text)
+    seconds = _parse_number(text)
     return timeout_ms if seconds is None else seconds * 1000
 
 
-def _number(text: str | None) -> int | None:
+def _parse_number(text: str | None) -> int | None:
     return parse_int(text, 0, _MAX_NUMBER)

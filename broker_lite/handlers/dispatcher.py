@@ -143,7 +143,7 @@ class Dispatcher:
         try:
             answer = yield from answering
         except Exception as error:  # noqa: BLE001 (it is answered and logged)
-            answer = self._failure(channel, request, error)
+            answer = self._error_answer(channel, request, error)
         self._send(channel, request, answer, before)
 
     def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
@@ -181,10 +181,10 @@ class Dispatcher:
                 check_without_accounts(request, channel)
             return handler(self.broker, channel, request)
         except Exception as error:  # noqa: BLE001 (it is answered and logged)
-            return self._failure(channel, request, error)
+            return self._error_answer(channel, request, error)
 
     @staticmethod
-    def _failure(channel: Channel, request: Command, error: Exception) -> Command:
+    def _error_answer(channel: Channel, request: Command, error: Exception) -> Command:
         """Return the answer to a request whose handler failed; log unexpected errors."""
         if isinstance(error, CommandError | StoreError | DeliveryError):
             return request.reply(_code_for(error), remark=str(error))
@@ -276,10 +276,10 @@ class Dispatcher:
         broker = self.broker
         if now_ms >= self._next_poll_ms:
             self._next_poll_ms = now_ms + broker.options.long_poll_check_ms
-            pulling.answer_late(broker, now_ms)
+            pulling.answer_expired(broker, now_ms)
             if not self._is_expiring:
                 self._is_expiring = True
                 broker.slices.run(self._expire_clients(now_ms))
             broker.locks.expire(now_ms)
-            relays.give_up_late(broker, now_ms)
+            relays.give_up_expired(broker, now_ms)
         self.answer_arrived()

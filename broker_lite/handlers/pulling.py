@@ -51,10 +51,10 @@ _NOTHING_YET = frozenset({ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_RETRY_I
 def pull_message(broker: Broker, channel: Channel, request: Command) -> Command | Answering | None:
     """Answer with messages of a queue; if there are none, hold the pull and answer later."""
     header = from_ext_fields(PullMessageRequest, request.ext_fields)
-    refusal, group = _refusal(broker, request, header)
+    refusal, group = _check_pull(broker, request, header)
     if refusal is not None or group is None:
         return refusal
-    wanted = _wanted(broker, request, header, group)
+    wanted = _filter_or_refusal(broker, request, header, group)
     if isinstance(wanted, Command):
         return wanted
     may_wait = bool(header.sys_flag & PullSysFlag.SUSPEND)
@@ -65,13 +65,13 @@ def pull_message(broker: Broker, channel: Channel, request: Command) -> Command 
         broker.store.config.consumer_offsets.acknowledge(
             header.topic, header.consumer_group, header.queue_id, header.commit_offset, channel.peer
         )
-    if (answer := _reset(broker, request, header)) is not None:
+    if (answer := _answer_reset(broker, request, header)) is not None:
         return answer
     if wanted.accepts_record is not None:
         return _pull_filtered(broker, channel, request, header, wanted, group)
-    result = _pull(broker, header, wanted, header.queue_offset)
+    result = _pull_slice(broker, header, wanted, header.queue_offset)
     if result.is_cut and not result.records:
-        return _pull_on(broker, request, header, wanted, result, group)
+        return _continue_pull(broker, request, header, wanted, result, group)
     return _answer_or_hold(broker, channel, request, header, wanted, result, group)
 
 
@@ -84,9 +84,9 @@ def _pull_filtered(
     group: SubscriptionGroupConfig,
 ) -> Answering:
     """Pull with an SQL92 filter; even its first slice waits for the client's earlier pulls."""
-    result = _pull(broker, header, wanted, header.queue_offset)
+    result = _pull_slice(broker, header, wanted, header.queue_offset)
     if result.is_cut and not result.records:
-        return (yield from _pull_on(broker, request, header, wanted, result, group))
+        return (yield from _continue_pull(broker, request, header, wanted, result, group))
     return _answer_or_hold(broker, channel, request, header, wanted, result, group)
 
 
@@ -110,7 +110,7 @@ def _answer_or_hold(
     return None if broker.held.hold(held) else answer
 
 
-def _refusal(
+def _check_pull(
     broker: Broker, request: Command, header: PullMessageRequest
 ) -> tuple[Command | None, SubscriptionGroupConfig | None]:
     group = broker.groups.find(header.consumer_group)
@@ -136,7 +136,7 @@ def _refusal(
     return None, group
 
 
-def _wanted(
+def _filter_or_refusal(
     broker: Broker, request: Command, header: PullMessageRequest, group: SubscriptionGroupConfig
 ) -> Filter | Command:
     """Return the consumer's filter, from the request or from the subscription of its group, or a refusal."""
@@ -169,13 +169,13 @@ def _own_subscription(header: PullMessageRequest) -> SubscriptionData:
     return SubscriptionData(header.topic, expression, sub_version=header.sub_version, expression_type=kind)
 
 
-def _pull(broker: Broker, header: PullMessageRequest, wanted: Filter, offset: int) -> PullResult:
+def _pull_slice(broker: Broker, header: PullMessageRequest, wanted: Filter, offset: int) -> PullResult:
     """Pull one slice of the messages that a consumer wants."""
-    limits = _limits(broker, header, wanted)
+    limits = _slice_limits(broker, header, wanted)
     return broker.store.pull(header.topic, header.queue_id, offset, limits, wanted.codes, wanted.accepts_record)
 
 
-def _limits(broker: Broker, header: PullMessageRequest, wanted: Filter) -> PullLimits:
+def _slice_limits(broker: Broker, header: PullMessageRequest, wanted: Filter) -> PullLimits:
     """Return the limits of one slice of a pull."""
     options = broker.options
     limit_bytes = options.max_transfer_bytes
@@ -186,7 +186,7 @@ def _limits(broker: Broker, header: PullMessageRequest, wanted: Filter) -> PullL
     return PullLimits(count, limit_bytes, time.perf_counter() + seconds)
 
 
-def _pull_on(
+def _continue_pull(
     broker: Broker,
     request: Command,
     header: PullMessageRequest,
@@ -201,7 +201,7 @@ def _pull_on(
             break
         yield
         started = time.perf_counter()
-        result = _pull(broker, header, wanted, result.next_offset)
+        result = _pull_slice(broker, header, wanted, result.next_offset)
         spent += time.perf_counter() - started
     return _answer_of(broker, request, header, result, group)
 
@@ -215,7 +215,7 @@ def _answer_of(
 ) -> Command:
     options = broker.options
     response = PullMessageResponse(
-        suggest_which_broker_id=_suggested(broker, group, result.records),
+        suggest_which_broker_id=_suggested_broker_id(broker, group, result.records),
         next_begin_offset=result.next_offset,
         min_offset=result.min_offset,
         max_offset=result.max_offset,
@@ -230,17 +230,17 @@ def _answer_of(
         broker.statistics.add(statistics.GROUP_GET_NUMS, key, len(result.records))
         broker.statistics.add(statistics.GROUP_GET_SIZE, key, len(body))
         broker.statistics.add(statistics.BROKER_GET_NUMS, options.cluster, len(result.records))
-    return request.reply(_code_of(header, result.status), to_ext_fields(response), body, result.status.value)
+    return request.reply(_response_code_of(header, result.status), to_ext_fields(response), body, result.status.value)
 
 
-def _code_of(header: PullMessageRequest, status: GetStatus) -> ResponseCode:
+def _response_code_of(header: PullMessageRequest, status: GetStatus) -> ResponseCode:
     code = _CODES.get(status)
     if code is not None:
         return code
     return ResponseCode.PULL_OFFSET_MOVED if header.queue_offset else ResponseCode.PULL_NOT_FOUND
 
 
-def _suggested(broker: Broker, group: SubscriptionGroupConfig | None, found: Sequence[bytes]) -> int:
+def _suggested_broker_id(broker: Broker, group: SubscriptionGroupConfig | None, found: Sequence[bytes]) -> int:
     """Return the id of the broker to pull from next: the master, or a slave for old messages if that is configured."""
     if group is None or not found or not broker.options.slave_read:
         return MASTER_ID
@@ -249,7 +249,7 @@ def _suggested(broker: Broker, group: SubscriptionGroupConfig | None, found: Seq
     return group.which_broker_when_consume_slowly if is_lagging else group.broker_id
 
 
-def _reset(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
+def _answer_reset(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
     """Answer a pull with the offset of a pending reset, or return None."""
     target = broker.take_reset(header.topic, header.consumer_group, header.queue_id)
     if target is None:
@@ -264,7 +264,7 @@ def _reset(broker: Broker, request: Command, header: PullMessageRequest) -> Comm
 def wake(broker: Broker, topic: str, queue_id: int) -> None:
     """Answer the held pulls of a queue whose groups were reset."""
     for pull in broker.held.take(topic, queue_id):
-        answer = _reset(broker, pull.request, pull.header)
+        answer = _answer_reset(broker, pull.request, pull.header)
         if answer is None:
             broker.held.hold(pull)
         else:
@@ -275,11 +275,13 @@ def answer_arrived(broker: Broker) -> None:
     """Answer the held pulls for which messages have arrived."""
     for topic, queue_id in broker.store.take_arrived():
         if pulls := broker.held.take(topic, queue_id):
-            _run(broker, pulls, _retry_held)
+            _run_in_slices(broker, pulls, _answer_or_hold_again)
 
 
-def _run(broker: Broker, pulls: Sequence[HeldPull], answer: Callable[[Broker, Sequence[HeldPull]], Steps]) -> None:
-    """Answer held pulls. The work for an SQL92 filter, which may take long, is that of its client."""
+def _run_in_slices(
+    broker: Broker, pulls: Sequence[HeldPull], answer: Callable[[Broker, Sequence[HeldPull]], Steps]
+) -> None:
+    """Answer held pulls; the work for an SQL92 filter may take long, and counts against the limits of its client."""
     unfiltered = [pull for pull in pulls if pull.wanted.accepts_record is None]
     if unfiltered:
         broker.slices.run(answer(broker, unfiltered))
@@ -289,13 +291,13 @@ def _run(broker: Broker, pulls: Sequence[HeldPull], answer: Callable[[Broker, Se
             pull.channel.send(pull.request.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
 
 
-def _retry_held(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
+def _answer_or_hold_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
     """Answer the held pulls that find a matching message; hold the others again."""
     for pull in pulls:
         result = yield from _search_for(broker, pull)
         if result is None:
             continue
-        if _code_of(pull.header, result.status) not in _NOTHING_YET:
+        if _response_code_of(pull.header, result.status) not in _NOTHING_YET:
             pull.channel.send(_answer_of(broker, pull.request, pull.header, result))
         else:
             pull.next_offset = max(pull.next_offset, result.next_offset)
@@ -310,13 +312,13 @@ def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullRes
         The messages; None if the connection has closed, or the pull was answered with an error.
     """
     try:
-        result = _pull(broker, pull.header, pull.wanted, pull.next_offset)
+        result = _pull_slice(broker, pull.header, pull.wanted, pull.next_offset)
         yield
         while not result.records and result.status in _EXHAUSTED and pull.channel.is_open:
             # Messages that arrive before the next slice would otherwise be noticed by nobody.
             if result.next_offset >= broker.store.max_offset(pull.header.topic, pull.header.queue_id):
                 break
-            following = _pull(broker, pull.header, pull.wanted, result.next_offset)
+            following = _pull_slice(broker, pull.header, pull.wanted, result.next_offset)
             result = following if following.status is not GetStatus.OFFSET_OVERFLOW_ONE else result
             yield
     except StoreError as error:
@@ -325,13 +327,13 @@ def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullRes
     return result if pull.channel.is_open else None
 
 
-def answer_late(broker: Broker, now_ms: int) -> None:
+def answer_expired(broker: Broker, now_ms: int) -> None:
     """Answer the held pulls whose deadline has passed."""
-    if pulls := list(broker.held.take_late(now_ms)):
-        _run(broker, pulls, _give_up)
+    if pulls := list(broker.held.take_expired(now_ms)):
+        _run_in_slices(broker, pulls, _answer_expired_pulls)
 
 
-def _give_up(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
+def _answer_expired_pulls(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
     """Answer pulls past their deadline with what they find now."""
     for pull in pulls:
         result = yield from _search_for(broker, pull)

@@ -64,7 +64,7 @@ def running_info(broker: Broker, channel: Channel, request: Command) -> Command 
     """Relay a request for the state of a consumer."""
     check_load(broker, request)
     header = from_ext_fields(RunningInfoRequest, request.ext_fields)
-    return _relay(broker, channel, request, header.consumer_group, header.client_id, request)
+    return _relay_request(broker, channel, request, header.consumer_group, header.client_id, request)
 
 
 def consume_directly(broker: Broker, channel: Channel, request: Command) -> Command | None:
@@ -78,10 +78,10 @@ def consume_directly(broker: Broker, channel: Channel, request: Command) -> Comm
     body = b"" if message is None else broker.store.record_of(message)
     fields = dict(request.ext_fields) | {"brokerName": broker.options.name}
     relayed = replace(request, ext_fields=fields, body=body)
-    return _relay(broker, channel, request, header.consumer_group, header.client_id, relayed)
+    return _relay_request(broker, channel, request, header.consumer_group, header.client_id, relayed)
 
 
-def _relay(
+def _relay_request(
     broker: Broker, channel: Channel, request: Command, group: str, client_id: str | None, relayed: Command
 ) -> Command | None:
     member = broker.clients.member(group, client_id)
@@ -126,7 +126,7 @@ def ask(broker: Broker, member: Member, question: Command, on_answer: OnAnswer) 
     broker.relayed.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
 
 
-def give_up_late(broker: Broker, now_ms: int) -> None:
+def give_up_expired(broker: Broker, now_ms: int) -> None:
     """Give up on consumers that have not answered in time."""
     while broker.relayed and broker.relayed[0][0] <= now_ms:
         _, channel, opaque = broker.relayed.popleft()
@@ -185,7 +185,7 @@ class _Statuses:
             self._finish(None)
             return
         if answer is not None and answer.code == ResponseCode.SUCCESS:
-            table = offsets_in(answer.body)
+            table = member_offsets(answer.body)
             if not self._broker.kept_answers.take(self._channel, len(table)):
                 remark = f"offsets of the members: expected at most {MAX_STATUSES_BYTES} bytes, found more"
                 self._finish(self._question.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
@@ -207,7 +207,7 @@ class _Statuses:
             self._channel.send(answer)
 
 
-def offsets_in(body: bytes | memoryview) -> bytes:
+def member_offsets(body: bytes | memoryview) -> bytes:
     """Return the table of offsets in a member's answer, as JSON; an empty one if the answer contains anything else."""
     if len(body) > MAX_STATUS_BYTES:
         return b"{}"

@@ -62,7 +62,7 @@ def send_reply(broker: Broker, channel: Channel, request: Command) -> Command | 
     if asker is None:
         remark = f"push reply message fail, channel of <{known.get(REPLY_TO_CLIENT)}> not found."
         return request.reply(ResponseCode.SYSTEM_ERROR, remark=remark)
-    asker.channel.ask(_push(broker, channel, header, text, bytes(request.body)), lambda _: None)
+    asker.channel.ask(_push_reply(broker, channel, header, text, bytes(request.body)), lambda _: None)
     result = broker.store.send(message)
     response = SendMessageResponse(result.msg_id, queue_id, result.queue_offset, known.get(props.UNIQ_KEY))
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(response))
@@ -75,7 +75,7 @@ def _find_client(broker: Broker, client_id: str | None) -> Member | None:
     return None
 
 
-def _push(broker: Broker, channel: Channel, header: SendMessageRequest, properties: str, body: bytes) -> Command:
+def _push_reply(broker: Broker, channel: Channel, header: SendMessageRequest, properties: str, body: bytes) -> Command:
     pushed = ReplyRequest(
         str(channel.peer),
         str(broker.options.address),

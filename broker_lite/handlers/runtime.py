@@ -20,15 +20,15 @@ _GIB = 1 << 30
 
 def runtime_info(broker: Broker, _channel: Channel, request: Command) -> Command:
     """Answer with counters, rates and state, as text under RocketMQ's names."""
-    table = _counters(broker) | _state(broker) | _disk(broker) | _delays(broker)
+    table = _counter_values(broker) | _state_values(broker) | _disk_values(broker) | _delay_values(broker)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(KvTable(table)))
 
 
-def _counters(broker: Broker) -> dict[str, str]:
+def _counter_values(broker: Broker) -> dict[str, str]:
     counts, cluster, now_ms = broker.statistics, broker.options.cluster, broker.now_ms()
     put, got = counts.total(statistics.BROKER_PUT_NUMS, cluster), counts.total(statistics.BROKER_GET_NUMS, cluster)
-    put_morning, put_yesterday = counts.mornings(statistics.BROKER_PUT_NUMS, cluster)
-    got_morning, got_yesterday = counts.mornings(statistics.BROKER_GET_NUMS, cluster)
+    put_morning, put_yesterday = counts.day_start_totals(statistics.BROKER_PUT_NUMS, cluster)
+    got_morning, got_yesterday = counts.day_start_totals(statistics.BROKER_GET_NUMS, cluster)
     size = counts.total(statistics.BROKER_PUT_SIZE, cluster)
     table = {
         "msgPutTotalTodayNow": str(put),
@@ -40,17 +40,17 @@ def _counters(broker: Broker) -> dict[str, str]:
         "putMessageTimesTotal": str(put),
         "putMessageSizeTotal": str(size),
         "putMessageAverageSize": f"{size / put if put else 0.0}",
-        "putTps": _rates(counts.rates(statistics.BROKER_PUT_NUMS, cluster, now_ms)),
+        "putTps": _rates_text(counts.rates(statistics.BROKER_PUT_NUMS, cluster, now_ms)),
     }
-    got_rates = _rates(counts.rates(statistics.BROKER_GET_NUMS, cluster, now_ms))
+    got_rates = _rates_text(counts.rates(statistics.BROKER_GET_NUMS, cluster, now_ms))
     return table | dict.fromkeys(("getTotalTps", "getFoundTps", "getTransferedTps", "getTransferredTps"), got_rates)
 
 
-def _rates(rates: Iterable[float]) -> str:
+def _rates_text(rates: Iterable[float]) -> str:
     return " ".join(f"{rate:.1f}" for rate in rates)
 
 
-def _state(broker: Broker) -> dict[str, str]:
+def _state_values(broker: Broker) -> dict[str, str]:
     """Return the broker's state; values of features that it lacks, such as request queues, are 0."""
     store, now_ms = broker.store, broker.now_ms()
     seconds = (now_ms - broker.started_ms) // 1000
@@ -80,7 +80,7 @@ def _state(broker: Broker) -> dict[str, str]:
     }
 
 
-def _disk(broker: Broker) -> dict[str, str]:
+def _disk_values(broker: Broker) -> dict[str, str]:
     disk = shutil.disk_usage(broker.store.path)
     ratio = f"{disk.used / disk.total:.4f}"
     return {
@@ -90,7 +90,7 @@ def _disk(broker: Broker) -> dict[str, str]:
     }
 
 
-def _delays(broker: Broker) -> dict[str, str]:
+def _delay_values(broker: Broker) -> dict[str, str]:
     offsets = broker.store.config.delay_offsets
     table = {}
     for level in range(1, broker.delivery.delay_levels + 1):

@@ -49,9 +49,9 @@ _counter = itertools.count()
 
 def send_message(broker: Broker, channel: Channel, request: Command) -> Command | Answering | None:
     """Store a message or a batch."""
-    header = _parse(request)
+    header = _parse_header(request)
     is_batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
-    refusal = _refusal(broker, request, header) or _refuse_too_large(request, header, is_batch=is_batch)
+    refusal = _refuse_message(broker, request, header) or _refuse_too_large(request, header, is_batch=is_batch)
     if refusal is not None:
         return refusal
     group = None
@@ -91,7 +91,7 @@ def _refuse_target(
     return None
 
 
-def _parse(request: Command) -> SendMessageRequest:
+def _parse_header(request: Command) -> SendMessageRequest:
     """Parse the header quickly; fall back to `parse_send_request`, which reports errors."""
     fields = request.ext_fields
     if request.code == RequestCode.SEND_MESSAGE or "j" not in fields or "l" in fields:
@@ -109,7 +109,7 @@ def _parse(request: Command) -> SendMessageRequest:
         return parse_send_request(request)
 
 
-def _refusal(broker: Broker, request: Command, header: SendMessageRequest) -> Command | None:
+def _refuse_message(broker: Broker, request: Command, header: SendMessageRequest) -> Command | None:
     if not broker.is_writable:
         remark = (
             "service not available now. It may be caused by one of the following reasons: the broker's disk is full"
@@ -147,7 +147,7 @@ def _send_one(
     group: SubscriptionGroupConfig | None,
 ) -> Command:
     text = header.properties or ""
-    known = _known(text)
+    known = _parse_by_name(text)
     topic, queue_id = header.topic, header.queue_id
     if props.UNIQ_KEY not in known:
         known[props.UNIQ_KEY] = new_unique_key(broker.options.address, broker.now_ms())
@@ -169,16 +169,16 @@ def _send_one(
     if is_plain and not _is_special(known):
         result = broker.store.send(message)
     else:
-        result = broker.delivery.take(_marked(broker, message))
-    return _stored(broker, request, header, config.topic_name, [result], known[props.UNIQ_KEY])
+        result = broker.delivery.take(_add_marks(broker, message))
+    return _answer_stored(broker, request, header, config.topic_name, [result], known[props.UNIQ_KEY])
 
 
-def _marked(broker: Broker, message: SentMessage) -> SentMessage:
+def _add_marks(broker: Broker, message: SentMessage) -> SentMessage:
     """Return the message with the properties that the broker adds to every message."""
     return message._replace(properties={**message.properties, **broker.options.marks()})
 
 
-def _known(text: str) -> dict[str, str]:
+def _parse_by_name(text: str) -> dict[str, str]:
     """Parse properties by name, as `parse_properties` does."""
     known = {}
     for entry in text.split(_END):
@@ -208,7 +208,7 @@ def _send_batch(
     broker: Broker, channel: Channel, request: Command, header: SendMessageRequest, config: TopicConfig
 ) -> Answering:
     """Store all messages of a batch, or none."""
-    known = _known(header.properties or "")
+    known = _parse_by_name(header.properties or "")
     if _is_special(known):
         remark = "expected a batch without delays and transactions, which only single messages may have"
         return request.reply(ResponseCode.MESSAGE_ILLEGAL, remark=remark)
@@ -225,14 +225,14 @@ def _send_batch(
     for number, item in enumerate(items):
         if number % _ITEMS_OF_STEP == _ITEMS_OF_STEP - 1:
             yield
-        own = _known(str(item.properties, "utf-8", "replace"))
+        own = _parse_by_name(str(item.properties, "utf-8", "replace"))
         messages.append(SentMessage(
             header.topic, header.queue_id, item.body, header.born_timestamp, channel.peer, item.flag, header.sys_flag,
             header.reconsume_times or 0, own, item.properties, header.producer_group,
         ))  # fmt: skip
     with broker.topics.made(config):
         results = broker.store.send_batch(messages)
-    return _stored(broker, request, header, header.topic, results, known.get(props.UNIQ_KEY))
+    return _answer_stored(broker, request, header, header.topic, results, known.get(props.UNIQ_KEY))
 
 
 def _send_inner_batch(
@@ -245,10 +245,12 @@ def _send_inner_batch(
         header.sys_flag | INNER_BATCH | NEED_UNWRAP, header.reconsume_times or 0, known, b"", header.producer_group,
     )  # fmt: skip
     key = known[props.UNIQ_KEY]
-    return _stored(broker, request, header, header.topic, [broker.store.send(message)], key, {"batchUniqId": key})
+    return _answer_stored(
+        broker, request, header, header.topic, [broker.store.send(message)], key, {"batchUniqId": key}
+    )
 
 
-def _stored(
+def _answer_stored(
     broker: Broker,
     request: Command,
     header: SendMessageRequest,
@@ -265,7 +267,7 @@ def _stored(
     count(statistics.BROKER_PUT_NUMS, broker.options.cluster, len(results))
     if request.is_one_way:
         return request.reply(ResponseCode.SUCCESS)
-    # Not with `to_ext_fields`, for speed, as in `_parse`: this runs once for each message.
+    # Not with `to_ext_fields`, for speed, as in `_parse_header`: this runs once for each message.
     first = results[0]
     fields = {
         "msgId": ",".join([result.msg_id for result in results]) if len(results) > 1 else first.msg_id,

@@ -50,16 +50,16 @@ def ask_producers(broker: Broker, now_ms: int) -> Iterator[None]:
     options = broker.options
     for half in broker.delivery.take_due_halves(now_ms, options.transaction_timeout_ms, options.transaction_check_max):
         if half is not None:
-            _ask(broker, half)
+            _ask_producer(broker, half)
         yield
 
 
-def _ask(broker: Broker, half: Message) -> None:
+def _ask_producer(broker: Broker, half: Message) -> None:
     members = list(broker.clients.producers.get(half.properties.get(props.PGROUP, ""), {}).values())
     if not members:
         return
     try:
-        question = _question(half)
+        question = _check_request(half)
     except UnserializableError as error:
         # Only a damaged or foreign record fails here; it must not block the other half messages.
         _logger.error("cannot ask a producer about the half message at %d: %s", half.physical_offset, error)
@@ -67,7 +67,7 @@ def _ask(broker: Broker, half: Message) -> None:
     members[next(_turn) % len(members)].channel.send_one_way(question)
 
 
-def _question(half: Message) -> Command:
+def _check_request(half: Message) -> Command:
     known = half.properties
     header = CheckTransactionStateRequest(
         half.queue_offset,

@@ -119,7 +119,7 @@ class NameServer:
                 self._accounts.check(request, channel)
             answer = handler(channel, request)
         except Exception as error:  # noqa: BLE001 (it is answered and logged)
-            return _failure(channel, request, error)
+            return _error_answer(channel, request, error)
         return answer if isinstance(answer, Command) else self._finish(channel, request, answer)
 
     @staticmethod
@@ -127,7 +127,7 @@ class NameServer:
         try:
             return (yield from answering)
         except Exception as error:  # noqa: BLE001 (it is answered and logged)
-            return _failure(channel, request, error)
+            return _error_answer(channel, request, error)
 
     def register_local(self, request: RegisterBrokerRequest, topics: TopicConfigs) -> None:
         """Register the broker of this process, which has no connection."""
@@ -149,7 +149,7 @@ class NameServer:
             return request.reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
         order = self._kv.get(ORDER_TOPIC_NAMESPACE, {}).get(header.topic)
         standard = bool(header.accept_standard_json_only) or request.version >= Version.V4_9_4
-        body = serialize_body(_with_order(route, order), standard=standard)
+        body = serialize_body(_add_order(route, order), standard=standard)
         return request.reply(ResponseCode.SUCCESS, body=body)
 
     def _clusters(self, _channel: Channel, request: Command) -> Command:
@@ -184,7 +184,7 @@ class NameServer:
         return request.reply(ResponseCode.SUCCESS, fields, serialize_body(order))
 
     def _unregister(self, channel: Channel, request: Command) -> Command:
-        key = _key(request)
+        key = _requested_broker(request)
         self._check_not_local(key)
         # Code and time of a request are not signed: a recorded registration could be sent again with this code.
         if self._accounts is not None and not (channel.is_private or self.routes.is_owned_by(key, channel)):
@@ -204,12 +204,12 @@ class NameServer:
 
     def _query_data_version(self, _channel: Channel, request: Command) -> Command:
         theirs = parse_body(DataVersion, request.body, limit=MAX_DATA_VERSION_BYTES, is_plain=True)
-        ours = self.routes.data_version(_key(request), self._clock())
+        ours = self.routes.data_version(_requested_broker(request), self._clock())
         fields = to_ext_fields(DataVersionResponse(ours != theirs))
         return request.reply(ResponseCode.SUCCESS, fields, serialize_body(ours) if ours is not None else b"")
 
     def _broker_heartbeat(self, _channel: Channel, request: Command) -> Command:
-        self.routes.hear_of(_key(request), self._clock())
+        self.routes.note_heartbeat(_requested_broker(request), self._clock())
         return request.reply(ResponseCode.SUCCESS)
 
     def _all_topics(self, _channel: Channel, request: Command) -> Answering:
@@ -286,7 +286,7 @@ class NameServer:
         return request.reply(ResponseCode.SUCCESS, body=serialize_body(KvTable(table)))
 
 
-def _failure(channel: Channel, request: Command, error: Exception) -> Command:
+def _error_answer(channel: Channel, request: Command, error: Exception) -> Command:
     """Return the answer to a request whose handler failed; log unexpected errors."""
     if not isinstance(error, CommandError):
         _logger.error("request %d of %s to the name server failed", request.code, channel.peer, exc_info=error)
@@ -296,9 +296,9 @@ def _failure(channel: Channel, request: Command, error: Exception) -> Command:
     return request.reply(code, remark=str(error))
 
 
-def _key(request: Command) -> BrokerKey:
+def _requested_broker(request: Command) -> BrokerKey:
     return broker_key(from_ext_fields(BrokerRequest, request.ext_fields))
 
 
-def _with_order(route: TopicRoute, order: str | None) -> TopicRoute:
+def _add_order(route: TopicRoute, order: str | None) -> TopicRoute:
     return route if order is None else route._replace(order_topic_conf=order)

@@ -212,7 +212,7 @@ class RouteTable:
         key = broker_key(request)
         self._check_room(key, topics)
         for stale in [known for known in self._live if self._is_replaced(known, key)]:
-            self._forget(stale)
+            self._remove_broker(stale)
         broker = self._brokers.setdefault(request.broker_name, _Broker(request.cluster_name))
         if key == self._local or not self.is_local(request.broker_name):
             broker.cluster = request.cluster_name
@@ -273,26 +273,26 @@ class RouteTable:
         live = self._live.get(key)
         return None if live is None else live.data_version
 
-    def hear_of(self, key: BrokerKey, now_ms: int) -> None:
+    def note_heartbeat(self, key: BrokerKey, now_ms: int) -> None:
         """Record a heartbeat of a broker."""
         self.data_version(key, now_ms)
 
     def unregister(self, key: BrokerKey) -> None:
         """Remove a broker that unregisters."""
         if key in self._live:
-            self._forget(key)
+            self._remove_broker(key)
 
     def drop_owned_by(self, owner: object) -> None:
         """Remove the brokers that registered over a closed connection."""
         for key in [key for key, live in self._live.items() if live.owner is owner]:
-            self._forget(key)
+            self._remove_broker(key)
 
     def drop_silent(self, now_ms: int) -> None:
         """Remove the brokers whose heartbeats have timed out."""
         for key in [key for key, live in self._live.items() if now_ms - live.heard_ms > live.timeout_ms]:
-            self._forget(key)
+            self._remove_broker(key)
 
-    def _forget(self, key: BrokerKey) -> None:
+    def _remove_broker(self, key: BrokerKey) -> None:
         del self._live[key]
         broker = self._brokers.get(key.name)
         if broker is None:

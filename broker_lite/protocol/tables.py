@@ -52,7 +52,7 @@ def list_body(
     Raises:
         BodyError: if the list does not fit in a frame.
     """
-    items = yield from _items(name, entries)
+    items = yield from _serialize_items(name, entries)
     fields = [b'"' + name.encode() + b'":[' + items + b"]"]
     fields += [serialize_compact({key: to_json(value)})[1:-1] for key, value in others().items()]
     return b"{" + b",".join(fields) + b"}"
@@ -71,7 +71,7 @@ def lists_body(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generat
     pieces = []
     size = 0
     for number, (key, entries) in enumerate(lists):
-        items = yield from _items(name, entries, size)
+        items = yield from _serialize_items(name, entries, size)
         pieces.append(serialize_compact(key) + b":[" + items + b"]")
         size = _check_size(name, size + len(pieces[-1]) + 1)
         if number % _ENTRIES_OF_STEP == _ENTRIES_OF_STEP - 1:
@@ -79,7 +79,7 @@ def lists_body(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generat
     return b'{"' + name.encode() + b'":{' + b",".join(pieces) + b"}}"
 
 
-def _items(name: str, entries: Iterable[Any], size: int = 0) -> Generator[None, None, bytes]:
+def _serialize_items(name: str, entries: Iterable[Any], size: int = 0) -> Generator[None, None, bytes]:
     """Return entries as JSON, separated by commas; yield after every hundred."""
     remaining = iter(entries)
     pieces = []

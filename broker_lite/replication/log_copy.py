@@ -78,7 +78,7 @@ class LogCopy:
             self._known = LogProgress(physical_offset)
         self._log.append_copy(physical_offset, data)
         try:
-            self._enter_records()
+            self._index_complete_records()
         except (LayoutError, DiskFullError):
             raise
         except BaseException as error:
@@ -86,16 +86,16 @@ class LogCopy:
             raise
         self._writer.last = self._known._replace(log_end=self._log.end)
 
-    def _enter_records(self) -> None:
-        while (found := self._next()) is not None:
+    def _index_complete_records(self) -> None:
+        while (found := self._next_record()) is not None:
             size, message = found
             if message is None:
                 self._known = self._known._replace(log_end=self._known.log_end + size)
                 continue
-            self._enter(self._dispatches.of_message(message))
+            self._index_record(self._dispatches.of_message(message))
             self._known = LogProgress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
-    def _next(self) -> tuple[int, Message | None] | None:
+    def _next_record(self) -> tuple[int, Message | None] | None:
         """Return the size and message of the next record, the message None for a BLANK; None if it is incomplete."""
         position = self._known.log_end
         here = self._log.end - position
@@ -111,7 +111,7 @@ class LogCopy:
             return None
         return size, self._log.parse_at(position)
 
-    def _enter(self, record: Dispatch) -> None:
+    def _index_record(self, record: Dispatch) -> None:
         queues, index = self._files.queues, self._files.index
         if record.is_queued:
             queue = queues.find(record.topic, record.queue_id)

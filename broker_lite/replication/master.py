@@ -157,7 +157,7 @@ class SlaveConnection(asyncio.Protocol):
         self._heard_at = self._master.loop.time()
         begun = self.is_begun
         try:
-            self._side.receive(data, self._log())
+            self._side.receive(data, self._log_range())
         except (PeerError, StoreError) as error:
             self._refuse(error)
             return
@@ -167,7 +167,7 @@ class SlaveConnection(asyncio.Protocol):
             self._master.acknowledge(self._side.acknowledged)
         self.send()
 
-    def _log(self) -> range:
+    def _log_range(self) -> range:
         return range(self._master.store.min_physical_offset, self._master.store.log_end)
 
     def send(self) -> None:
@@ -182,7 +182,7 @@ class SlaveConnection(asyncio.Protocol):
                     self._will_send = True
                     self._master.loop.call_soon(self._send_more)
                     return
-                due = self._side.due(self._log())
+                due = self._side.due(self._log_range())
                 if due is None:
                     return
                 self._write(self._side.transfer(self._master.store.record_at(*due)))

@@ -33,7 +33,7 @@ MAX_BODY_BYTES = (4 << 20) - TRANSFER.size
 
 
 class LogChunk(NamedTuple):
-    """Piece of a log at a physical offset."""
+    """Consecutive bytes of a log, with the physical offset of the first one."""
 
     physical_offset: int
     data: bytes
@@ -74,7 +74,7 @@ class MasterSide:
         whole = len(data) - len(data) % REPORT.size
         for (offset,) in REPORT.struct.iter_unpack(data[:whole]):
             if self.acknowledged is None:
-                self._begin(offset, log)
+                self._accept_first_report(offset, log)
             elif not self.acknowledged <= offset <= self.next_offset:
                 raise PeerError(
                     f"report: expected an offset from {self.acknowledged} to {self.next_offset}, found {offset}"
@@ -82,7 +82,7 @@ class MasterSide:
             self.acknowledged = offset
         self._rest = data[whole:]
 
-    def _begin(self, offset: int, log: range) -> None:
+    def _accept_first_report(self, offset: int, log: range) -> None:
         if offset == 0:
             self.next_offset = max(log.start, log.stop - log.stop % self._segment_size)
         elif log.start <= offset <= log.stop:
@@ -102,7 +102,9 @@ class MasterSide:
         if self.acknowledged is None or self.next_offset == log.stop:
             return None
         if self.next_offset < log.start:
-            raise PeerError(f"expected a slave that has read up to {log.start}, found it at {self.next_offset}")
+            raise PeerError(
+                f"the slave's offset: expected {log.start}, where the log begins, or more, found {self.next_offset}"
+            )
         in_segment = self._segment_size - self.next_offset % self._segment_size
         return self.next_offset, min(self._batch_bytes, in_segment, log.stop - self.next_offset)
 
@@ -160,11 +162,11 @@ class SlaveSide:
             position += len(part)
             self._header += part
             if len(self._header) == TRANSFER.size:
-                self._open(*TRANSFER.unpack(self._header))
+                self._begin_body(*TRANSFER.unpack(self._header))
                 self._header = b""
         return found
 
-    def _open(self, offset: int, size: int) -> None:
+    def _begin_body(self, offset: int, size: int) -> None:
         if not 0 <= size <= MAX_BODY_BYTES:
             raise PeerError(f"body_size: expected 0 to {MAX_BODY_BYTES}, found {size}")
         if self._expected is not None and offset != self._expected:

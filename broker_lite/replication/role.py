@@ -117,7 +117,7 @@ class ReplicationRole:
     def _has_slave_in_range(self, log_end: int) -> bool:
         return self._master is not None and self._master.has_slave_in_range(log_end)
 
-    def _copied(self, log_end: int) -> None:
+    def _send_copied_answers(self, log_end: int) -> None:
         if isinstance(self.dispatcher, SyncMasterDispatcher):
             self.dispatcher.copied(log_end)
 
@@ -140,7 +140,7 @@ class ReplicationRole:
         if self._slave is not None:
             self._slave.start(loop)
         elif self._options.listen is not None:
-            self._master = Master(self._check_layout(), self._options, loop, self._copied)
+            self._master = Master(self._check_layout(), self._options, loop, self._send_copied_answers)
             await self._master.start()
 
     def send(self) -> None:

@@ -65,7 +65,7 @@ class Slave:
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start to follow the master."""
-        self._tasks = [loop.create_task(self._follow()), loop.create_task(self._synchronize())]
+        self._tasks = [loop.create_task(self._follow_master()), loop.create_task(self._synchronize_tables())]
 
     async def stop(self) -> None:
         """Stop following the master."""
@@ -89,19 +89,19 @@ class Slave:
         if self.knows_master:
             self._changed.set()
 
-    async def _follow(self) -> None:
+    async def _follow_master(self) -> None:
         while True:
             address = self._address
             try:
                 if address is not None:
-                    await self._copy(*address)
+                    await self._copy_log(*address)
             except (OSError, TimeoutError, ReplicationError, StoreError) as error:
                 _logger.warning(
                     "cannot copy the log of master %s:%d, will retry: %s", *(address or ("?", 0)), error or "no answer"
                 )
             await asyncio.sleep(self._options.retry_seconds if address is not None else 0.1)
 
-    async def _copy(self, host: str, port: int) -> None:
+    async def _copy_log(self, host: str, port: int) -> None:
         """Copy the log until the connection closes."""
         options = self._options
         async with asyncio.timeout(options.housekeeping_seconds):
@@ -110,7 +110,7 @@ class Slave:
         try:
             side = SlaveSide(self._log.segment_size, self._log.end)
             writer.write(side.report())
-            reporting = asyncio.get_running_loop().create_task(self._report(side, writer))
+            reporting = asyncio.get_running_loop().create_task(self._send_reports(side, writer))
             while True:
                 async with asyncio.timeout(options.housekeeping_seconds):
                     data = await reader.read(_READ_BYTES)
@@ -127,13 +127,13 @@ class Slave:
                 reporting.cancel()
             writer.close()
 
-    async def _report(self, side: SlaveSide, writer: asyncio.StreamWriter) -> None:
+    async def _send_reports(self, side: SlaveSide, writer: asyncio.StreamWriter) -> None:
         """Send regular reports as heartbeats; at that moment everything received is in the log."""
         while True:
             await asyncio.sleep(self._options.heartbeat_seconds)
             writer.write(side.report())
 
-    async def _synchronize(self) -> None:
+    async def _synchronize_tables(self) -> None:
         await self._changed.wait()
         while True:
             assert self._client is not None

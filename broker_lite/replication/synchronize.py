@@ -38,19 +38,23 @@ class Synchronizer:
     async def run(self, master: PeerClient) -> bool:
         """Copy all tables once, and return whether that succeeded; a table that was not received stays unchanged."""
         try:
-            self.take_topics(await self._get(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs))
+            self.take_topics(await self._request_table(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs))
             self.take_consumer_offsets(
-                await self._get(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
+                await self._request_table(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetTable)
             )
-            self.take_delay_offsets(await self._get(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable))
-            self.take_groups(await self._get(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroups))
+            self.take_delay_offsets(
+                await self._request_table(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetTable)
+            )
+            self.take_groups(
+                await self._request_table(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroups)
+            )
         except (OSError, TimeoutError, LayoutError, CommandError, PeerError) as error:
             _logger.warning("cannot copy all topics, groups and offsets from master %s:%d: %r", *master.address, error)
             return False
         return True
 
     @staticmethod
-    async def _get(master: PeerClient, code: RequestCode, kind: type[B]) -> B:
+    async def _request_table(master: PeerClient, code: RequestCode, kind: type[B]) -> B:
         answer = await master.ask(Command(code))
         if answer.code != ResponseCode.SUCCESS:
             raise PeerError(f"request {code}: expected SUCCESS, found {code_name(answer.code)}, {answer.remark}")

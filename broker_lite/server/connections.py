@@ -89,7 +89,7 @@ class Connections:
                 del self._by_address[peer.site]
         self._unfinished_bytes -= self._unfinished.pop(connection, 0)
 
-    def note_unfinished(self, connection: Connection, size: int, *, is_new: bool) -> None:
+    def note_incomplete_frame(self, connection: Connection, size: int, *, is_new: bool) -> None:
         """Update the size of a connection's incomplete frame; close the oldest ones if all together exceed the limit.
 
         Args:
@@ -110,7 +110,7 @@ class Connections:
             self._unfinished_bytes -= self._unfinished.pop(oldest)
             oldest.abort()
 
-    def note_kept(self, change: int) -> None:
+    def note_kept_bytes(self, change: int) -> None:
         """Update the memory of requests and answers; close the connections with the most if the limit is exceeded."""
         self._kept_bytes += change
         if change <= 0 or self._kept_bytes <= self.limits.memory_bytes:
@@ -232,10 +232,10 @@ class Connection(asyncio.Protocol):
         if before or self._reader.waiting_bytes:
             is_new = bool(commands) or not before
             self._frame_began_at = self.active_at if is_new else self._frame_began_at
-            self._connections.note_unfinished(self, self._reader.waiting_bytes, is_new=is_new)
+            self._connections.note_incomplete_frame(self, self._reader.waiting_bytes, is_new=is_new)
         self._pending.extend(commands)
         if not self.has_turn_later:
-            self._work()
+            self._handle_requests()
         self._close_if_ended()
 
     def _close_if_ended(self) -> None:
@@ -248,10 +248,10 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def is_late(self, latest_start: float) -> bool:
-        """Return whether its frame began too long ago; a connection that is not being read is never late."""
+        """Return whether its incomplete frame began too long ago; a connection that is not being read is never late."""
         return self._frame_began_at < latest_start and not self._is_paused
 
-    def _work(self) -> None:
+    def _handle_requests(self) -> None:
         """Handle received requests until the peer stops reading answers or the turn is over."""
         end = time.perf_counter() + TURN_SECONDS
         while self._pending and not self._is_paused and self._channel is not None:
@@ -270,12 +270,12 @@ class Connection(asyncio.Protocol):
                 self._is_handling = False
             self._flush()
             if self._pending and not self._is_paused and time.perf_counter() >= end:
-                self._work_later()
+                self._continue_later()
                 break
         if self._pending or self.kept_bytes:
-            self._connections.note_kept(self.count_kept())
+            self._connections.note_kept_bytes(self.count_kept())
 
-    def _work_later(self) -> None:
+    def _continue_later(self) -> None:
         """Continue after other connections have had their turn; read nothing until then."""
         self.has_turn_later = True
         self.stop_reading()
@@ -283,11 +283,11 @@ class Connection(asyncio.Protocol):
 
     def _take_turn(self) -> None:
         self.has_turn_later = False
-        self._work()
-        self._read_again()
+        self._handle_requests()
+        self._resume_reading()
         self._close_if_ended()
 
-    def _read_again(self) -> None:
+    def _resume_reading(self) -> None:
         is_open = self._transport is not None and not self._transport.is_closing()
         if is_open and not (self._is_paused or self.has_turn_later or self._connections.is_ending):
             cast("asyncio.Transport", self._transport).resume_reading()
@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
             self._connections.log.warning("closed the connection to %s: it has not read %d bytes", self, unsent)
             self.abort()
         elif unsent > _SMALL_BYTES or self.kept_bytes:
-            self._connections.note_kept(self.count_kept())
+            self._connections.note_kept_bytes(self.count_kept())
 
     def pause_writing(self) -> None:
         """Stop reading from a peer that does not read its answers."""
@@ -335,9 +335,9 @@ class Connection(asyncio.Protocol):
         if self._channel is not None:
             self._channel.is_congested = False
         if not self.has_turn_later:
-            self._work()
-        self._connections.note_kept(self.count_kept())
-        self._read_again()
+            self._handle_requests()
+        self._connections.note_kept_bytes(self.count_kept())
+        self._resume_reading()
 
     def stop_reading(self) -> None:
         """Stop reading from the connection."""
@@ -346,13 +346,13 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close the connection at once, and drop waiting requests."""
-        self._release()
-        self._connections.note_kept(-self.kept_bytes)
+        self._free_memory()
+        self._connections.note_kept_bytes(-self.kept_bytes)
         self.kept_bytes = 0
         if self._transport is not None:
             self._transport.abort()
 
-    def _release(self) -> None:
+    def _free_memory(self) -> None:
         """Free the memory of requests and answers: the object itself may stay until the next garbage collection."""
         self._pending.clear()
         self._out, self._out_bytes = [], 0
@@ -367,11 +367,11 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)
         """Remove the closed connection."""
-        self._release()
+        self._free_memory()
         channel, self._channel = self._channel, None
         if channel is not None:
             self._connections.discard(self, channel.peer)
-            self._connections.note_kept(-self.kept_bytes)
+            self._connections.note_kept_bytes(-self.kept_bytes)
             self.kept_bytes = 0
             channel.lost()
             self._service.lost(channel)

@@ -30,7 +30,7 @@ class NameServerService:
         self._name_server = name_server
         self._loop = loop
         self._slices = Slices(LONG_REQUESTS_AT_ONCE)
-        SliceTimer(loop, self._slices, self._work)
+        SliceTimer(loop, self._slices, self._run_long_requests)
 
     def handle(self, channel: Channel, request: Command) -> None:
         """Answer a request, or start to compute its answer."""
@@ -49,7 +49,7 @@ class NameServerService:
         """Remove the brokers that registered over a closed connection."""
         self._name_server.lost(channel)
 
-    def _work(self) -> bool:
+    def _run_long_requests(self) -> bool:
         try:
             return self._slices.turn()
         except Exception:

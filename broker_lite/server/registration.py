@@ -62,7 +62,7 @@ class LocalRegistration(Registration):
 
     def register(self, topics: TopicConfigs) -> None:
         """Register the broker with all of its topics."""
-        self._name_server.register_local(_request(self._options), topics)
+        self._name_server.register_local(_registration_header(self._options), topics)
 
     def tick(self) -> None:
         """Let the name server remove brokers whose heartbeats have timed out."""
@@ -139,11 +139,11 @@ def registration_command(options: BrokerOptions, topics: TopicConfigs) -> Comman
         # A name server does not need attributes, and that of 4.9 cannot read them in this form.
         table = {name: topic._replace(attributes=None) for name, topic in topics.topic_config_table.items()}
         body = serialize_registration(RegisterBrokerBody(topics._replace(topic_config_table=table)))
-    header = _request(options)._replace(compressed=is_compressed, body_crc32=zlib.crc32(body) & CRC_MASK)
+    header = _registration_header(options)._replace(compressed=is_compressed, body_crc32=zlib.crc32(body) & CRC_MASK)
     return Command(RequestCode.REGISTER_BROKER, to_ext_fields(header), body)
 
 
-def _request(options: BrokerOptions) -> RegisterBrokerRequest:
+def _registration_header(options: BrokerOptions) -> RegisterBrokerRequest:
     return RegisterBrokerRequest(
         options.name, str(options.address), options.cluster, options.ha_address, options.broker_id
     )

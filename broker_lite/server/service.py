@@ -152,7 +152,7 @@ class Server:
         for number in _ending_signals():
             loop.add_signal_handler(number, self._stop_once, loop)
         log_sync = LogSync(self._store, loop, self._dispatcher.synced, self._dispatcher.sync_failed)
-        SliceTimer(loop, self._dispatcher.broker.slices, partial(self._work, log_sync))
+        SliceTimer(loop, self._dispatcher.broker.slices, partial(self._run_long_requests, log_sync))
         try:
             await self._listen(loop, log_sync)
             self._register()
@@ -161,24 +161,24 @@ class Server:
             await self._stop.wait()
             for task in ticking:
                 task.cancel()
-            await self._end(log_sync)
+            await self._stop_serving(log_sync)
         finally:
             log_sync.stop()
             for server, connections in self._ports:
                 server.close()
                 connections.close()
-            self._leave_signals(loop)
+            self._remove_signal_handlers(loop)
 
     def _stop_once(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start an orderly stop; a further signal ends the process at once, and the next start recovers the store."""
         self._stop.set()
-        self._leave_signals(loop)
+        self._remove_signal_handlers(loop)
 
-    def _leave_signals(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _remove_signal_handlers(self, loop: asyncio.AbstractEventLoop) -> None:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
 
-    def _work(self, log_sync: LogSync) -> bool:
+    def _run_long_requests(self, log_sync: LogSync) -> bool:
         """Run a slice of long requests, and return whether more work remains."""
         try:
             has_more = self._dispatcher.work()
@@ -193,10 +193,10 @@ class Server:
     async def _listen(self, loop: asyncio.AbstractEventLoop, log_sync: LogSync) -> None:
         if self._options.name_server is not None:
             name_server = NameServer(self._store.clock, self._options.accounts)
-            await self._open(loop, self._options.name_server, NameServerService(name_server, loop))
+            await self._open_port(loop, self._options.name_server, NameServerService(name_server, loop))
             self._registrations.append(LocalRegistration(name_server, self._options.broker))
         service = _BrokerService(self._dispatcher, self._role.send, self._register_changes, log_sync.request)
-        await self._open(loop, self._options.listen, service)
+        await self._open_port(loop, self._options.listen, service)
         for address in self._options.register_at:
             self._registrations.append(
                 RemoteRegistration(
@@ -206,16 +206,16 @@ class Server:
                     self._role.on_registered,
                 )
             )
-        with _listening(self._options.replication.listen):
+        with _convert_listen_error(self._options.replication.listen):
             await self._role.start(loop)
         if self._role.has_slaves:
             # RocketMQ's slaves request topics at the second port.
             host, port = self._options.listen
-            await self._open(loop, Address(host, port - FAST_PORT_DISTANCE), service)
+            await self._open_port(loop, Address(host, port - FAST_PORT_DISTANCE), service)
 
-    async def _open(self, loop: asyncio.AbstractEventLoop, address: Address, service: Service) -> None:
+    async def _open_port(self, loop: asyncio.AbstractEventLoop, address: Address, service: Service) -> None:
         connections = Connections(service, self._options.limits, loop, self._options.tls)
-        with _listening(address):
+        with _convert_listen_error(address):
             server = await loop.create_server(lambda: Connection(connections), *address, backlog=BACKLOG)
         self._ports.append((server, connections))
 
@@ -294,7 +294,7 @@ class Server:
         """True if requests wait for their turn, or answers are not sent yet."""
         return any(connections.is_working or connections.unsent_bytes for _, connections in self._ports)
 
-    async def _end(self, log_sync: LogSync) -> None:
+    async def _stop_serving(self, log_sync: LogSync) -> None:
         """Stop accepting requests, and send the answers that are due."""
         for registration in self._registrations:
             await registration.unregister()
@@ -323,8 +323,8 @@ def _ending_signals() -> list[int]:
 
 
 @contextmanager
-def _listening(address: object) -> Iterator[None]:
-    """Convert an error of opening a port to `ListenError`."""
+def _convert_listen_error(address: object) -> Iterator[None]:
+    """Raise a `ListenError` if the block cannot open a port."""
     try:
         yield
     except OSError as error:

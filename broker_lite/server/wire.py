@@ -60,7 +60,7 @@ class Wire:
             WireError: if the peer uses the wrong transport or violates the TLS protocol.
         """
         if self._is_plain is None and data:
-            self._begin(data[0])
+            self._detect_transport(data[0])
         if self._stream is None:
             return data
         try:
@@ -71,7 +71,7 @@ class Wire:
         self._send_output()
         return plain
 
-    def _begin(self, first_byte: int) -> None:
+    def _detect_transport(self, first_byte: int) -> None:
         is_handshake = first_byte == HANDSHAKE_BYTE
         if self._tls is None and is_handshake:
             raise WireError("expected plain text, found a TLS handshake; TLS is off")

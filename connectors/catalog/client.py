@@ -42,7 +42,7 @@ Json = dict[str, Any]
 
 
 class _AnswerError(Exception):
-    """An answer with a code of an error.
+    """The server's answer with an error code.
 
     Attributes:
         status: the code of HTTP.
@@ -74,7 +74,7 @@ class CatalogClient:
     """A client of one server; every method raises CatalogError, which is transient where a retry may succeed."""
 
     def __init__(self, server: CatalogServer, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Describe a client.
+        """Prepare a client; no request is sent yet.
 
         Args:
             server: address and token.
@@ -96,7 +96,7 @@ class CatalogClient:
         except _AnswerError as error:
             if error.status == 404 and error.code:
                 return None
-            raise self._explained(error, name) from None
+            raise self._to_catalog_error(error, name) from None
 
     def tables(self, name: SchemaName) -> Iterator[Json]:
         """Yield the descriptions of all tables of a schema; a schema that does not exist has none."""
@@ -107,16 +107,16 @@ class CatalogClient:
             except _AnswerError as error:
                 if error.status == 404 and error.code:
                     return
-                raise self._explained(error, str(name)) from None
+                raise self._to_catalog_error(error, str(name)) from None
             found = page.get("tables") or []
             if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
-                raise self._unreadable("a list of tables")
+                raise self._unreadable_error("a list of tables")
             yield from found
             token = page.get("next_page_token")
             if not token:
                 return
             if not isinstance(token, str) or not token.isascii():
-                raise self._unreadable("a token of the next page")
+                raise self._unreadable_error("a token of the next page")
             query["page_token"] = token
         raise CatalogError(f"{self.server.url}: the schema {name} has more than {_MAX_PAGES * PAGE} tables")
 
@@ -133,22 +133,22 @@ class CatalogClient:
         except _AnswerError as error:
             if error.code.endswith("ALREADY_EXISTS"):
                 return False
-            raise self._explained(error, name) from None
+            raise self._to_catalog_error(error, name) from None
         return True
 
     def credentials(self, url: str) -> Json:
-        """Return the answer to a request for credentials to read and write below a place."""
+        """Request temporary credentials to read and write below a place, and return the answer."""
         try:
             body = {"url": url, "operation": "PATH_READ_WRITE"}
             return self._request("POST", "/temporary-path-credentials", body)
         except _AnswerError as error:
-            raise self._explained(error, f"credentials for {url}") from None
+            raise self._to_catalog_error(error, f"credentials for {url}") from None
 
     def _request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
         """Send a request until the server answers; raise _AnswerError for a code that a retry does not change."""
         for wait in (*_WAITS_SECONDS, None):
             try:
-                return self._attempt(method, path, body)
+                return self._request_once(method, path, body)
             except _AnswerError as error:
                 if error.status not in _TRANSIENT:
                     raise
@@ -156,8 +156,8 @@ class CatalogClient:
             except (OSError, http.client.HTTPException) as error:  # URLError is an OSError
                 reason = getattr(error, "reason", None) or error
                 if isinstance(reason, ssl.SSLCertVerificationError):
-                    raise CatalogError(f"the catalog {self.server.url}: {self._shown(str(reason))}") from None
-                trouble = f"cannot be reached: {self._shown(str(reason) or type(error).__name__)}"
+                    raise CatalogError(f"the catalog {self.server.url}: {self._hide_token(str(reason))}") from None
+                trouble = f"cannot be reached: {self._hide_token(str(reason) or type(error).__name__)}"
             if wait is not None:
                 self._sleep(wait)
         raise CatalogError(
@@ -166,7 +166,7 @@ class CatalogClient:
             is_transient=True,
         )
 
-    def _attempt(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
+    def _request_once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Json:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.server.url}{API}{path}", data, method=method)  # noqa: S310 (http(s))
         request.add_header("Accept", "application/json")
@@ -176,7 +176,7 @@ class CatalogClient:
             request.add_unredirected_header("Authorization", f"Bearer {self.server.token}")
         try:
             with self._opener.open(request, timeout=_CONNECTION_SECONDS) as answer:
-                return self._parsed(self._read(answer))
+                return self._parse_object(self._read_answer(answer))
         except urllib.error.HTTPError as error:
             with error:
                 raise self._answer_error(error) from None
@@ -185,14 +185,14 @@ class CatalogClient:
         if 300 <= error.code < 400:
             return _AnswerError(error.code, "", "a redirect, which is not followed, because it could take the token")
         try:
-            answer = self._parsed(self._read(error))
+            answer = self._parse_object(self._read_answer(error))
         except CatalogError:  # a page of a proxy, or of another kind of server
-            return _AnswerError(error.code, "", self._shown(str(error.reason)))
+            return _AnswerError(error.code, "", self._hide_token(str(error.reason)))
         return _AnswerError(
-            error.code, str(answer.get("error_code") or ""), self._shown(str(answer.get("message") or ""))
+            error.code, str(answer.get("error_code") or ""), self._hide_token(str(answer.get("message") or ""))
         )
 
-    def _read(self, answer: Any) -> bytes:
+    def _read_answer(self, answer: Any) -> bytes:
         """Read an answer, up to limits of size and time."""
         read = bytearray()
         end = time.monotonic() + _ANSWER_SECONDS
@@ -206,30 +206,30 @@ class CatalogClient:
             raise http.client.IncompleteRead(bytes(read), missing)
         return bytes(read)
 
-    def _parsed(self, data: bytes) -> Json:
+    def _parse_object(self, data: bytes) -> Json:
         try:
             answer = json.loads(data)
         except (ValueError, RecursionError):
-            raise self._unreadable("JSON") from None
+            raise self._unreadable_error("JSON") from None
         if not isinstance(answer, dict):
-            raise self._unreadable("a JSON object")
+            raise self._unreadable_error("a JSON object")
         return answer
 
-    def _unreadable(self, expected: str) -> CatalogError:
+    def _unreadable_error(self, expected: str) -> CatalogError:
         return CatalogError(
             f"{self.server.url} does not answer like a Unity Catalog: expected {expected}. Check the address"
         )
 
-    def _explained(self, error: _AnswerError, name: str) -> CatalogError:
+    def _to_catalog_error(self, error: _AnswerError, name: str) -> CatalogError:
         advice = {
             401: "Check the token",
             403: "Ask for the permission, or use another token",
             404: "Check the address: it does not answer like a Unity Catalog",
         }.get(error.status, "Check the address and the token" if error.status < 400 else "")
-        said = f"{error.status} {self._shown(error.code)}".rstrip() + (f": {error.text}" if error.text else "")
+        said = f"{error.status} {self._hide_token(error.code)}".rstrip() + (f": {error.text}" if error.text else "")
         return CatalogError(f"the catalog {self.server.url}, {name}: {said.rstrip('.')}" + (advice and f". {advice}"))
 
-    def _shown(self, text: str) -> str:
+    def _hide_token(self, text: str) -> str:
         """Return a text of the server in one short line, without the token, which it could repeat."""
         token = self.server.token
         text = text.replace(token, "***") if token else text

@@ -28,11 +28,11 @@ def find_lake(text: str) -> str:
             f"{text!r} looks like a name in Unity Catalog, and no catalog is set: set UNITY_CATALOG_URL, or "
             f"DATABRICKS_HOST and DATABRICKS_TOKEN. For a folder of this name, write ./{text}"
         )
-    return _find(server, parse_name(text))
+    return _find_root(server, parse_name(text))
 
 
 @lru_cache(maxsize=64)
-def _find(server: CatalogServer, name: SchemaName) -> str:
+def _find_root(server: CatalogServer, name: SchemaName) -> str:
     roots = table_roots(name, CatalogClient(server).tables(name))
     if "messages" not in roots:
         raise CatalogError(

@@ -53,33 +53,33 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
     if client.find("catalogs", name.catalog) is None:
         raise CatalogError(f"the catalog {client.server.url} has no {name.catalog!r}: create it, or name another")
     known = {str(table.get("name")): table for table in client.tables(name)}
-    _check(name, root, known.values())
+    _check_no_other_lake(name, root, known.values())
     volume = _find_volume(client, name, root)
     if client.find("schemas", str(name)) is None:
         schema = {"name": name.schema, "catalog_name": name.catalog, "comment": _COMMENT}
         client.create("schemas", str(name), schema)
     created = []
-    if volume is None and client.create("volumes", f"{name}.{BODIES}", _volume(name, root)):
+    if volume is None and client.create("volumes", f"{name}.{BODIES}", _volume_request(name, root)):
         created.append(BODIES)
     new = [table for table in tables if table.name not in known]
     new.sort(key=lambda table: table.name == "messages")  # it comes last
     was_first = volume is not None or bool(created)
     for table in new:
         if table.name == "messages" and not was_first:
-            _check_again(client, name, root)
-        if client.create("tables", f"{name}.{table.name}", _table(name, root, table)):
+            _check_after_creation(client, name, root)
+        if client.create("tables", f"{name}.{table.name}", _table_request(name, root, table)):
             created.append(table.name)
         else:
             was_first = False
     if not was_first:
-        _check_again(client, name, root)
-    outdated = [table.name for table in tables if table.name in known and _differs(table, known[table.name])]
+        _check_after_creation(client, name, root)
+    outdated = [table.name for table in tables if table.name in known and _has_other_columns(table, known[table.name])]
     found_before = [each for each in (*(table.name for table in tables), BODIES) if each not in created]
     return Registration(tuple(created), tuple(found_before), tuple(outdated))
 
 
 def _find_volume(client: CatalogClient, name: SchemaName, root: str) -> Mapping[str, Any] | None:
-    """Return the volume of bodies; refuse that of another lake."""
+    """Return the volume of bodies, or None if there is none; refuse the volume of another lake."""
     volume = client.find("volumes", f"{name}.{BODIES}")
     if volume is not None and root_of(str(volume.get("storage_location") or ""), BODIES) != root:
         raise CatalogError(
@@ -89,13 +89,13 @@ def _find_volume(client: CatalogClient, name: SchemaName, root: str) -> Mapping[
     return volume
 
 
-def _check_again(client: CatalogClient, name: SchemaName, root: str) -> None:
-    """Check what another registration has made meanwhile, which may be that of another lake."""
+def _check_after_creation(client: CatalogClient, name: SchemaName, root: str) -> None:
+    """Check the schema again, because another registration may have run meanwhile, for another lake."""
     _find_volume(client, name, root)
-    _check(name, root, client.tables(name))
+    _check_no_other_lake(name, root, client.tables(name))
 
 
-def _check(name: SchemaName, root: str, tables: Iterable[Mapping[str, Any]]) -> None:
+def _check_no_other_lake(name: SchemaName, root: str, tables: Iterable[Mapping[str, Any]]) -> None:
     """Refuse a schema with a table of another lake."""
     for table, found in sorted(table_roots(name, tables).items()):
         if found != root:
@@ -105,7 +105,7 @@ def _check(name: SchemaName, root: str, tables: Iterable[Mapping[str, Any]]) -> 
             )
 
 
-def _volume(name: SchemaName, root: str) -> dict[str, Any]:
+def _volume_request(name: SchemaName, root: str) -> dict[str, Any]:
     return {
         "catalog_name": name.catalog,
         "schema_name": name.schema,
@@ -116,7 +116,7 @@ def _volume(name: SchemaName, root: str) -> dict[str, Any]:
     }
 
 
-def _table(name: SchemaName, root: str, table: CatalogTable) -> dict[str, Any]:
+def _table_request(name: SchemaName, root: str, table: CatalogTable) -> dict[str, Any]:
     return {
         "catalog_name": name.catalog,
         "schema_name": name.schema,
@@ -129,7 +129,7 @@ def _table(name: SchemaName, root: str, table: CatalogTable) -> dict[str, Any]:
     }
 
 
-def _differs(table: CatalogTable, known: Mapping[str, Any]) -> bool:
+def _has_other_columns(table: CatalogTable, known: Mapping[str, Any]) -> bool:
     """Return whether the names of a table's columns in a catalog are not those of the lake."""
     columns = known.get("columns")
     names = [column.get("name") for column in columns if isinstance(column, dict)] if isinstance(columns, list) else []

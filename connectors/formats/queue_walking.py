@@ -64,7 +64,7 @@ def check_index_folder(files: StoreFiles, name: str, *, made_from: str) -> None:
 
 
 @contextmanager
-def refused_links() -> Iterator[None]:
+def convert_link_errors() -> Iterator[None]:
     """Convert an error for a link among folders and files to a `StoreError`."""
     try:
         yield

@@ -74,7 +74,7 @@ def to_cells(batch: pa.RecordBatch, salts: int) -> Iterator[MessageCells]:
     """
     names = batch.schema.names
     check_columns(names)
-    lists = [_plain(name, batch.column(number)) for number, name in enumerate(names)]
+    lists = [_json_values(name, batch.column(number)) for number, name in enumerate(names)]
     hashes: dict[str | None, bytes] = {}
     for values in zip(*lists, strict=True):
         row = {name: value for name, value in zip(names, values, strict=True) if value is not None}
@@ -107,7 +107,7 @@ def _message_cells(row: dict[str, Any], salts: int, topic: bytes) -> MessageCell
 
 
 def cell_time(store_us: int | None) -> int:
-    """Return the last ms of a message's store date, but at least 0; see the module."""
+    """Return the timestamp of a message's cells: the last ms of its store date, at least 0; see the module."""
     if store_us is None:
         return NEVER_EXPIRES_MS
     return max(0, (store_us // 1000 // _DAY_MS + 1) * _DAY_MS - 1)
@@ -126,7 +126,7 @@ def check_columns(names: Iterable[str]) -> None:
         raise HBaseError(f"expected the primary key of messages, broker and physical_offset; {missing[0]} is missing")
 
 
-def _plain(name: str, column: pa.Array) -> list[Any]:
+def _json_values(name: str, column: pa.Array) -> list[Any]:
     """Return a column's values as JSON represents them."""
     data_type = ARROW_SCHEMA.field(name).type
     try:
@@ -162,28 +162,30 @@ def to_row(value: bytes) -> dict[str, Any]:
 def to_batch(rows: Sequence[dict[str, Any]], columns: Sequence[str] = tuple(MESSAGES.names)) -> pa.RecordBatch:
     """Return messages from `to_row` as Arrow, with the types of `messages`; times in UTC."""
     fields = [ARROW_SCHEMA.field(name) for name in columns]
-    arrays = [_FROM_JSON.get(field.name, _same)([row.get(field.name) for row in rows], field.type) for field in fields]
+    arrays = [
+        _FROM_JSON.get(field.name, _plain_array)([row.get(field.name) for row in rows], field.type) for field in fields
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _same(values: list[Any], data_type: pa.DataType) -> pa.Array:
+def _plain_array(values: list[Any], data_type: pa.DataType) -> pa.Array:
     return pa.array(values, data_type)
 
 
-def _times(values: list[Any], data_type: pa.DataType) -> pa.Array:
+def _time_array(values: list[Any], data_type: pa.DataType) -> pa.Array:
     return pa.array(values, pa.int64()).cast(data_type)
 
 
-def _dates(values: list[Any], data_type: pa.DataType) -> pa.Array:
+def _date_array(values: list[Any], data_type: pa.DataType) -> pa.Array:
     return pa.array(values, pa.string()).cast(data_type)
 
 
-def _maps(values: list[Any], data_type: pa.DataType) -> pa.Array:
+def _map_array(values: list[Any], data_type: pa.DataType) -> pa.Array:
     return pa.array([None if value is None else list(value.items()) for value in values], data_type)
 
 
 _FROM_JSON: dict[str, Callable[[list[Any], pa.DataType], pa.Array]] = {
-    **dict.fromkeys(_TIMES, _times),
-    "store_date": _dates,
-    "properties": _maps,
+    **dict.fromkeys(_TIMES, _time_array),
+    "store_date": _date_array,
+    "properties": _map_array,
 }

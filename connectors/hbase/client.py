@@ -180,13 +180,13 @@ class Client:
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                return call(self._thrift())
+                return call(self._thrift_client())
             except HBaseIOError as error:
                 said = _first_line(error.message)
-                if any(name in _text(error.message) for name in _FINAL):
-                    raise self._refused(what, said) from None
+                if any(name in _to_text(error.message) for name in _FINAL):
+                    raise self._refused_error(what, said) from None
             except IllegalArgument as error:
-                raise self._refused(what, _first_line(error.message)) from None
+                raise self._refused_error(what, _first_line(error.message)) from None
             except AlreadyExists:
                 raise
             except (TException, OSError, EOFError) as error:
@@ -205,7 +205,7 @@ class Client:
             time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (many clients, not in step)
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
-    def _thrift(self) -> Any:
+    def _thrift_client(self) -> Any:
         if self._connection is None:
             options = self.options
             self._connection = happybase.Connection(
@@ -218,7 +218,7 @@ class Client:
             self._was_connected = True
         return self._connection.client
 
-    def _refused(self, what: str, said: str) -> HBaseRefusedError:
+    def _refused_error(self, what: str, said: str) -> HBaseRefusedError:
         return HBaseRefusedError(
             f"HBase at {self.options.address} refused {what!r} of the table {self.options.table}: {said}"
         )
@@ -237,10 +237,10 @@ def _page_scan(table: bytes, start: bytes, stop: bytes, rows: int) -> Callable[[
     return scan
 
 
-def _text(said: str | bytes | None) -> str:
+def _to_text(said: str | bytes | None) -> str:
     return said.decode(errors="replace") if isinstance(said, bytes) else said or ""
 
 
 def _first_line(said: str | bytes | None) -> str:
-    lines = _text(said).strip().splitlines()
+    lines = _to_text(said).strip().splitlines()
     return lines[0][:_LONGEST_MESSAGE] if lines else ""

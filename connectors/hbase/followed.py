@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HBaseUpdate:
-    """Result of one run.
+    """Result of a run that has brought HBase to a version of `messages`.
 
     Attributes:
         version: the Delta version that the table now has.

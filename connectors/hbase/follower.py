@@ -24,7 +24,7 @@ from commitlake.connectors.hbase.followed import HBaseUpdate
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
-from commitlake.connectors.hbase.work import Work, kept_places, run_here, run_in_tasks
+from commitlake.connectors.hbase.work import Work, find_kept_places, run_here, run_in_tasks
 from commitlake.connectors.lake.delta_log.versions import (
     AddedFile,
     AddedVersion,
@@ -71,11 +71,11 @@ def follow(
     rows = deleted = versions = 0
     with Client(options) as client:
         salts = open_or_create(client).salts
-        state = _begin(client, read_progress(client), messages_uri, storage_options)
-        for version in _pending(state, messages_uri, storage_options):
+        state = _start_progress(client, read_progress(client), messages_uri, storage_options)
+        for version in _pending_versions(state, messages_uri, storage_options):
             work = Work(options.connected(), salts, messages_uri, storage_options)
-            deleted += _apply(runner, work.deleting(kept_places(work, version)), version.removed, task_rows)
-            put = _apply(runner, work, version.files, task_rows)
+            deleted += _apply_files(runner, work.deleting(find_kept_places(work, version)), version.removed, task_rows)
+            put = _apply_files(runner, work, version.files, task_rows)
             done = TableProgress(state.followed, version.version)
             write_progress(client, state, done)
             state, rows, versions = done, rows + put, versions + 1
@@ -85,7 +85,7 @@ def follow(
     return HBaseUpdate(state.version, versions, rows, deleted, time.monotonic() - started)
 
 
-def _begin(
+def _start_progress(
     client: Client, found: TableProgress | None, messages_uri: str, storage_options: Mapping[str, str] | None
 ) -> TableProgress:
     """Read the table's progress; the first run writes one."""
@@ -103,7 +103,7 @@ def _begin(
     return state
 
 
-def _pending(
+def _pending_versions(
     state: TableProgress, messages_uri: str, storage_options: Mapping[str, str] | None
 ) -> Iterator[AddedVersion]:
     """Return the versions to process; a first load takes all at once."""
@@ -121,15 +121,15 @@ def _pending(
         raise HBaseError(f"{error}. {cure}") from None
 
 
-def _apply(runner: Runner | None, work: Work, files: tuple[AddedFile, ...], task_rows: int) -> int:
-    _check_files(work, files)
+def _apply_files(runner: Runner | None, work: Work, files: tuple[AddedFile, ...], task_rows: int) -> int:
+    _check_files_exist(work, files)
     rows = sum(task_rows if file.rows is None else file.rows for file in files)
     if runner is None or rows < task_rows:
         return run_here(work, files)
     return run_in_tasks(runner, work, files)
 
 
-def _check_files(work: Work, files: tuple[AddedFile, ...]) -> None:
+def _check_files_exist(work: Work, files: tuple[AddedFile, ...]) -> None:
     if not files:
         return
     found = table_files(work.messages_uri, work.storage_options).get_file_info([file.name for file in files])

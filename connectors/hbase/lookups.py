@@ -69,7 +69,7 @@ def read_all(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches, ARROW_SCHEMA)
 
 
-def _order(row: _Row) -> tuple[bool, int, str, int]:
+def _order_key(row: _Row) -> tuple[bool, int, str, int]:
     time = row.get("store_timestamp")
     return time is None, time or 0, row["broker"], row["physical_offset"]
 
@@ -94,11 +94,15 @@ class _LookUp:
         if wanted.ids:
             return self._by_message_ids(wanted.ids)
         if wanted.keys:
-            return self._checked([self._entries(BY_KEY, key) for key in dict.fromkeys(wanted.keys)])
+            return self._matching_rows([self._messages_of_key(BY_KEY, key) for key in dict.fromkeys(wanted.keys)])
         if wanted.topics:
             topics = dict.fromkeys(wanted.topics)
-            return self._checked([self._topic(salt, topic) for topic in topics for salt in range(self._salts)])
-        raise HBaseError("HBase answers by id, key, or topic and time: expected one of them. Delta answers the rest")
+            return self._matching_rows(
+                [self._messages_of_topic(salt, topic) for topic in topics for salt in range(self._salts)]
+            )
+        raise HBaseError(
+            "expected a message id, a key or a topic, which HBase can look up, found none: query the lake instead"
+        )
 
     def _by_message_ids(self, message_ids: Sequence[str]) -> Iterator[_Row]:
         """Return the messages of each id, each message once; an id has few."""
@@ -106,17 +110,17 @@ class _LookUp:
             return self._by_message_id(message_ids[0])
         rows = (row for message_id in message_ids for row in self._by_message_id(message_id))
         found = {(row["broker"], row["physical_offset"]): row for row in rows}
-        return iter(sorted(found.values(), key=_order))
+        return iter(sorted(found.values(), key=_order_key))
 
     def _by_message_id(self, message_id: str) -> Iterator[_Row]:
         found = False
-        for row in self._at_offset(message_id):
+        for row in self._by_offset_id(message_id):
             found = True
             yield row
         if not found:
-            yield from self._checked([self._entries(BY_UNIQUE_KEY, message_id)], unique_key=message_id)
+            yield from self._matching_rows([self._messages_of_key(BY_UNIQUE_KEY, message_id)], unique_key=message_id)
 
-    def _at_offset(self, message_id: str) -> Iterator[_Row]:
+    def _by_offset_id(self, message_id: str) -> Iterator[_Row]:
         try:
             offset = parse_message_id(message_id).physical_offset
         except LayoutError:
@@ -124,19 +128,19 @@ class _LookUp:
         prefix = offset_prefix(self._salts, offset)
         found: list[tuple[bytes, _Row]] = []
         for page in self._client.scan(prefix, end_of(prefix), page_rows=_PAGE):
-            found += self._messages([row.cells[REFERENCE] for row in page])
+            found += self._fetch_messages([row.cells[REFERENCE] for row in page])
         rows = sorted((key, row) for key, row in found if row.get("msg_id") == message_id.upper())
-        yield from self._checked([iter(rows)])
+        yield from self._matching_rows([iter(rows)])
 
-    def _checked(self, streams: Sequence[_Sorted], unique_key: str | None = None) -> Iterator[_Row]:
+    def _matching_rows(self, streams: Sequence[_Sorted], unique_key: str | None = None) -> Iterator[_Row]:
         """Yield the matching rows of sorted streams, each once."""
         last = b""
         for key, row in heapq.merge(*streams, key=lambda pair: pair[0]):
-            if key != last and self._holds_for(row) and unique_key in (None, row.get("unique_key")):
+            if key != last and self._is_selected(row) and unique_key in (None, row.get("unique_key")):
                 yield row
             last = key
 
-    def _holds_for(self, row: _Row) -> bool:
+    def _is_selected(self, row: _Row) -> bool:
         """Return whether a message is selected, also by its keys, whose hashes may collide."""
         time = row.get("store_timestamp")
         return (
@@ -146,28 +150,30 @@ class _LookUp:
             and (self._end is None or (time is not None and time < self._end))
         )
 
-    def _entries(self, kind: bytes, value: str) -> _Sorted:
+    def _messages_of_key(self, kind: bytes, value: str) -> _Sorted:
         prefix = entry_prefix(self._salts, kind, key_hash(value))
-        for page in self._client.scan(*self._range(prefix), page_rows=_PAGE, first_page_rows=self._first_page(1)):
-            yield from self._messages([row.cells[REFERENCE] for row in page])
+        for page in self._client.scan(
+            *self._key_range(prefix), page_rows=_PAGE, first_page_rows=self._first_page_rows(1)
+        ):
+            yield from self._fetch_messages([row.cells[REFERENCE] for row in page])
 
-    def _topic(self, salt: int, topic: str) -> _Sorted:
-        start, stop = self._range(topic_prefix(salt, topic))
-        first = self._first_page(self._salts * len(self._wanted.topics))
+    def _messages_of_topic(self, salt: int, topic: str) -> _Sorted:
+        start, stop = self._key_range(topic_prefix(salt, topic))
+        first = self._first_page_rows(self._salts * len(self._wanted.topics))
         for page in self._client.scan(start, stop, page_rows=_PAGE, first_page_rows=first):
             yield from ((sort_key(row.key), to_row(row.cells[VALUE])) for row in page)
 
-    def _range(self, prefix: bytes) -> tuple[bytes, bytes]:
+    def _key_range(self, prefix: bytes) -> tuple[bytes, bytes]:
         """Return the range of keys with a prefix followed by a wanted time. Rows without a time are outside."""
         if self._end is not None:
             return prefix + self._first, prefix + time_bytes(self._end)
         return prefix + self._first, end_of(prefix) if self._start is None else prefix + time_bytes(None)
 
-    def _first_page(self, streams: int) -> int:
+    def _first_page_rows(self, streams: int) -> int:
         """Return the size of the first page of one of several streams."""
         return min(_PAGE, max(_LEAST_PAGE, 2 * self._limit // streams)) if self._limit else _PAGE
 
-    def _messages(self, keys: Sequence[bytes]) -> list[tuple[bytes, _Row]]:
-        """Yield the messages that entries point to, in order, without those that TTL has just removed."""
+    def _fetch_messages(self, keys: Sequence[bytes]) -> list[tuple[bytes, _Row]]:
+        """Return the messages that entries point to, in order, without those that TTL has just removed."""
         found = self._client.get(keys, VALUE)
         return [(sort_key(key), to_row(found[key])) for key in keys if key in found]

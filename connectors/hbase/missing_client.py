@@ -21,21 +21,21 @@ class MissingHBaseDataSource(DataSource):
 
     @carry_errors()
     def schema(self) -> StructType:
-        """Raise the error."""
-        _fail()
+        """Raise the error that names the missing package."""
+        _raise_missing_package()
 
     @carry_errors()
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002 (Spark's)
-        """Raise the error."""
-        _fail()
+        """Raise the error that names the missing package."""
+        _raise_missing_package()
 
     @carry_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: ARG002, N802 (Spark's)
-        """Raise the error."""
-        _fail()
+        """Raise the error that names the missing package."""
+        _raise_missing_package()
 
 
-def _fail() -> NoReturn:
+def _raise_missing_package() -> NoReturn:
     raise UsageError(
         "format hbase needs the package happybase, which is not installed: pip install 'commitlake[hbase]' installs it"
     )

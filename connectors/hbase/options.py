@@ -13,13 +13,13 @@ COMPRESSIONS = ("NONE", "GZ", "SNAPPY", "LZ4", "ZSTD")
 _MAX_TTL_SECONDS = (1 << 31) - 2
 
 
-def _name(text: str) -> str:
+def _parse_name(text: str) -> str:
     if not text.strip():
         raise ValueError("expected a name, found nothing")
     return text.strip()
 
 
-def _columns(text: str) -> tuple[str, ...]:
+def _parse_columns(text: str) -> tuple[str, ...]:
     columns = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in columns:
         if name not in MESSAGES.names:
@@ -33,9 +33,9 @@ def _columns(text: str) -> tuple[str, ...]:
 class HBaseOptions(DeclaredOptions):
     """Options of one use of a table."""
 
-    host: str = option("host", _name, "localhost", "HBase's Thrift server (Thrift 1: `hbase thrift start`)")
+    host: str = option("host", _parse_name, "localhost", "HBase's Thrift server (Thrift 1: `hbase thrift start`)")
     port: int = option("port", whole_number(1, 65535), 9090, "its port")
-    table: str = option("table", _name, "commitlake_messages", "the HBase table")
+    table: str = option("table", _parse_name, "commitlake_messages", "the HBase table")
     transport: str = option(
         "transport",
         one_of(("buffered", "framed")),
@@ -71,7 +71,9 @@ class HBaseOptions(DeclaredOptions):
         "number of concurrent writing tasks, each with its own connection",
         shown="as many as Spark runs tasks",
     )
-    columns: tuple[str, ...] | None = option("columns", _columns, None, "comma-separated columns to read", shown="all")
+    columns: tuple[str, ...] | None = option(
+        "columns", _parse_columns, None, "comma-separated columns to read", shown="all"
+    )
     salts: int = option(
         "salts",
         whole_number(1, MAX_SALTS),
@@ -119,7 +121,7 @@ class HBaseOptions(DeclaredOptions):
             raise UsageError(f"option regions: expected 1 to {self.salts}, found {self.regions}")
 
     def connected(self) -> HBaseOptions:
-        """Return options for a process that connects later: the address is known to be right, so wait for a restart."""
+        """Return options for a process that connects later; it waits for a server that restarts."""
         return replace(self, connect_seconds=max(self.connect_seconds, self.retry_seconds))
 
     @property

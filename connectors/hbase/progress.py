@@ -19,7 +19,7 @@ _COLUMN = b"p:progress"
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """Progress and settings of a table.
+    """Progress of an HBase table: the version of `messages` that it has reached.
 
     Attributes:
         followed: id of the Delta table.

@@ -113,7 +113,7 @@ class HBaseReader(DataSourceReader):
             UsageError: if they are not valid.
         """
         for field in schema:
-            if field.name not in MESSAGES.names or field.dataType.simpleString() != _type_of(field.name):
+            if field.name not in MESSAGES.names or field.dataType.simpleString() != _spark_type(field.name):
                 found = f"{field.name} {field.dataType.simpleString()}"
                 raise UsageError(f"the schema's column {found} is not one of messages: {', '.join(MESSAGES.names)}")
         self._options = options
@@ -132,7 +132,7 @@ class HBaseReader(DataSourceReader):
                 yield from read_salt(client, partition.salt, self._columns)
 
 
-def _type_of(column: str) -> str:
+def _spark_type(column: str) -> str:
     return str(spark_field(MESSAGES[column]).dataType.simpleString())
 
 

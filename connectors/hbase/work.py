@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Work:
-    """Operation on the rows of files.
+    """Task to write or delete the rows of data files in HBase.
 
     Attributes:
         options: where HBase is.
@@ -61,7 +61,7 @@ class Work:
     bare: Mapping[str, Offsets] | None = None
 
     def deleting(self, kept: KeptPlaces) -> Work:
-        """Return the work that deletes rows, except for those that are kept."""
+        """Return a copy that deletes the rows, except for those that a version has kept."""
         return replace(self, delete=True, kept=kept.all, bare=kept.bare)
 
     def run(self, pieces: Iterable[Piece]) -> int:
@@ -70,7 +70,7 @@ class Work:
         with Client(self.options) as client:
             batches = (batch for piece in pieces for batch in self._read(piece, files))
             if self.delete:
-                return delete_messages(client, (self._gone(client, batch) for batch in batches), self.salts)
+                return delete_messages(client, (self._rows_to_delete(client, batch) for batch in batches), self.salts)
             return write_messages(client, batches, self.salts)
 
     def _read(self, piece: Piece, files: Any) -> Iterator[pa.RecordBatch]:
@@ -90,7 +90,7 @@ class Work:
                     dates = pa.repeat(pa.scalar(piece.store_date, pa.string()), batch.num_rows)
                     yield batch.append_column(STORE_DATE.name, dates.cast(pa.date32()))
 
-    def _gone(self, client: Client, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _rows_to_delete(self, client: Client, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows of a batch to delete. Index entries of rows that lose their keys are deleted here."""
         if not self.kept:
             return batch
@@ -111,7 +111,7 @@ def _is_among(offsets: Offsets | None, offset: int) -> bool:
     return place < len(offsets) and int(offsets[place]) == offset
 
 
-def pieces_of(files: Sequence[AddedFile]) -> list[Piece]:
+def divide_into_pieces(files: Sequence[AddedFile]) -> list[Piece]:
     """Divide files into pieces."""
     pieces = []
     for file in files:
@@ -133,7 +133,7 @@ class KeptPlaces:
     bare: Mapping[str, Offsets]
 
 
-def kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
+def find_kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
     """Find the rows that a version added, if it also removed files.
 
     Needs eight bytes for each row that a DELETE, an UPDATE or an erasure has rewritten.
@@ -152,16 +152,16 @@ def kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
             is_own = pc.equal(brokers, broker)
             for places, chosen in ((kept, is_own), (bare, pc.and_not(is_own, has_keys))):
                 places.setdefault(broker, []).append(rows.column("physical_offset").filter(chosen).to_numpy())
-    return KeptPlaces(_in_order(kept), _in_order(bare))
+    return KeptPlaces(_sort_offsets(kept), _sort_offsets(bare))
 
 
-def _in_order(parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offsets]:
+def _sort_offsets(parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offsets]:
     return {broker: np.sort(np.concatenate(found)) for broker, found in parts.items()}
 
 
 def run_here(work: Work, files: Sequence[AddedFile]) -> int:
     """Process pieces in this process over one connection, and return the number of rows."""
-    return work.run(pieces_of(files)) if files else 0
+    return work.run(divide_into_pieces(files)) if files else 0
 
 
 def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
@@ -170,5 +170,5 @@ def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
     Raises:
         HBaseError: if a task fails.
     """
-    groups = divided(pieces_of(files), work.options.connections or 2 * runner.cores)
+    groups = divided(divide_into_pieces(files), work.options.connections or 2 * runner.cores)
     return sum(rows for _, rows in runner.run(work.run, groups))

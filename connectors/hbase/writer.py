@@ -31,7 +31,7 @@ def write_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int
             written.
         HBaseRefusedError: if HBase refuses the request.
     """
-    return _send(client, batches, salts, client.write)
+    return _send_batches(client, batches, salts, client.write)
 
 
 def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: int) -> int:
@@ -48,7 +48,7 @@ def delete_messages(client: Client, batches: Iterable[pa.RecordBatch], salts: in
         HBaseError: if a batch is not a table of messages, or if HBase did not do it in time.
         HBaseRefusedError: if HBase refuses the request.
     """
-    return _send(client, batches, salts, _deleting(client))
+    return _send_batches(client, batches, salts, _make_delete(client))
 
 
 def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> None:
@@ -65,10 +65,10 @@ def delete_entries_by_key(client: Client, batch: pa.RecordBatch, salts: int) -> 
     waiting: dict[int, list[Cell]] = defaultdict(list)
     for message in to_cells(batch, salts):
         waiting[message.timestamp_ms] += [cell for cell in message.cells if cell.key[1:2] in (BY_UNIQUE_KEY, BY_KEY)]
-    _flush(waiting, _deleting(client))
+    _flush(waiting, _make_delete(client))
 
 
-def _deleting(client: Client) -> Callable[[Sequence[Cell], int], None]:
+def _make_delete(client: Client) -> Callable[[Sequence[Cell], int], None]:
     def delete(cells: Sequence[Cell], timestamp_ms: int) -> None:
         if cells:
             client.delete([cell.key for cell in cells], FAMILY, timestamp_ms + 1)  # includes erased messages
@@ -76,7 +76,7 @@ def _deleting(client: Client) -> Callable[[Sequence[Cell], int], None]:
     return delete
 
 
-def _send(
+def _send_batches(
     client: Client, batches: Iterable[pa.RecordBatch], salts: int, send: Callable[[Sequence[Cell], int], None]
 ) -> int:
     waiting: dict[int, list[Cell]] = defaultdict(list)  # by timestamp, because each call has only one
@@ -85,7 +85,7 @@ def _send(
         for message in to_cells(batch, salts):
             waiting[message.timestamp_ms] += message.cells
             messages += 1
-            size += _size(message)
+            size += _cell_bytes(message)
             if messages >= client.options.batch_rows or size >= CALL_BYTES:
                 _flush(waiting, send)
                 total += messages
@@ -94,7 +94,7 @@ def _send(
     return total + messages
 
 
-def _size(message: MessageCells) -> int:
+def _cell_bytes(message: MessageCells) -> int:
     return sum(len(cell.key) + len(cell.value) for cell in message.cells)
 
 

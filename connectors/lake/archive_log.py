@@ -132,7 +132,7 @@ class ArchiveCommit:
         return cls(
             value["sequence"],
             value["run_id"],
-            {broker: _progress(entry) for broker, entry in value["stores"].items()},
+            {broker: _parse_progress(entry) for broker, entry in value["stores"].items()},
             {broker: CommittedRange(**entry) for broker, entry in value["ranges"].items()},
             RunCounts(**counts) if counts else None,
             {table: tuple(DataFile(**entry) for entry in entries) for table, entries in files.items()},
@@ -141,7 +141,7 @@ class ArchiveCommit:
         )
 
 
-def _progress(entry: dict[str, Any]) -> StoreProgress:
+def _parse_progress(entry: dict[str, Any]) -> StoreProgress:
     last, pulled = entry["last_record"], entry.get("pulled")
     return StoreProgress(
         entry["end"], LastRecord(**last) if last else None, PulledProgress.from_dict(pulled) if pulled else None

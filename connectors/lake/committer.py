@@ -99,7 +99,7 @@ def _names(brokers: Sequence[str]) -> str:
 
 
 def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: ArchiveCommit) -> None:
-    """Try to commit one sequence number.
+    """Try to commit files to `messages`, under one sequence number.
 
     Args:
         table: the opened table.

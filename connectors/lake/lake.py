@@ -63,7 +63,7 @@ class Lake:
 
     def __post_init__(self) -> None:
         if is_catalog_place(self.root):
-            object.__setattr__(self, "root", _lookup().find_lake(self.root))  # the class is frozen
+            object.__setattr__(self, "root", _import_lookup().find_lake(self.root))  # the class is frozen
         if is_s3(self.root):
             object.__setattr__(self, "root", str(parse_s3_uri(self.root)))
             object.__setattr__(self, "s3", self.s3 or _s3_options())
@@ -92,7 +92,7 @@ class Lake:
 
     @property
     def page(self) -> str | None:
-        """Page about the newest archive run; None for a lake in an object store."""
+        """Path of the page about the newest archive run; None for a lake in an object store."""
         return None if self.s3 is not None else self.uri("quality.html")
 
     @property
@@ -163,7 +163,7 @@ class Lake:
         )
 
     def find(self, table: str) -> DeltaTable | None:
-        """Open a table at its newest version; return None if the lake does not have it, or is none.
+        """Open a table at its newest version; return None if the table or the lake does not exist.
 
         Raises:
             LogDamagedError: if the log of the table is damaged.
@@ -196,13 +196,13 @@ class Lake:
 
     def has_log(self, table: str) -> bool:
         """Return True if a table has any file of a log."""
-        return table in self._logs([table])
+        return table in self._tables_with_log([table])
 
     def followers(self) -> list[str]:
         """Return the tables that follow `messages` and have a log."""
-        return self._logs([table for table in LAKE_TABLES if table != "messages"])
+        return self._tables_with_log([table for table in LAKE_TABLES if table != "messages"])
 
-    def _logs(self, tables: Sequence[str]) -> list[str]:
+    def _tables_with_log(self, tables: Sequence[str]) -> list[str]:
         import pyarrow.fs as pafs
         from deltalake.exceptions import TableNotFoundError
 
@@ -248,7 +248,7 @@ class Lake:
             S3Error: if an object store cannot be reached, or denies access.
         """
         if self.s3 is not None:
-            self._bucket().check()
+            self._open_bucket().check()
         else:
             _check_folder(Path(self.root))
 
@@ -271,8 +271,8 @@ class Lake:
 
     def _check_place(self) -> None:
         if self.s3 is not None:
-            found = self._bucket().first_names(f"messages/{LOG}/")
-            names = [name for name in self._bucket().first_names() if not name.startswith(STREAMS)]
+            found = self._open_bucket().first_names(f"messages/{LOG}/")
+            names = [name for name in self._open_bucket().first_names() if not name.startswith(STREAMS)]
             if names and not found:
                 raise LakeError(f"{self.root} is not a lake: it holds other objects and no table 'messages'. {_NAME}")
             if not found:
@@ -297,7 +297,7 @@ class Lake:
             self._check_owner()
             self._check_hard_links(root)
 
-    def _bucket(self) -> S3Storage:
+    def _open_bucket(self) -> S3Storage:
         from commitlake.connectors.storage.s3_storage import S3Storage
 
         return S3Storage(self.root, self.s3)
@@ -382,7 +382,7 @@ def _s3_options() -> S3Options:
     return s3_options()
 
 
-def _lookup() -> ModuleType:
+def _import_lookup() -> ModuleType:
     from commitlake.connectors.catalog import lookup
 
     return lookup

@@ -62,15 +62,15 @@ class LostRange:
         )
 
     def is_of(self, brokers: Collection[str]) -> bool:
-        """Return whether the range is of one of some brokers; of any, if there are none."""
+        """Return whether the range is of one of the given brokers; True if none are given."""
         return not brokers or self.broker in brokers or _SEVERAL in self.broker
 
     def may_have(self, physical_offset: int) -> bool:
-        """Return whether the range has a physical offset."""
+        """Return whether the range contains a physical offset."""
         return (self.start or 0) <= physical_offset and (self.end is None or physical_offset < self.end)
 
     def overlaps(self, start: int | None, end: int | None) -> bool:
-        """Return whether the range has a physical offset of a range; None stands for no bound."""
+        """Return whether the range overlaps another range of physical offsets; None stands for no bound."""
         is_before = self.end is not None and start is not None and self.end <= start
         return not is_before and (end is None or (self.start or 0) < end)
 
@@ -94,12 +94,12 @@ def lost_ranges(
         start: first time at which the messages were stored; None for no bound.
         end: end of these times; None for no bound.
     """
-    found = [part for part in _recorded(lake) if part.is_of(brokers)]
-    return [timed for part in found if (timed := _with_times(lake, part)).may_hold(start, end)]
+    found = [part for part in _read_lost_ranges(lake) if part.is_of(brokers)]
+    return [timed for part in found if (timed := _add_times(lake, part)).may_hold(start, end)]
 
 
 def lost_sentences(lost: Collection[LostRange]) -> list[str]:
-    """Return a sentence on each range; of many, on the first ones."""
+    """Return a sentence for each range; for many ranges, only for the first ones."""
     more = len(lost) - _SHOWN
     return [
         *map(str, list(lost)[:_SHOWN]),
@@ -107,7 +107,7 @@ def lost_sentences(lost: Collection[LostRange]) -> list[str]:
     ]
 
 
-def _recorded(lake: Lake) -> Iterator[LostRange]:
+def _read_lost_ranges(lake: Lake) -> Iterator[LostRange]:
     table = lake.find("gaps")
     if table is None:
         return
@@ -128,7 +128,7 @@ def _may_have_repairs(table: DeltaTable) -> bool:
     return any(first is None or last is None or first <= REPAIR <= last for first, last in bounds)
 
 
-def _with_times(lake: Lake, lost: LostRange) -> LostRange:
+def _add_times(lake: Lake, lost: LostRange) -> LostRange:
     """Add the times from `topic_minutes`, which still counts the lost messages; without them, no times."""
     table = lake.find("topic_minutes")
     if table is None:

@@ -16,7 +16,7 @@ from commitlake.connectors.lake.store_progress import QueueReport
 
 @dataclass(frozen=True, slots=True)
 class RefusalCounts:
-    """The counts of one broker's log.
+    """Counts of what could not be read in one broker's log.
 
     Attributes:
         bad_ranges: number of ranges without an intact record.

@@ -39,8 +39,8 @@ def check_links(root: Path) -> None:
     Raises:
         UnsafeFileError: with the path of the first link.
     """
-    for folder in _folders(root):
-        for within in _folders(folder):
+    for folder in _inner_folders(root):
+        for within in _inner_folders(folder):
             if within.name == LOG:
                 check_not_link(folder / SEALS)
 
@@ -72,10 +72,10 @@ def check_not_link(path: Path) -> None:
         UnsafeFileError: if it is a link.
     """
     if path.is_symlink():
-        raise _link(path, is_folder=path.is_dir())
+        raise _link_error(path, is_folder=path.is_dir())
 
 
-def _folders(folder: Path) -> list[Path]:
+def _inner_folders(folder: Path) -> list[Path]:
     """Return the folders in a folder, sorted; refuse a link in it."""
     try:
         with os.scandir(folder) as entries:
@@ -84,10 +84,10 @@ def _folders(folder: Path) -> list[Path]:
         return []
     for entry in found:
         if entry.is_symlink():
-            raise _link(Path(entry.path), is_folder=entry.is_dir())
+            raise _link_error(Path(entry.path), is_folder=entry.is_dir())
     return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
 
 
-def _link(path: Path, *, is_folder: bool) -> UnsafeFileError:
+def _link_error(path: Path, *, is_folder: bool) -> UnsafeFileError:
     expected = "a folder" if is_folder else "a file"
     return UnsafeFileError.of(path, expected, kind_of(path.lstat().st_mode) + _WAY_OUT)

@@ -49,7 +49,7 @@ def run_sql_over(tables: Mapping[str, DeltaTable], sql: str, *, sorts_all: bool 
     Raises:
         QueryError: if the engine cannot parse or execute it.
     """
-    with _engine_errors():
+    with _convert_engine_errors():
         engine = QueryBuilder(_ONE_SORT if sorts_all else None)
         for name, table in tables.items():
             engine = engine.register(name, table)
@@ -60,12 +60,12 @@ def run_sql_over(tables: Mapping[str, DeltaTable], sql: str, *, sorts_all: bool 
 
 
 def _batches(answer: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
-    with _engine_errors():
+    with _convert_engine_errors():
         yield from answer
 
 
 @contextmanager
-def _engine_errors() -> Iterator[None]:
+def _convert_engine_errors() -> Iterator[None]:
     try:
         yield
     except (DeltaError, pa.ArrowException) as error:

@@ -46,18 +46,19 @@ def version_of(table: DeltaTable | None, broker: str) -> int | None:
 def newest_rows(table: DeltaTable, name: str, brokers: Iterable[str]) -> pa.Table:
     """Return the last row of each key of some stores."""
     among = f"broker IN ({', '.join(map(text_literal, brokers))})"
-    return _one_of_each(table, name, [among], "last_value")
+    return _one_row_per_key(table, name, [among], "last_value")
 
 
 def next_rows(table: DeltaTable, name: str, broker: str, after: datetime.datetime) -> pa.Table:
     """Return the first row of each key of a store after a time."""
-    return _one_of_each(table, name, [_of(broker), f"as_of > {timestamp_literal(after)}"], "first_value")
+    return _one_row_per_key(table, name, [_is_of_broker(broker), f"as_of > {timestamp_literal(after)}"], "first_value")
 
 
 def snapshot_marks(table: DeltaTable, broker: str) -> pa.Table:
     """Return the rows of a store's snapshots as a whole, oldest first: `kind`, `as_of`, `log_end` and `log_start`."""
-    sql = f"SELECT kind, as_of, log_end, log_start FROM {OFFSETS} WHERE {_of(broker)} AND topic IS NULL ORDER BY as_of"
-    return _run(table, sql)
+    where = f"{_is_of_broker(broker)} AND topic IS NULL"
+    sql = f"SELECT kind, as_of, log_end, log_start FROM {OFFSETS} WHERE {where} ORDER BY as_of"
+    return _query_offsets(table, sql)
 
 
 def known_offsets(
@@ -79,26 +80,26 @@ def known_offsets(
     sql = (
         'SELECT "group", topic, queue_id, last_value("offset" ORDER BY as_of) AS "offset", '
         f'last_value("offset" ORDER BY as_of) FILTER (WHERE as_of <= {timestamp_literal(earlier)}) AS earlier '
-        f"FROM {OFFSETS} WHERE {_of_positions(broker, kind)} "
+        f"FROM {OFFSETS} WHERE {_positions_condition(broker, kind)} "
         f'AND as_of <= {timestamp_literal(until)} GROUP BY "group", topic, queue_id ORDER BY "group", topic, queue_id'
     )
-    return _run(table, sql)
+    return _query_offsets(table, sql)
 
 
 def offsets_between(
     table: DeltaTable, broker: str, kind: str, after: datetime.datetime, until: datetime.datetime
 ) -> pa.Table:
-    """Return a store's offsets that snapshots found moved after a time, up to another, oldest first.
+    """Return a store's offsets that changed after one time and up to another, as snapshots found, oldest first.
 
     Returns:
         `group`, `topic`, `queue_id`, `offset` and `as_of`.
     """
     times = f"as_of > {timestamp_literal(after)} AND as_of <= {timestamp_literal(until)}"
     sql = (
-        f'SELECT "group", topic, queue_id, "offset", as_of FROM {OFFSETS} WHERE {_of_positions(broker, kind)} '
+        f'SELECT "group", topic, queue_id, "offset", as_of FROM {OFFSETS} WHERE {_positions_condition(broker, kind)} '
         f"AND {times} ORDER BY as_of"
     )
-    return _run(table, sql)
+    return _query_offsets(table, sql)
 
 
 def rows_between(
@@ -107,7 +108,7 @@ def rows_between(
     """Return a store's rows in an inclusive time range, oldest first; without an end, all from the start on."""
     times = f"as_of >= {timestamp_literal(start)}"
     times += "" if end is None else f" AND as_of <= {timestamp_literal(end)}"
-    sql = f"SELECT * FROM {name} WHERE {_of(broker)} AND {times} ORDER BY as_of"
+    sql = f"SELECT * FROM {name} WHERE {_is_of_broker(broker)} AND {times} ORDER BY as_of"
     # The engine returns texts as string views, which not all functions of Arrow support.
     return run_sql(table, name, sql).read_all().cast(arrow_schema(LAKE_TABLES[name].columns))
 
@@ -120,11 +121,12 @@ def snapshot_brokers(table: DeltaTable, name: str) -> list[str]:
     return names
 
 
-def _of(broker: str) -> str:
+def _is_of_broker(broker: str) -> str:
+    """Return the SQL condition for the rows of a store."""
     return f"broker = {text_literal(broker)}"
 
 
-def _one_of_each(table: DeltaTable, name: str, conditions: list[str], choice: str) -> pa.Table:
+def _one_row_per_key(table: DeltaTable, name: str, conditions: list[str], choice: str) -> pa.Table:
     """Return the first or the last row of each key, in the order of time."""
     declared = LAKE_TABLES[name]
     keys = ", ".join(f'"{key}"' for key in declared.key)
@@ -135,17 +137,17 @@ def _one_of_each(table: DeltaTable, name: str, conditions: list[str], choice: st
     return run_sql(table, name, sql).read_all().select(columns)
 
 
-def _of_positions(broker: str, kind: str) -> str:
+def _positions_condition(broker: str, kind: str) -> str:
     """Return the condition for a store's offsets of one kind, without the rows of snapshots as a whole.
 
     Rows without a group or a queue, or with an offset far below zero, are left out: only other programs write them.
     """
     is_possible = f'"group" IS NOT NULL AND queue_id >= 0 AND ("offset" IS NULL OR "offset" >= {_LEAST_OFFSET})'
-    is_of_kind = f"{_of(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL"
+    is_of_kind = f"{_is_of_broker(broker)} AND kind = {text_literal(kind)} AND topic IS NOT NULL"
     return f"{is_of_kind} AND {is_possible}" if kind == _GROUP_KIND else is_of_kind
 
 
-def _run(table: DeltaTable, sql: str) -> pa.Table:
+def _query_offsets(table: DeltaTable, sql: str) -> pa.Table:
     """Query `consumer_offsets`, and cast the engine's string views, which not all functions of Arrow support."""
     rows = run_sql(table, OFFSETS, sql).read_all()
     types = {field.name: field.type for field in arrow_schema(LAKE_TABLES[OFFSETS].columns)}

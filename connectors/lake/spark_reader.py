@@ -31,10 +31,10 @@ _SUBSTITUTE = "spark.sql.variable.substitute"
 
 def table_name(uri: str) -> str:
     """Return the name of a Delta table in Spark's SQL."""
-    return "delta.`" + _absolute(uri).replace("`", "``") + "`"
+    return "delta.`" + _absolute_uri(uri).replace("`", "``") + "`"
 
 
-def _absolute(uri: str) -> str:
+def _absolute_uri(uri: str) -> str:
     return spark_uri(uri) if is_uri(uri) else str(Path(uri).absolute())
 
 
@@ -73,9 +73,9 @@ def run_spark_select(
         sql = f"WITH {named} SELECT * FROM (\n{sql}\n)"
     if limit:
         sql += f" LIMIT {limit}"
-    with _refusals(), _text_as_it_is(spark):
+    with _convert_spark_errors(), _keep_sql_text(spark):
         answer = spark.sql(sql)
-        refusal = why_refused(answer, [_absolute(uri) for uri in (*tables.values(), *reads)])
+        refusal = why_refused(answer, [_absolute_uri(uri) for uri in (*tables.values(), *reads)])
         if refusal is not None:
             raise QueryError(refusal)
         columns = answer.columns
@@ -98,7 +98,7 @@ def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], ["ipc"])
 
     def batches(parts: DataFrame) -> Iterator[pa.RecordBatch]:
-        with _refusals():
+        with _convert_spark_errors():
             for row in parts.toLocalIterator(prefetchPartitions=True):
                 yield from pa.ipc.open_stream(row.ipc)
 
@@ -106,7 +106,7 @@ def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
 
 
 @contextmanager
-def _text_as_it_is(spark: SparkSession) -> Iterator[None]:
+def _keep_sql_text(spark: SparkSession) -> Iterator[None]:
     """Keep Spark from replacing `${...}` in SQL, also in a session with other settings."""
     before = spark.conf.get(_SUBSTITUTE)
     spark.conf.set(_SUBSTITUTE, "false")
@@ -117,7 +117,7 @@ def _text_as_it_is(spark: SparkSession) -> Iterator[None]:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _convert_spark_errors() -> Iterator[None]:
     try:
         yield
     except (AnalysisException, ParseException) as error:

@@ -95,7 +95,7 @@ class FormatDialects:
         """Return the dialects of segments; none if the format has no dialects."""
         return frozenset()
 
-    def main(self, segments: Sequence[Segment]) -> Dialect:  # noqa: ARG002
+    def dialect_of(self, segments: Sequence[Segment]) -> Dialect:  # noqa: ARG002
         """Return the dialect of a store with these segments, or RocketMQ's if its segments do not determine one."""
         return ROCKETMQ
 
@@ -115,7 +115,7 @@ class FormatQueues(ABC):
     @property
     @abstractmethod
     def layout(self) -> QueueLayout:
-        """Usual queues."""
+        """Layout of the usual queues, which most topics have."""
 
     @property
     def batch_layout(self) -> QueueLayout | None:
@@ -125,7 +125,7 @@ class FormatQueues(ABC):
     @property
     @abstractmethod
     def lookup(self) -> QueueFormat:
-        """Usual queues, for a look-up of records."""
+        """Description of the usual queues, for look-ups of records."""
 
     @abstractmethod
     def walk(
@@ -198,7 +198,7 @@ class FormatIndexes(ABC):
         Raises:
             IndexUnusable: if the indexes are missing, cannot be read, or have no answer.
         """
-        raise NotImplementedError("there is no index of keys")
+        raise NotImplementedError("this format has no index of keys; `why_no_keys` says so before a search")
 
     def newest_record(self, root: Path) -> tuple[str, int] | None:  # noqa: ARG002
         """Return a store's newest index file, and the physical offset of the last record in it; None without one.
@@ -353,7 +353,7 @@ class Formats:
         return (*(log_format.folder for log_format in self.known), _ANY)
 
     def only(self, log_format: Format) -> Formats:
-        """Return the choice of one format."""
+        """Return the same formats, of which only this one is wanted."""
         return Formats(self.known, (log_format,))
 
     def called(self, text: str) -> Format | None:
@@ -362,7 +362,7 @@ class Formats:
         return next((each for each, own in names if text in own), None)
 
     def named(self, text: str) -> Formats:
-        """Return the choice in the text of an option: one format, or any.
+        """Parse the text of an option that names one format, or any.
 
         Raises:
             ValueError: if the text is neither.

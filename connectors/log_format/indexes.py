@@ -80,10 +80,10 @@ class Facts:
 
 
 class FactsReader(Protocol):
-    """Collector of chunks of one range of a log."""
+    """Reader of one range of a log, chunk by chunk."""
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Locate records, see `walking.Hop`; they only count after `commit`."""
+        """Locate records, see `walking.Hop`; they belong to the chunk only after `commit`."""
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Keep the records of the last `hop`, while its window exists."""
@@ -93,7 +93,7 @@ class FactsReader(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """True if the next record may not fit."""
+        """True if the chunk may have no room for the next record."""
 
     def finish(self, end: int | None = None) -> Facts:
         """Return the chunk so far; the next one begins at its end."""
@@ -112,12 +112,12 @@ class LogRange(Protocol):
 
 
 class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)
-    """Error with the reason why an index cannot answer for a range, for the plan."""
+    """Reason why an index cannot answer for a range; the plan shows it."""
 
 
 @dataclass
 class IndexAnswer:
-    """Answer of an index about one range.
+    """Answer of an index for one range of the log: the wanted records, and the ranges that it does not cover.
 
     Attributes:
         offsets: physical offsets of the wanted records, ascending.
@@ -151,7 +151,7 @@ class IndexAnswer:
 
 
 class KeyIndex(Protocol):
-    """Index of one store that was searched for keys of topics.
+    """Result of a search for keys in a store's index of keys.
 
     Attributes:
         name: the name of the index in a plan.

@@ -20,7 +20,7 @@ BEFORE_ALL, AFTER_ALL = -1, 1 << 63
 
 @dataclass(frozen=True)
 class QueueFormat:
-    """Queues of a format.
+    """Description of a format's queues, for look-ups of records.
 
     Attributes:
         name: the name of the queues in a plan.
@@ -70,8 +70,8 @@ class QueueEntries:
     def __len__(self) -> int:
         return len(self.queue_offset)
 
-    def chosen(self, rows: Array | slice) -> QueueEntries:
-        """Return the chosen entries."""
+    def take_rows(self, rows: Array | slice) -> QueueEntries:
+        """Return the entries that an index, a boolean mask or a slice selects."""
         return QueueEntries(
             self.topic,
             self.queue_id,
@@ -86,7 +86,7 @@ class QueueEntries:
 
 @dataclass(frozen=True)
 class QueueLayout:
-    """Queues of a format, of one type.
+    """Layout and rules of one type of queues of a format.
 
     Attributes:
         folder: the folder of the queues, beside the log.

@@ -36,7 +36,7 @@ KEY_COLUMNS = frozenset({"unique_key", "keys"})
 
 
 def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return a boolean for each record of a batch that has `KEY_COLUMNS`; see `have_keys`.
+    """Return for each record of a batch, which has `KEY_COLUMNS`, whether it has a wanted key; see `have_keys`.
 
     Properties that are not UTF-8 have no columns yet; their repaired text is compared.
     """
@@ -48,7 +48,7 @@ def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[
 
 def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return for each record of a batch, from its column topic, whether the displayed topic is wanted."""
-    topics = _plain(decoded.column("topic"))
+    topics = _decode_dictionary(decoded.column("topic"))
     found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
         topics, value_set=pa.array(sorted(map(str, wanted)), pa.string())
     ).to_numpy(zero_copy_only=False)
@@ -70,13 +70,13 @@ def have_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) -> 
     """
     chosen = pa.array(sorted(wanted), pa.string())
     found: np.ndarray[Any, np.dtype[np.bool_]] = np.zeros(len(keys), bool)
-    found |= pc.is_in(_plain(unique_keys), value_set=chosen).to_numpy(zero_copy_only=False)
-    hits = pc.is_in(_plain(keys.flatten()), value_set=chosen)
+    found |= pc.is_in(_decode_dictionary(unique_keys), value_set=chosen).to_numpy(zero_copy_only=False)
+    hits = pc.is_in(_decode_dictionary(keys.flatten()), value_set=chosen)
     found[pc.list_parent_indices(keys).filter(hits).to_numpy(zero_copy_only=False)] = True
     return found
 
 
-def _plain(values: pa.Array) -> pa.Array:
+def _decode_dictionary(values: pa.Array) -> pa.Array:
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
@@ -84,7 +84,7 @@ BatchInspector = Callable[[DecodedBatch], None]
 
 
 class LastDecoder:
-    """Keeps the decoder of one split for the next, which then knows its repeated strings and need not be prepared.
+    """Holder of the last split's decoder, which the next split reuses together with its repeated strings.
 
     It is for a task that reads several splits, one after the other.
     """
@@ -124,18 +124,18 @@ def read_split(
     """
     refused = Refused(split, request)
     if split.missing:
-        yield from _gap(split, request, refused, "no such file")
+        yield from _gap_rows(split, request, refused, "no such file")
     else:
         try:
             with OpenSegment(split.path) as file:
                 reader = RowReader(split, request, refused, last_decoder=last_decoder)
                 yield from _read_file(file, split, request, refused, reader, inspect)
         except FileNotFoundError:
-            yield from _gap(split, request, refused, "deleted since it was listed")
+            yield from _gap_rows(split, request, refused, "deleted since it was listed")
     refused.log()
 
 
-def _gap(split: Split, request: Request, refused: Refused, found: str) -> Iterator[pa.RecordBatch]:
+def _gap_rows(split: Split, request: Request, refused: Refused, found: str) -> Iterator[pa.RecordBatch]:
     value = refused.take(split.start, split.end, Fault.MISSING_SEGMENT, f"the segment {split.path}", found, b"")
     yield from bad_rows([value], split, request)
 
@@ -200,7 +200,7 @@ class RowReader:
         decoder: type[Decoder] | None = None,
         last_decoder: LastDecoder | None = None,
     ) -> None:
-        """Prepare to decode.
+        """Prepare to decode the records of one split.
 
         Args:
             split: a split of the store, with the records' format.
@@ -223,12 +223,12 @@ class RowReader:
         self, window: Array, origin: int, parts: Array, inspect: BatchInspector | None = None
     ) -> Iterator[pa.RecordBatch]:
         """Yield batches of records that are already located; for `inspect` see `read_split`."""
-        for _, decoded in self._decoded(window, origin, parts):
+        for _, decoded in self._decode_batches(window, origin, parts):
             if inspect is not None:
                 inspect(decoded)
             yield from self.batches(decoded)
 
-    def _decoded(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:
+    def _decode_batches(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:
         """Yield decoded batches of records with the number of their first record, as many as fit in each."""
         first = 0
         while first < parts.shape[1]:
@@ -239,7 +239,7 @@ class RowReader:
             yield first, decoded
             first += decoded.rows
 
-    def _wanted(self, decoded: DecodedBatch) -> Array:
+    def _wanted_records(self, decoded: DecodedBatch) -> Array:
         """Return which records pass the filters that the kernel does not apply."""
         filters = self._request.filters
         wanted = np.ones(decoded.rows, bool)
@@ -251,11 +251,11 @@ class RowReader:
 
     def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
         """Return one batch, or more if records are decoded again; none if filters or the mode drop all rows."""
-        wanted = self._wanted(decoded)
+        wanted = self._wanted_records(decoded)
         if wanted.all():
             yield from self._whole_batches(decoded)
         elif wanted.any():
-            for _, some in self._decoded(decoded.window, decoded.origin, decoded.parts[:, wanted]):
+            for _, some in self._decode_batches(decoded.window, decoded.origin, decoded.parts[:, wanted]):
                 yield from self._whole_batches(some)
 
     def _whole_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
@@ -266,7 +266,7 @@ class RowReader:
             return
         notes, replaced = self._repair(decoded, damaged)
         window, parts = decoded.with_texts(replaced)
-        for first, mended in self._decoded(window, decoded.origin, parts):
+        for first, mended in self._decode_batches(window, decoded.origin, parts):
             here = {row - first: value for row, value in notes.items() if first <= row < first + mended.rows}
             yield from RowBatch(mended, self._request, self._refused, here).batches()
 

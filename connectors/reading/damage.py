@@ -31,7 +31,7 @@ class Refused:
         self.counts: dict[Fault, int] = {}
 
     def take(self, start: int, end: int, fault: Fault, expected: str, found: str, first: bytes) -> dict[str, object]:
-        """Return the value of `_corrupt_record` for a range.
+        """Count a bad range, and return its value of `_corrupt_record`.
 
         Raises:
             DamagedLogError: in mode FAILFAST.

@@ -64,7 +64,7 @@ class Index(Protocol):
 
 
 def check_cheaper_than_scan(offsets: Array, sizes: Array, unknown: Sequence[tuple[int, int]], whole: Split) -> None:
-    """Compare the cost of reading by an index, including seeks, with that of a scan.
+    """Raise `IndexUnusable` if a scan is cheaper than reading by an index, including its seeks.
 
     Args:
         offsets: physical offsets of the listed records, ascending.
@@ -112,14 +112,14 @@ def splits_of(
         raise IndexUnusable("the segment has been deleted since it was listed") from None
     check_cheaper_than_scan(answer.offsets[kept], answer.sizes[kept], unknown, whole)
     if len(unknown) > MAX_RANGES:
-        raise IndexUnusable(f"it leaves more than {MAX_RANGES} ranges open")
+        raise IndexUnusable(f"it leaves more than {MAX_RANGES} ranges uncovered")
     scanned = [
         split
         for start, end in unknown
         for split in divide(replace(whole, start=start, end=end), partition_bytes, max_record_bytes, high)
     ]
     pieces = np.split(np.flatnonzero(kept), np.searchsorted(answer.offsets[kept], [start for start, _ in unknown]))
-    listed = [split for piece in pieces for split in _listed(answer, piece, whole, partition_bytes)]
+    listed = [split for piece in pieces for split in _listed_splits(answer, piece, whole, partition_bytes)]
     return sorted([*scanned, *listed], key=lambda split: split.start)  # in the order of the log, as in a scan
 
 
@@ -133,11 +133,11 @@ def _ranges_to_scan(
             continue
         if finding.kind is SpanKind.FAULT:
             # Either the log is damaged here, or an entry before this position is wrong; a scan shows which.
-            raise IndexUnusable("a range that it leaves open does not begin with a record")
+            raise IndexUnusable("a range that it does not cover does not begin with a record")
         yield start, end
 
 
-def _listed(answer: IndexAnswer, kept: Array, whole: Split, max_bytes: int) -> Iterator[ListedSplit]:
+def _listed_splits(answer: IndexAnswer, kept: Array, whole: Split, max_bytes: int) -> Iterator[ListedSplit]:
     ends = np.cumsum(answer.sizes[kept])
     first = 0
     while first < len(kept):
@@ -205,7 +205,7 @@ class QueueIndex:
 
     def _check_cheaper_than_scan(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
         """Check the cost before other queues are read, because most topics are small compared with those."""
-        offsets, sizes = _columns([entries for _, entries in found.values()])
+        offsets, sizes = _offsets_and_sizes([entries for _, entries in found.values()])
         low, high = self._filters.min_offset, self._filters.end_offset
         order = np.argsort(offsets)
         order = order[(offsets[order] >= (low or 0)) & (offsets[order] < (whole.end if high is None else high))]
@@ -236,12 +236,12 @@ class QueueIndex:
             self._add_entries(found, np.flatnonzero(~self._wanted).tolist(), whole)
         except OSError as error:
             raise IndexUnusable(f"{error.filename}: {error.strerror}") from None
-        offsets, sizes = _columns([entries for _, entries in found.values()])
+        offsets, sizes = _offsets_and_sizes([entries for _, entries in found.values()])
         numbers = np.repeat(np.array(list(found), np.int32), [len(entries) for _, entries in found.values()])
         queue_offsets = np.concatenate([in_queue for in_queue, _ in found.values()])
         order = np.argsort(offsets, kind="stable")
         offsets, sizes, numbers = offsets[order], sizes[order], numbers[order]
-        unknown = _unclaimed(offsets, sizes, whole, (self._format.min_record_size, self._max_record_bytes))
+        unknown = _uncovered_ranges(offsets, sizes, whole, (self._format.min_record_size, self._max_record_bytes))
         wanted = self._wanted[numbers]
         places = np.cumsum(self._wanted, dtype=np.int32) - 1
         return IndexAnswer(
@@ -268,13 +268,13 @@ class QueueIndex:
             room -= len(found[number][1])
 
 
-def _columns(entries: list[Array]) -> tuple[Array, Array]:
+def _offsets_and_sizes(entries: list[Array]) -> tuple[Array, Array]:
     """Return the physical offsets and sizes of entries."""
     together = np.concatenate([np.empty(0, _ENTRY), *entries])
     return together["offset"], together["size"]
 
 
-def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int]) -> list[tuple[int, int]]:
+def _uncovered_ranges(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int]) -> list[tuple[int, int]]:
     """Return the ranges that no entry covers."""
     least, most = sound
     if len(sizes) and (sizes.min() < least or sizes.max() > most):
@@ -283,7 +283,7 @@ def _unclaimed(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int
     ends = np.insert(offsets + sizes, 0, whole.start)
     if (starts < ends).any():
         place = int(starts[np.flatnonzero(starts < ends)[0]])
-        raise IndexUnusable(f"two entries claim the bytes before {place}, or one the end of the range")
+        raise IndexUnusable(f"the entries overlap before offset {place}, or one extends past the end of the range")
     open_ranges = np.flatnonzero(starts > ends)
     return [(int(ends[place]), int(starts[place])) for place in open_ranges]
 
@@ -359,11 +359,11 @@ class _QueueFile:
             data = os.pread(descriptor, max(0, stop - first) * unit, first * unit)
         finally:
             os.close(descriptor)
-        entries = self._parsed(data)
+        entries = self._parse_entries(data)
         kept = (entries["offset"] >= start) & (entries["offset"] < end) & (entries["size"] > 0)
         return (self._first_number + first, entries) if kept.all() else nothing
 
-    def _parsed(self, data: bytes) -> Array:
+    def _parse_entries(self, data: bytes) -> Array:
         stored = np.frombuffer(data, np.dtype(self._format.entry.numpy_fields), len(data) // self._format.entry.size)
         entries = np.empty(len(stored), _ENTRY)
         entries["offset"], entries["size"] = stored[self._format.offset_field], stored["size"]

@@ -44,7 +44,7 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
         IndexMismatchError: if there is not the listed record at an offset.
     """
     reader = _Reader(split, max_record_bytes)
-    for first, last in _steps(reader.offsets, reader.ends, reader.read_together, window_bytes):
+    for first, last in _divide_into_steps(reader.offsets, reader.ends, reader.read_together, window_bytes):
         origin = int(reader.offsets[first])
         # Records keep their distances in the window, because untouched pages take no memory.
         buffer = np.empty(int(reader.ends[last - 1]) - origin + PADDING, np.uint8)
@@ -79,7 +79,9 @@ def _keep_between(kept: Array, values: Array, low: int | None, high: int | None)
         kept &= values < high
 
 
-def _steps(offsets: Array, ends: Array, read_together: Array, window_bytes: int) -> Iterator[tuple[int, int]]:
+def _divide_into_steps(
+    offsets: Array, ends: Array, read_together: Array, window_bytes: int
+) -> Iterator[tuple[int, int]]:
     """Yield the records of each step: the number of the first, and the number after the last.
 
     With the bytes read between them they fit in a window, and they are not too far apart; a larger record is alone.
@@ -129,9 +131,9 @@ class _Reader:
         self._state[hop.RECORDS] = 0
         bad: list[BadRange] = []
         good: list[Array] = []
-        for begin, end in _runs(self.offsets, self.ends, first, last):
+        for begin, end in _adjacent_runs(self.offsets, self.ends, first, last):
             before = int(self._state[hop.RECORDS])
-            if self._hop(window, origin, begin, end) and self._is_listed(before, origin, begin, end):
+            if self._examine_run(window, origin, begin, end) and self._is_listed(before, origin, begin, end):
                 good.append(np.arange(begin, end))
                 continue
             self._state[hop.RECORDS] = before
@@ -147,7 +149,7 @@ class _Reader:
             self._check_queues(window, parts, rows)
         return parts, bad
 
-    def _hop(self, window: Window, origin: int, begin: int, end: int) -> bool:
+    def _examine_run(self, window: Window, origin: int, begin: int, end: int) -> bool:
         """Return whether a run contains the listed records without a fault, and append their parts."""
         state, split = self._state, self._split
         before, stop = int(state[hop.RECORDS]), int(self.ends[end - 1])
@@ -173,7 +175,7 @@ class _Reader:
     def _examine_one(self, window: Window, origin: int, row: int) -> BadRange | None:
         """Return a damaged record, or None if it is as listed; then append its parts."""
         before = int(self._state[hop.RECORDS])
-        if self._hop(window, origin, row, row + 1) and self._is_listed(before, origin, row, row + 1):
+        if self._examine_run(window, origin, row, row + 1) and self._is_listed(before, origin, row, row + 1):
             return None
         self._state[hop.RECORDS] = before
         start, size = int(self.offsets[row]), int(self.sizes[row])
@@ -185,21 +187,21 @@ class _Reader:
         if finding.fault is Fault.BODY_CRC and finding.size == size:
             return BadRange(start, start + size, Fault.BODY_CRC)
         if finding.kind is SpanKind.RECORD:
-            raise self._mismatch(row, f"a record of {size} bytes", f"one of {finding.size}")
+            raise self._mismatch_error(row, f"a record of {size} bytes", f"one of {finding.size}")
         if finding.kind is SpanKind.MORE:
-            raise self._mismatch(row, f"a record of {size} bytes", "a larger one")
+            raise self._mismatch_error(row, f"a record of {size} bytes", "a larger one")
         found = f"{finding.fault} {finding.found}" if finding.fault else f"{finding.kind}"
-        raise self._mismatch(row, f"a record of {size} bytes", found)
+        raise self._mismatch_error(row, f"a record of {size} bytes", found)
 
     def _check_queues(self, window: Window, parts: Array, rows: Array) -> None:
         """Check that records have the topic, queue and offset that the index says."""
         split = self._split
         numbers = split.array("queue_numbers")[rows]
         queue_ids = np.array([queue_id for _, queue_id in split.queues], np.int64)[numbers]
-        self._compare("queue id", rows, queue_ids, self._kernel.queue_ids(window, parts))
+        self._check_equal("queue id", rows, queue_ids, self._kernel.queue_ids(window, parts))
         queue_offsets = split.array("queue_offsets")[rows]
         found = self._kernel.queue_offsets(window, parts)
-        self._compare("queue offset", rows, queue_offsets, found)
+        self._check_equal("queue offset", rows, queue_offsets, found)
         topics = [topic for topic, _ in split.queues]
         for topic in dict.fromkeys(topics):
             of_topic = np.flatnonzero(np.array([name == topic for name in topics], bool)[numbers])
@@ -208,15 +210,15 @@ class _Reader:
                 place = int(wrong[0])
                 start, size = int(parts[hop.TOPIC, place]), int(parts[hop.TOPIC_LENGTH, place])
                 name = window[start : start + size].tobytes().decode("utf-8", "replace")
-                raise self._mismatch(int(rows[place]), f"topic {topic!r}", f"{name!r}")
+                raise self._mismatch_error(int(rows[place]), f"topic {topic!r}", f"{name!r}")
 
-    def _compare(self, field: str, rows: Array, expected: Array, found: Array) -> None:
+    def _check_equal(self, field: str, rows: Array, expected: Array, found: Array) -> None:
         wrong = np.flatnonzero(expected != found)
         if len(wrong):
             place = wrong[0]
-            raise self._mismatch(int(rows[place]), f"{field} {expected[place]}", f"{found[place]}")
+            raise self._mismatch_error(int(rows[place]), f"{field} {expected[place]}", f"{found[place]}")
 
-    def _mismatch(self, row: int, expected: str, found: str) -> IndexMismatchError:
+    def _mismatch_error(self, row: int, expected: str, found: str) -> IndexMismatchError:
         split, start = self._split, int(self.offsets[row])
         index = "an IndexFile"
         if split.queues:
@@ -231,7 +233,7 @@ class _Reader:
         )
 
 
-def _runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[int, int]]:
+def _adjacent_runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[int, int]]:
     """Yield runs of adjacent records in a group: the number of the first, and the number after the last."""
     breaks = np.flatnonzero(offsets[first + 1 : last] != ends[first : last - 1]) + first + 1
     edges = [first, *breaks.tolist(), last]

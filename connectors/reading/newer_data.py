@@ -117,7 +117,7 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]
     _, text = settings_of(log.root, log.broker)
     folders = log.format.folders.other_logs(log.root, log.folder, parse_properties(text))
     distinct = {os.path.realpath(folder): folder for folder in folders}
-    found = (_look_into(folder, log, start, end) for folder in distinct.values())
+    found = (_inspect_folder(folder, log, start, end) for folder in distinct.values())
     return [other for other in found if other is not None]
 
 
@@ -129,10 +129,10 @@ def other_log_text(log: ReadLog, other: OtherLog) -> str:
     )
 
 
-def _look_into(folder: Path, log: ReadLog, start: int | None, end: int) -> OtherLog | None:
+def _inspect_folder(folder: Path, log: ReadLog, start: int | None, end: int) -> OtherLog | None:
     try:
         names = files_by_start(folder)
-        begun = [base for base, name in names.items() if any(_read(folder / name, 0, _HEAD_BYTES))]
+        begun = [base for base, name in names.items() if any(_read_bytes(folder / name, 0, _HEAD_BYTES))]
         if not begun:
             return None
         last_end = begun[-1] + written_end(folder / names[begun[-1]])
@@ -152,7 +152,7 @@ def _is_read(log: ReadLog, base: int, end: int) -> bool:
     return base < end and any(first <= base < first + max(size, 1) for first, size in log.segments)
 
 
-def _read(path: Path, position: int, size: int) -> bytes:
+def _read_bytes(path: Path, position: int, size: int) -> bytes:
     descriptor = open_file(path)
     try:
         return os.pread(descriptor, size, position)
@@ -175,15 +175,15 @@ class KnownEnd(NamedTuple):
 
     @classmethod
     def read(cls, log: ReadLog) -> KnownEnd:
-        """Read the files beside a log; what cannot be read knows nothing."""
+        """Read the end of a log that its queues, indexes and checkpoint show; unreadable files are ignored."""
         claims: tuple[Claim, ...] = ()
         if not log.is_copy:
             with suppress(OSError):
                 claims = log.format.small_files.claims(read_file(log.root / CHECKPOINT, below=log.root))
-        return cls(_newest_entry(log), claims)
+        return cls(_newest_index_entry(log), claims)
 
     def after(self, log: ReadLog, end: LogEnd) -> str | None:
-        """Return a sentence if this is after the end of a log."""
+        """Return a sentence if this end is after the end of the log that is read; else None."""
         if self.entry is not None and self.entry[1] >= end.segment_end + log.is_copy:
             name, offset = self.entry
             return (
@@ -212,11 +212,11 @@ def _time_text(ms: int) -> str:
     return f"{ms} ms"
 
 
-def _newest_entry(log: ReadLog) -> tuple[str, int] | None:
+def _newest_index_entry(log: ReadLog) -> tuple[str, int] | None:
     found = [
         (f"{folder}/{topic}/{queue_id}", offset)
         for folder, entry_size in log.format.queues.entry_sizes.items()
-        for topic, queue_id in islice(_queues(log.root / folder), _MAX_QUEUES)
+        for topic, queue_id in islice(_queue_folders(log.root / folder), _MAX_QUEUES)
         if (offset := _last_entry(log.root / folder / topic / str(queue_id), entry_size)) is not None
     ]
     with suppress(OSError):
@@ -224,7 +224,7 @@ def _newest_entry(log: ReadLog) -> tuple[str, int] | None:
     return max(found, key=lambda each: each[1], default=None)
 
 
-def _queues(folder: Path) -> Iterator[tuple[str, int]]:
+def _queue_folders(folder: Path) -> Iterator[tuple[str, int]]:
     with suppress(OSError):
         for topic in folders_in(folder):
             numbers = map(parse_queue_folder, folders_in(folder / topic, below=folder))

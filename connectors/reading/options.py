@@ -63,7 +63,7 @@ class Start(StrEnum):
     LATEST = "latest"
 
 
-def _start(text: str) -> int | Start | dict[str, int]:
+def _parse_start(text: str) -> int | Start | dict[str, int]:
     """Parse the start of a read: an offset, a word, or offsets by broker."""
     if text.lower() in list(Start):
         return Start(text.lower())
@@ -181,7 +181,7 @@ class ReadOptions(DeclaredOptions):
     )
     start: int | Start | Mapping[str, int] | None = option(
         "startingOffset",
-        _start,
+        _parse_start,
         None,
         "physical offset from which every store is read. A stream also takes earliest, latest, or JSON of broker and "
         'offset, `{"broker-a": 1073741824}`; a broker that is not named, or that appears later, begins at its '

@@ -56,7 +56,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
                 continue
             torn = found.span.kind is SpanKind.FAULT
             if found.span.start == base or zeros is not None:
-                yield from _between(zeros, reached, expected, base)
+                yield from _faults_between(zeros, reached, expected, base)
             zeros = None
             reached = found.span.end
             expected = base + size
@@ -65,12 +65,12 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
         yield zeros
 
 
-def _between(zeros: FoundRecord | None, reached: int, expected: int, base: int) -> Iterator[FoundRecord]:
+def _faults_between(zeros: FoundRecord | None, reached: int, expected: int, base: int) -> Iterator[FoundRecord]:
     """Describe what is wrong between the last data and a segment that begins at `base`."""
     if zeros is not None:
         start = zeros.span.start
         end = min(base, max(expected, zeros.span.end))
-        yield _fault(
+        yield _fault_record(
             zeros.segment,
             start,
             end,
@@ -80,16 +80,16 @@ def _between(zeros: FoundRecord | None, reached: int, expected: int, base: int) 
         )
         reached = end
     elif reached < expected:
-        yield _fault(
+        yield _fault_record(
             segment_name(reached), reached, expected, Fault.CUT, f"{expected - reached} bytes", "the end of the file"
         )
         reached = expected
     if reached < base:
         name = segment_name(reached)
-        yield _fault(name, reached, base, Fault.MISSING_SEGMENT, f"the segment {name}", "no such file")
+        yield _fault_record(name, reached, base, Fault.MISSING_SEGMENT, f"the segment {name}", "no such file")
 
 
-def _fault(segment: str, start: int, end: int, fault: Fault, expected: str, found: str) -> FoundRecord:
+def _fault_record(segment: str, start: int, end: int, fault: Fault, expected: str, found: str) -> FoundRecord:
     return FoundRecord(segment, SegmentSpan(SpanKind.FAULT, start, end, fault, expected, found))
 
 
@@ -105,14 +105,14 @@ def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes
         size = _WINDOW_BYTES
         while not scanner.done:
             origin = scanner.position
-            window = _read(file, origin - base, min(size, file_end - origin))
+            window = _read_bytes(file, origin - base, min(size, file_end - origin))
             for span in scanner.feed(window):
                 is_record = span.kind is SpanKind.RECORD
                 parsed = rules.parse(window[span.start - origin :]) if is_record else None
                 yield FoundRecord(name, span, parsed[0] if parsed else None)
             if scanner.position == origin:
                 if len(window) < min(size, file_end - origin):
-                    yield _fault(
+                    yield _fault_record(
                         name,
                         origin,
                         file_end,
@@ -127,6 +127,6 @@ def _walk_segment(log_format: Format, segment: Segment, name: str, segment_bytes
                 size *= 2
 
 
-def _read(file: SegmentFile, position: int, size: int) -> memoryview:
+def _read_bytes(file: SegmentFile, position: int, size: int) -> memoryview:
     window = np.empty(size, np.uint8)
     return window.data[: file.read_into(window, position)]

@@ -100,7 +100,7 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
 
 
 class _Log:
-    """Single records of a snapshot."""
+    """Access to single records of a snapshot, by their offsets."""
 
     def __init__(self, store: Store, store_range: StoreRange, max_record_bytes: int) -> None:
         self._wholes = segment_ranges(store, store_range)
@@ -174,7 +174,7 @@ class StorePlan:
     segments: tuple[SegmentPlan, ...] = ()
 
     def count(self, way: Way) -> int:
-        """Return how many segments are read in a way."""
+        """Return how many segments are read in one of the ways."""
         return sum(segment.way is way for segment in self.segments)
 
     @property
@@ -275,7 +275,7 @@ def plan_read(options: ReadOptions, filters: Filters) -> ReadPlan:
 
 
 def check_complete(store_range: StoreRange, mode: Mode) -> None:
-    """Check that a source reads all messages of a store.
+    """Refuse a read that would miss messages of a store.
 
     Raises:
         StoreError: if the store has others elsewhere, in mode FAILFAST.
@@ -312,7 +312,7 @@ class _Planner:
         kept = [whole for whole in wholes if self._filters.may_hold(whole)]
         ways = dict.fromkeys(wholes, Way.SKIPPED_BY_OFFSET)
         ways.update(dict.fromkeys(kept, Way.SKIPPED_BY_TIME))
-        timely = set(self._within_time(kept, store_range))
+        timely = set(self._splits_within_time(kept, store_range))
         indexes = open_indexes(store, store_range, self._options, self._filters) if timely else Indexes()
         plans = (
             self._plan_segment(whole, indexes) if whole in timely else SegmentPlan(whole, ways[whole])
@@ -320,7 +320,7 @@ class _Planner:
         )
         return StorePlan(store.broker, store.root, store_range, tuple(plans))
 
-    def _within_time(self, wholes: Sequence[Split], store_range: StoreRange) -> Iterator[Split]:
+    def _splits_within_time(self, wholes: Sequence[Split], store_range: StoreRange) -> Iterator[Split]:
         begin, end = self._filters.min_store_timestamp, self._filters.end_store_timestamp
         if begin is None and end is None:
             yield from wholes
@@ -398,12 +398,12 @@ def plan_entries(
         plan = (
             None
             if whole.missing or is_late
-            else _by_entries(whole, queues, options, filters, partition_bytes, by_entry, by_record)
+            else _plan_by_entries(whole, queues, options, filters, partition_bytes, by_entry, by_record)
         )
         yield plan or EntryPlan(None, (whole,))
 
 
-def _by_entries(
+def _plan_by_entries(
     whole: Split,
     queues: QueueIndex,
     options: ReadOptions,

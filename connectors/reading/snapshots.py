@@ -71,14 +71,14 @@ def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
     return not blocks.any(axis=1).all()
 
 
-def vouched_for(segment_path: str, message: Any, rules: RecordRules) -> bool:
+def is_confirmed_on_disk(segment_path: str, message: Any, rules: RecordRules) -> bool:
     """Return whether the files beside a log confirm that a message's record was on disk."""
     root = segment_path.rsplit("/", 2)[0]
-    was_closed = _read(f"{root}/{_ABORT}") is None
-    return rules.vouches(_read(f"{root}/{_CHECKPOINT}") or b"", message, was_closed)
+    was_closed = _read_first_bytes(f"{root}/{_ABORT}") is None
+    return rules.vouches(_read_first_bytes(f"{root}/{_CHECKPOINT}") or b"", message, was_closed)
 
 
-def _read(path: str) -> bytes | None:
+def _read_first_bytes(path: str) -> bytes | None:
     """Return the first bytes of a small file; None if it does not exist or is not readable."""
     data = np.empty(_SMALL_FILE_BYTES, np.uint8)
     with suppress(OSError, StoreError), OpenSegment(path) as file:
@@ -280,7 +280,7 @@ def _range_of(
             if (
                 until is not None
                 and until <= segment.base_offset
-                and _has_begun(file, store.format, segment, size, max_record_bytes)
+                and _has_valid_first_record(file, store.format, segment, size, max_record_bytes)
             ):
                 return StoreRange(first, max(first, segment.base_offset), TailKind.CLOSED)
             near_end = _place_near_end(file, store.format, segment, begin, size, max_record_bytes)
@@ -316,7 +316,9 @@ def _place_near_end(
     return begin if near_end is None else near_end
 
 
-def _has_begun(file: SegmentFile, log_format: Format, segment: Segment, size: int, max_record_bytes: int) -> bool:
+def _has_valid_first_record(
+    file: SegmentFile, log_format: Format, segment: Segment, size: int, max_record_bytes: int
+) -> bool:
     """Return whether a segment's first record is valid."""
     base, file_end = segment.base_offset, segment.base_offset + segment.file_size
     split = Split("", segment.path, base, base, file_end, base + size, file_end, format=log_format)
@@ -359,7 +361,7 @@ def end_of_segment(
             records.add(step.origin, step.parts)
         if step.bad:
             bad_end = step.bad[-1].end
-    if end.stop == hop.STOP_BLANK and bad_end <= records.last_end(default=begin):
+    if end.stop == hop.STOP_BLANK and bad_end <= records.last_record_end(default=begin):
         return StoreRange(begin, end.position, TailKind.CLOSED, last_record=records.last_start)
     last_record, last_good = records.last_proven(file, split, max_record_bytes, default=begin)
     if end.stop == hop.STOP_UNWRITTEN:
@@ -400,13 +402,13 @@ class _LastRecords:
         ends: Array = self._origin + self._parts[hop.PROPERTIES] + self._parts[hop.PROPERTIES_LENGTH]
         return ends
 
-    def last_end(self, default: int) -> int:
-        """Return the end of the last record, proven or not."""
+    def last_record_end(self, default: int) -> int:
+        """Return the end of the last record, even if it may not be completely written."""
         return int(self._ends[-1]) if len(self._ends) else default
 
     @property
     def last_start(self) -> int | None:
-        """Start of the last record, proven or not."""
+        """Start of the last record, even if it may not be completely written; None without one."""
         return int(self._starts[-1]) if len(self._starts) else None
 
     def last_proven(
@@ -430,8 +432,8 @@ class _LastRecords:
             is_last = False
         return None, begins[0] if begins else default
 
-    def _texts_of(self, row: int) -> tuple[int, int]:
-        """Yield start and end of a record's non-empty texts, relative to its first byte."""
+    def _text_span(self, row: int) -> tuple[int, int]:
+        """Return the span of a record's non-empty texts, relative to its first byte."""
         parts = self._parts[:, row]
         spans = [(int(parts[place]), int(parts[length])) for place, length in self._texts if parts[length]]
         if not spans:
@@ -443,12 +445,12 @@ class _LastRecords:
         """Return whether a record's texts contain no zeros that indicate missing bytes."""
         if not self._needs_texts:
             return True
-        begin, end = self._texts_of(row)
+        begin, end = self._text_span(row)
         return (not is_last or end == begin or bool(window[end - 1])) and not lacks_blocks(window, begin, end, position)
 
     def _is_vouched(self, split: Split, window: Array) -> bool:
         parsed = self._rules.parse(window.data)
-        return parsed is not None and vouched_for(split.path, parsed[0], self._rules)
+        return parsed is not None and is_confirmed_on_disk(split.path, parsed[0], self._rules)
 
 
 def plan_splits(
@@ -484,7 +486,7 @@ def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
         if segment_end <= store_range.start:
             continue
         if segment.base_offset > expected:
-            yield _missing(store, expected, segment.base_offset, common)
+            yield _missing_split(store, expected, segment.base_offset, common)
         start = max(segment.base_offset, expected)
         end = min(segment_end, store_range.end)
         file_end = segment.base_offset + min(segment.file_size, size)
@@ -495,17 +497,17 @@ def _segment_ranges(store: Store, store_range: StoreRange) -> Iterator[Split]:
         yield Split(store.broker, path, base, start, end, segment_end, file_end, format=store.format)
         expected = end
     if expected < store_range.end:
-        yield _missing(store, expected, store_range.end, common)
+        yield _missing_split(store, expected, store_range.end, common)
 
 
-def _missing(store: Store, start: int, end: int, size: int) -> Split:
+def _missing_split(store: Store, start: int, end: int, size: int) -> Split:
     base_offset = start - start % size
     path = f"{store.root}/{segment_name(base_offset)}"
     return Split(store.broker, path, base_offset, start, end, end, end, missing=True, format=store.format)
 
 
 def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> Iterator[Split]:
-    """Divide a segment's range, or a missing one, into splits. A cut is searched when the split before it is wanted.
+    """Divide a segment's range, or a missing one, into splits; a cut is only searched when it is needed.
 
     Args:
         whole: from `segment_ranges`.

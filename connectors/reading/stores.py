@@ -176,7 +176,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
 
 
 def names_text(names: Mapping[str, str]) -> str:
-    """Return the option `broker` for several stores.
+    """Format the names of several stores as the text of the option `broker`.
 
     Args:
         names: the name of each store, by the folder of its log. Others have their usual name.
@@ -200,12 +200,12 @@ def _find_by_pattern(pattern: str, broker: str | None, formats: Formats) -> Iter
     def list_store(place: tuple[str, str | None]) -> Store | StoreError:
         root, name = place
         try:
-            return _list_store(pattern, root, broker or name or _default_name(filesystem, root), formats.wanted)
+            return _list_store(pattern, root, broker or name or _default_broker_name(filesystem, root), formats.wanted)
         except (EmptyStoreError, UnsupportedStoreError) as error:
             return error
 
-    places = list(_expand(filesystem, pattern, inner_path, formats))
-    for store in read_each(list_store, places, _threads(filesystem)):
+    places = list(_expand_pattern(filesystem, pattern, inner_path, formats))
+    for store in read_each(list_store, places, _thread_count(filesystem)):
         if isinstance(store, Store):
             yield store
         elif not is_glob(pattern):
@@ -216,7 +216,7 @@ def _find_by_pattern(pattern: str, broker: str | None, formats: Formats) -> Iter
             logger.warning("%s: skipped", store)
 
 
-def _threads(filesystem: pafs.FileSystem) -> int:
+def _thread_count(filesystem: pafs.FileSystem) -> int:
     return 1 if isinstance(filesystem, pafs.LocalFileSystem) else REMOTE_THREADS
 
 
@@ -240,7 +240,7 @@ def _is_folder(path: str) -> bool:
     return os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for names that are too long)
 
 
-def _expand(
+def _expand_pattern(
     filesystem: pafs.FileSystem, pattern: str, inner_path: str, formats: Formats
 ) -> Iterator[tuple[str, str | None]]:
     """Yield the folders of logs (inner path) that match a pattern, each with its broker's name, if that is in it."""
@@ -252,17 +252,17 @@ def _expand(
     if parts[-1] in wanted:
         wanted = [parts.pop()]
     fixed = next(number for number, part in enumerate(parts) if _WILDCARDS.search(part))
-    matchers = [_matcher([*parts, folder]) for folder in wanted]
+    matchers = [_compile_pattern([*parts, folder]) for folder in wanted]
     depth = None if "**" in parts else len(parts) - fixed
-    for folders in _walk(filesystem, "/".join(parts[:fixed]) or "/", wanted, depth, formats.known):
+    for folders in _walk_folders(filesystem, "/".join(parts[:fixed]) or "/", wanted, depth, formats.known):
         found = [match for folder in folders for matcher in matchers if (match := matcher.fullmatch(folder))]
         if found:
-            _check_one(found[0].string.rsplit("/", 1)[0], [match.string for match in found], formats)
+            _check_one_format(found[0].string.rsplit("/", 1)[0], [match.string for match in found], formats)
             folder = found[0].string
             yield folder, found[0].groupdict().get("broker")
 
 
-def _check_one(folder: str, found: Sequence[str], formats: Formats) -> None:
+def _check_one_format(folder: str, found: Sequence[str], formats: Formats) -> None:
     """Raise an error if a folder has logs of two formats, because the user must choose one."""
     if len(found) > 1:
         names = " and ".join(f"'{path.rsplit('/', 1)[1]}'" for path in found)
@@ -273,7 +273,7 @@ def _check_one(folder: str, found: Sequence[str], formats: Formats) -> None:
         )
 
 
-def _matcher(parts: list[str]) -> re.Pattern[str]:
+def _compile_pattern(parts: list[str]) -> re.Pattern[str]:
     pieces = []
     for part in parts:
         if part == "**":
@@ -286,7 +286,7 @@ def _matcher(parts: list[str]) -> re.Pattern[str]:
     return re.compile("".join(pieces).removesuffix("/"))
 
 
-def _walk(
+def _walk_folders(
     filesystem: pafs.FileSystem, top: str, names: Sequence[str], depth: int | None, known: Sequence[Format]
 ) -> Iterator[list[str]]:
     """Yield the folders of logs in each folder below one; folders that cannot contain one are not entered.
@@ -300,13 +300,13 @@ def _walk(
     """
     level, done = [top], 0
     while level:
-        found = read_each(partial(_look_into, filesystem, names, known), level, _threads(filesystem))
+        found = read_each(partial(_find_logs_in, filesystem, names, known), level, _thread_count(filesystem))
         yield from (logs for logs, _ in found)
         level = [] if done == depth else [path for _, inner in found for path in inner]
         done += 1
 
 
-def _look_into(
+def _find_logs_in(
     filesystem: pafs.FileSystem, names: Sequence[str], known: Sequence[Format], folder: str
 ) -> tuple[list[str], list[str]]:
     """Return the folders of logs in a folder, and those that may contain others."""
@@ -317,7 +317,9 @@ def _look_into(
     except PermissionError as error:
         raise StoreError(f"{folder} cannot be read by this user: {error.strerror or error}") from None
     inner = sorted(
-        (entry.path, entry.base_name) for entry in _nameable(folder, entries) if entry.type == pafs.FileType.Directory
+        (entry.path, entry.base_name)
+        for entry in _with_utf8_names(folder, entries)
+        if entry.type == pafs.FileType.Directory
     )
     logs = [path for path, name in inner if name in names]
     if not logs:  # a store without the folder of its log is refused when it is listed
@@ -331,7 +333,7 @@ def _look_into(
     return logs, [path for path, name in inner if name not in never_hold_a_store]
 
 
-def _nameable(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
+def _with_utf8_names(folder: str, entries: Iterable[pafs.FileInfo]) -> Iterator[pafs.FileInfo]:
     """Return the entries with a name in UTF-8, because options and tables cannot contain other names."""
     for entry in entries:
         try:
@@ -353,7 +355,7 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: For
     there = [str(folder.path) for folder in inside if folder.type == pafs.FileType.Directory]
     found = [folder for folder in there if folder.rsplit("/", 1)[1] in wanted]
     if found:
-        _check_one(given, found, formats)
+        _check_one_format(given, found, formats)
         return found[0]
     if not there and (shipped_log := _shipped_log(filesystem, path, wanted)) is not None:
         return shipped_log
@@ -379,7 +381,7 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: For
 
 def _check_supported(filesystem: pafs.FileSystem, prefix: str, folder: str, formats: Sequence[Format]) -> None:
     """Refuse a store whose messages are all in a log of another kind."""
-    entries = _nameable(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
+    entries = _with_utf8_names(folder, filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True)))
     names = sorted(entry.base_name for entry in entries if entry.type == pafs.FileType.Directory)
     check_supported(f"{prefix}{folder}", names, formats)
 
@@ -394,7 +396,7 @@ def _shipped_log(filesystem: pafs.FileSystem, path: str, wanted: Sequence[str]) 
     return None
 
 
-def _default_name(filesystem: pafs.FileSystem, root: str) -> str:
+def _default_broker_name(filesystem: pafs.FileSystem, root: str) -> str:
     manifest = read_shipped_manifest(filesystem, root.rsplit("/", 1)[0])
     if manifest is not None and manifest.broker:
         return manifest.broker
@@ -414,7 +416,9 @@ def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -
     if not prefix:
         _check_files(root)
         check_no_versions(filesystem, f"{root.rsplit('/', 1)[0]}/{shipped.LOG_MANIFEST}")
-    sizes = {entry.base_name: entry.size for entry in _nameable(root, entries) if entry.type == pafs.FileType.File}
+    sizes = {
+        entry.base_name: entry.size for entry in _with_utf8_names(root, entries) if entry.type == pafs.FileType.File
+    }
     if not isinstance(filesystem, pafs.LocalFileSystem):  # in a folder, also an unfinished segment is a file
         manifest = read_shipped_manifest(filesystem, root.rsplit("/", 1)[0])
         sizes = sizes if manifest is None else shipped_sizes(manifest, manifest.folder, sizes)

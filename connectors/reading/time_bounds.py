@@ -93,45 +93,45 @@ def time_bounds(
                 high = _time_at(whole, last_record, max_record_bytes)
             else:
                 high = next((time for time in firsts[number + 1 :] if time is not None), None)
-            found.append(_bounds(low, high, tolerance_ms))
+            found.append(_make_bounds(low, high, tolerance_ms))
         doubtful = [
             number for number, whole in enumerate(wholes) if not whole.missing and not found[number].meet(*wanted)
         ]
-        probed = readers.map(lambda number: _probe(wholes[number], max_record_bytes), doubtful)
+        probed = readers.map(lambda number: _probe_times(wholes[number], max_record_bytes), doubtful)
         for number, (low, high) in zip(doubtful, probed, strict=True):
             found[number] = found[number].widened(low, high, tolerance_ms)
     return found
 
 
-def _probe(whole: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
+def _probe_times(whole: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
     """Return the oldest and newest store time at some positions of a range; None if no record was found."""
     times: list[int] = []
     try:
         with OpenSegment(whole.path) as file:
             if whole.size <= PROBES * _PROBE_BYTES:
-                times = _extremes(file, whole, max_record_bytes)
+                times = _min_max_times(file, whole, max_record_bytes)
             else:
                 for start in range(whole.start, whole.end, -(-whole.size // PROBES)):
                     end = min(start + _PROBE_BYTES, whole.end)
-                    times += _extremes(file, replace(whole, start=start, end=end), max_record_bytes)
-                times += _last(file, whole, max_record_bytes)
+                    times += _min_max_times(file, replace(whole, start=start, end=end), max_record_bytes)
+                times += _end_times(file, whole, max_record_bytes)
     except FileNotFoundError:
         pass  # deleted since it was listed; the read will report it
     return min(times, default=None), max(times, default=None)
 
 
-def _last(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
+def _end_times(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
     """Return the oldest and newest store time of a range's last records, before its BLANK, unless they are far away."""
     size = _PROBE_BYTES
     while size <= _MAX_END_BYTES:
-        found = _extremes(file, replace(whole, start=max(whole.start, whole.end - size)), max_record_bytes)
+        found = _min_max_times(file, replace(whole, start=max(whole.start, whole.end - size)), max_record_bytes)
         if found:
             return found
         size *= 4
     return []
 
 
-def _extremes(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int]:
+def _min_max_times(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int]:
     """Return the oldest and newest store time of the records that begin in a part, which may start inside one."""
     found: list[int] = []
     for step in walk(file, part, _PROBE_BYTES, max_record_bytes, End(), verify=False):
@@ -155,7 +155,7 @@ def _time_at(whole: Split, offset: int, max_record_bytes: int) -> int | None:
     return None if message is None else message.store_timestamp
 
 
-def _bounds(low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
+def _make_bounds(low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
     if low is not None and high is not None and high < low:
         if low - high > tolerance_ms:
             return TimeBounds()

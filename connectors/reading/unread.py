@@ -23,8 +23,8 @@ UNREAD = logging.getLogger(__name__)
 
 
 @contextmanager
-def noticed_unread() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether there was such a warning; each of them is printed only once."""
+def watch_unread_warnings() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether messages were reported as unread; each warning is printed once."""
     known: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:

@@ -171,7 +171,7 @@ def walk(
 
 
 def _open_window(windows: Windows, split: Split, origin: int, reach: int, limit: int) -> OpenWindow:
-    """Open a window; a segment that is deleted after a part of it was read is not a missing segment."""
+    """Open a window; raise `SegmentCutError` if the segment was deleted after a part of it was read."""
     try:
         return windows.open(origin, reach, limit)
     except FileNotFoundError:
@@ -268,7 +268,7 @@ def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max
     middle = high - 1
     found = None
     while low < high:
-        cut = _looked_up(file, whole, places[middle], max_record_bytes)
+        cut = _find_cut_nearby(file, whole, places[middle], max_record_bytes)
         if cut is None:
             high = middle
         else:
@@ -281,15 +281,15 @@ def find_cut(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) ->
     """Return the first record start at or after a physical offset in a range, or None."""
     cut = None
     if at - whole.start >= _WORTH_A_LOOK * LOOK_BACK_BYTES:
-        cut = _looked_up(file, whole, at, max_record_bytes)
-    return _hopped(file, whole, at, max_record_bytes) if cut is None else cut
+        cut = _find_cut_nearby(file, whole, at, max_record_bytes)
+    return _find_cut_by_records(file, whole, at, max_record_bytes) if cut is None else cut
 
 
 def _next_multiple(offset: int, size: int) -> int:
     return (offset // size + 1) * size
 
 
-def _looked_up(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
+def _find_cut_nearby(file: SegmentFile, whole: Split, at: int, max_record_bytes: int) -> int | None:
     """Return the first record start at or after `at` that no other record spans, if one is near."""
     begin = at - LOOK_BACK_BYTES
     end = min(whole.end, at + LOOK_BACK_BYTES)
@@ -320,7 +320,7 @@ def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
     return data is None or data >= end
 
 
-def _hopped(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:
+def _find_cut_by_records(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:
     """Return the first record start at or after `following`, by following records from a known start."""
     for step in walk(file, rest, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
         starts = step.origin + step.parts[kernel.START]

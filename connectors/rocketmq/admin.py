@@ -87,7 +87,7 @@ class Admin(Closable):
 
     def topic_configs(self, broker_name: str) -> dict[str, TopicConfig]:
         """Return all topics of a broker, by name."""
-        return self._master(broker_name, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
+        return self._ask_master(broker_name, RequestCode.GET_ALL_TOPIC_CONFIG).value(TopicConfigs).topic_config_table
 
     def create_topic(
         self,
@@ -116,13 +116,13 @@ class Admin(Closable):
             check_topic(topic), AUTO_CREATE_TOPIC, queues, queues, perm, topic_sys_flag=0, order=is_ordered,
             attributes=attributes,
         )  # fmt: skip
-        for address in self._masters(cluster):
+        for address in self._master_addresses(cluster):
             self._network.call(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
         self.routing.forget(topic)
 
     def delete_topic(self, topic: str, *, cluster: str | None = None) -> None:
         """Delete a topic on all brokers and name servers."""
-        for address in self._masters(cluster):
+        for address in self._master_addresses(cluster):
             self._network.call(address, RequestCode.DELETE_TOPIC_IN_BROKER, TopicRequest(topic))
         header = DeleteTopicInNameServerRequest(topic, cluster)
         for address in self._network.options.name_server_addresses:
@@ -131,7 +131,7 @@ class Admin(Closable):
 
     def groups(self, broker_name: str) -> dict[str, SubscriptionGroupConfig]:
         """Return all consumer groups of a broker, by name."""
-        answer = self._master(broker_name, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        answer = self._ask_master(broker_name, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return answer.value(SubscriptionGroups).subscription_group_table
 
     def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None) -> None:
@@ -141,12 +141,12 @@ class Admin(Closable):
             InvalidMessageError: if the name is not valid.
         """
         check_group(config.group_name)
-        for address in self._masters(cluster):
+        for address in self._master_addresses(cluster):
             self._network.call(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, serialize_body(config))
 
     def delete_group(self, group: str, *, with_offsets: bool = False, cluster: str | None = None) -> None:
         """Delete a consumer group on all brokers."""
-        for address in self._masters(cluster):
+        for address in self._master_addresses(cluster):
             header = DeleteGroupRequest(group, with_offsets)
             self._network.call(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
@@ -154,13 +154,13 @@ class Admin(Closable):
 
     def runtime(self, broker_name: str) -> dict[str, str]:
         """Return a broker's runtime information, by RocketMQ's names."""
-        return self._master(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO).value(KvTable).table
+        return self._ask_master(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO).value(KvTable).table
 
     def topic_stats(self, topic: str) -> TopicStats:
         """Return the offsets of all queues of a topic."""
         table = {}
         for broker in self.routing.route(topic).broker_datas:
-            answer = self._master(broker.broker_name, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic))
+            answer = self._ask_master(broker.broker_name, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic))
             table.update(answer.value(TopicStats).offset_table)
         return TopicStats(table)
 
@@ -179,30 +179,30 @@ class Admin(Closable):
         """Return a group's offsets in each queue of its topics, on all brokers."""
         table = {}
         for broker_name in self.clusters().broker_addr_table:
-            answer = self._master(broker_name, RequestCode.GET_CONSUME_STATS, ConsumeStatsRequest(group, topic))
+            answer = self._ask_master(broker_name, RequestCode.GET_CONSUME_STATS, ConsumeStatsRequest(group, topic))
             table.update(answer.value(ConsumeStats).offset_table)
         return table
 
     def all_group_offsets(self, broker_name: str) -> ConsumerOffsetTable:
         """Return the offsets of all groups in all queues of a broker, by `topic@group`."""
-        return self._master(broker_name, RequestCode.GET_ALL_CONSUMER_OFFSET).value(ConsumerOffsetTable)
+        return self._ask_master(broker_name, RequestCode.GET_ALL_CONSUMER_OFFSET).value(ConsumerOffsetTable)
 
     def delay_offsets(self, broker_name: str) -> DelayOffsetTable:
         """Return the delivered offset of each delay level of a broker."""
-        return self._master(broker_name, RequestCode.GET_ALL_DELAY_OFFSET).value(DelayOffsetTable)
+        return self._ask_master(broker_name, RequestCode.GET_ALL_DELAY_OFFSET).value(DelayOffsetTable)
 
     def groups_of_topic(self, topic: str) -> list[str]:
         """Return the groups that consume a topic."""
         found: set[str] = set()
         for broker in self.routing.route(topic).broker_datas:
-            answer = self._master(broker.broker_name, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest(topic))
+            answer = self._ask_master(broker.broker_name, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequest(topic))
             found.update(answer.value(GroupList).group_list)
         return sorted(found)
 
     def consumers(self, group: str, broker_name: str) -> list[str]:
         """Return the ids of a group's clients at a broker; empty if there are none."""
         try:
-            answer = self._master(broker_name, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupRequest(group))
+            answer = self._ask_master(broker_name, RequestCode.GET_CONSUMER_LIST_BY_GROUP, ConsumerGroupRequest(group))
         except RefusedError as error:
             if error.code == ResponseCode.SYSTEM_ERROR:  # the answer of a broker without clients of the group
                 return []
@@ -211,18 +211,18 @@ class Admin(Closable):
 
     def consumer_connections(self, group: str, broker_name: str) -> ConsumerConnection:
         """Return a group's clients at a broker, and their subscriptions."""
-        answer = self._master(broker_name, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest(group))
+        answer = self._ask_master(broker_name, RequestCode.GET_CONSUMER_CONNECTION_LIST, ConsumerGroupRequest(group))
         return answer.value(ConsumerConnection)
 
     def broker_config(self, broker_name: str) -> dict[str, str]:
         """Return a broker's settings, by RocketMQ's names."""
-        text = self._master(broker_name, RequestCode.GET_BROKER_CONFIG).body.decode("utf-8", "replace")
+        text = self._ask_master(broker_name, RequestCode.GET_BROKER_CONFIG).body.decode("utf-8", "replace")
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
 
     def producer_connections(self, group: str, broker_name: str) -> ProducerConnection:
         """Return a producer group's clients at a broker."""
-        answer = self._master(broker_name, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequest(group))
+        answer = self._ask_master(broker_name, RequestCode.GET_PRODUCER_CONNECTION_LIST, ProducerGroupRequest(group))
         return answer.value(ProducerConnection)
 
     def reset_offsets(
@@ -243,7 +243,7 @@ class Admin(Closable):
         for broker in self.routing.route(topic).broker_datas:
             # Brokers 4.9 support this only for groups with clients, and otherwise answer with various codes.
             if self.consumers(group, broker.broker_name):
-                answer = self._master(broker.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+                answer = self._ask_master(broker.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
                 table.update(answer.value(OffsetTable).offset_table)
             else:
                 table.update(self._set_offsets(group, topic, broker.broker_name, timestamp_ms, is_forced))
@@ -255,7 +255,7 @@ class Admin(Closable):
         This requires the broker's setting useServerSideResetOffset; without it, the broker resets the whole topic.
         """
         header = ResetOffsetRequest(queue.topic, group, 0, True, offset, queue.queue_id)
-        self._master(queue.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        self._ask_master(queue.broker_name, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
 
     def _set_offsets(
         self, group: str, topic: str, broker_name: str, timestamp_ms: int, is_forced: bool
@@ -301,16 +301,18 @@ class Admin(Closable):
     def record_at(self, broker_name: str, physical_offset: int) -> bytes | None:
         """Return the stored record at an offset of a broker's log; None if the broker reports that there is none."""
         try:
-            return self._master(broker_name, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(physical_offset)).body
+            return self._ask_master(
+                broker_name, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(physical_offset)
+            ).body
         except RefusedError as error:
             if error.code == ResponseCode.SYSTEM_ERROR:  # the answer of a broker without such a record
                 return None
             raise
 
-    def _master(self, broker_name: str, code: RequestCode, header: NamedTuple | None = None) -> PeerAnswer:
+    def _ask_master(self, broker_name: str, code: RequestCode, header: NamedTuple | None = None) -> PeerAnswer:
         return self._network.call(self.routing.master(broker_name), code, header)
 
-    def _masters(self, cluster: str | None) -> list[str]:
+    def _master_addresses(self, cluster: str | None) -> list[str]:
         info = self.clusters()
         if cluster is not None and cluster not in info.cluster_addr_table:
             known = ", ".join(sorted(info.cluster_addr_table)) or "none"

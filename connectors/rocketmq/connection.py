@@ -146,7 +146,7 @@ class PeerConnection:
 
     def close(self) -> None:
         """Close the connection; requests without an answer get an error."""
-        self._fail(UnreachableError(f"{self.address}: the connection was closed by this client"))
+        self._fail_requests(UnreachableError(f"{self.address}: the connection was closed by this client"))
 
     def _check_open(self) -> None:
         if self._problem is not None:
@@ -159,8 +159,8 @@ class PeerConnection:
         try:
             self._tls.send(data)
         except ssl.SSLError as error:
-            self._problem = self._problem or self._lost(error)
-            self._shut()
+            self._problem = self._problem or self._broken_error(error)
+            self._shut_socket()
             raise self._problem from None
         return self._tls.take_output()
 
@@ -172,18 +172,18 @@ class PeerConnection:
             # A part of a frame may have been sent, so the connection is unusable; the reading thread closes it.
             problem = BrokenConnectionError(f"{self.address}: expected to send {len(data)} bytes, found {error}")
             self._problem = self._problem or problem
-            self._shut()
+            self._shut_socket()
             raise BrokenConnectionError(str(self._problem)) from None
 
-    def _shut(self) -> None:
+    def _shut_socket(self) -> None:
         with contextlib.suppress(OSError):  # the peer has closed it already
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _fail(self, problem: RocketMQError) -> None:
+    def _fail_requests(self, problem: RocketMQError) -> None:
         with self._lock:
             self._problem = self._problem or problem
             waiting = self._exchange.abandon()
-        self._shut()
+        self._shut_socket()
         for answer in waiting:
             answer.set_exception(self._problem)
 
@@ -199,13 +199,13 @@ class PeerConnection:
                 while self._problem is None:
                     if selector.select(TICK_SECONDS):
                         self._receive(space)
-                    self._expire()
+                    self._expire_requests()
         except OSError as error:
-            self._fail(self._lost(error))
+            self._fail_requests(self._broken_error(error))
         except LayoutError as error:
-            self._fail(ProtocolError(f"{self.address}: expected RocketMQ's remoting protocol, found {error}"))
+            self._fail_requests(ProtocolError(f"{self.address}: expected RocketMQ's remoting protocol, found {error}"))
         finally:
-            self._fail(UnreachableError(f"{self.address}: the connection was closed"))
+            self._fail_requests(UnreachableError(f"{self.address}: the connection was closed"))
 
     def _receive(self, space: memoryview) -> None:
         size = self._socket.recv_into(space)
@@ -228,13 +228,13 @@ class PeerConnection:
             return self._tls.receive(data)
         except ssl.SSLError as error:
             # Recorded before the lock is released, because the next sender would only find a closed session.
-            self._problem = self._problem or self._lost(error)
+            self._problem = self._problem or self._broken_error(error)
             raise
 
-    def _lost(self, error: OSError) -> BrokenConnectionError:
+    def _broken_error(self, error: OSError) -> BrokenConnectionError:
         return BrokenConnectionError(f"{self.address}: expected an open connection, found {error}")
 
-    def _expire(self) -> None:
+    def _expire_requests(self) -> None:
         now = time.monotonic()
         with self._lock:
             late = self._exchange.expire(now)
@@ -242,4 +242,4 @@ class PeerConnection:
         for answer in late:
             answer.set_exception(AnswerTimeoutError(f"{self.address}: expected an answer in time, found none"))
         if is_idle:
-            self._fail(BrokenConnectionError(f"{self.address}: the connection was idle and is closed"))
+            self._fail_requests(BrokenConnectionError(f"{self.address}: the connection was idle and is closed"))

@@ -120,20 +120,20 @@ class LogReader:
             size += len(answer.body)
             self._throttle.read(answer.end - answer.begin, len(answer.body))
             if size >= _MAX_BATCH_BYTES:
-                yield from self._rows(records, waiting, wanted, part)
+                yield from self._wanted_rows(records, waiting, wanted, part)
                 if records.cut is not None:
                     break
                 waiting, size = [], 0
         else:
-            yield from self._rows(records, waiting, wanted, part)
+            yield from self._wanted_rows(records, waiting, wanted, part)
         if records.cut is not None:
-            read.end = _place_of(records.cut, waiting)
+            read.end = _queue_offset_at(records.cut, waiting)
         elif records.messages < covered:
             read.lose(covered - records.messages, f"{wanted}: the broker has not sent all of them")
         read.taken, read.last_taken = records.taken, records.last_taken
         done(read)
 
-    def _rows(
+    def _wanted_rows(
         self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange, part: LogPart
     ) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows of answers."""
@@ -166,18 +166,20 @@ def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: f
     """
     if offset < 0:
         return None
-    for answer in read_range(puller, QueueRange(queue, offset, offset + 1), _pass_over, retry_seconds=retry_seconds):
+    for answer in read_range(
+        puller, QueueRange(queue, offset, offset + 1), _ignore_missing, retry_seconds=retry_seconds
+    ):
         found = first_record(answer.body)
         if found is not None and found[1] <= offset:
             return found[0]
     return None
 
 
-def _pass_over(_lost: QueueRange, _why: str) -> None:
+def _ignore_missing(_lost: QueueRange, _why: str) -> None:
     """Ignore a missing offset."""
 
 
-def _place_of(cut: Cut, answers: Sequence[Pulled]) -> int:
+def _queue_offset_at(cut: Cut, answers: Sequence[Pulled]) -> int:
     """Return the queue offset of the record at a cut.
 
     If a log has lost messages, offsets in the queue differ from those in the records. So if an answer has a record for

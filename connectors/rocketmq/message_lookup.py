@@ -34,12 +34,12 @@ class MessageLookup:
     ) -> list[Message]:
         """Return the messages with a business key; see `Admin.query_by_key`."""
         header = QueryMessageRequest(topic, key, max_messages, begin_ms, MAX_TIME_MS if end_ms is None else end_ms)
-        return self._query(header, lambda message: message.topic == topic and key in (message.keys or ()))
+        return self._query_brokers(header, lambda message: message.topic == topic and key in (message.keys or ()))
 
     def by_unique_key(self, topic: str, unique_key: str) -> list[Message]:
         """Return the messages with a client message id."""
         header = QueryMessageRequest(topic, unique_key, MAX_UNIQUE_KEY_MESSAGES, 0, MAX_TIME_MS, is_unique_key=True)
-        return self._query(header, lambda message: message.topic == topic and message.unique_key == unique_key)
+        return self._query_brokers(header, lambda message: message.topic == topic and message.unique_key == unique_key)
 
     def view(self, msg_id: str) -> Message:
         """Return the message with an offset message id.
@@ -70,7 +70,7 @@ class MessageLookup:
             )
         return found[0]
 
-    def _query(self, header: QueryMessageRequest, is_wanted: Callable[[Message], bool]) -> list[Message]:
+    def _query_brokers(self, header: QueryMessageRequest, is_wanted: Callable[[Message], bool]) -> list[Message]:
         accepted = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         found: list[Message] = []
         for broker in self._routing.route(header.topic).broker_datas:

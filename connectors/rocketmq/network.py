@@ -193,7 +193,7 @@ class Network:
             UnserializableError: if it is too large for a frame.
         """
         allowed = self.options.request_seconds if seconds is None else seconds
-        command = self._command(code, header, body, fields)
+        command = self._make_command(code, header, body, fields)
         if not self._permits.acquire(timeout=allowed):
             most = self.options.max_pending
             raise AnswerTimeoutError(f"{address}: {most} requests of this client already wait for their answers")
@@ -256,17 +256,17 @@ class Network:
             UnreachableError: if it cannot be sent.
             UnserializableError: if it is too large for a frame.
         """
-        self._connection(address).tell(self._command(code, header, body, fields))
+        self._connection(address).tell(self._make_command(code, header, body, fields))
 
     def later(self, work: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-        """Run work that may wait in one of this client's threads.
+        """Run work that may block in a thread of this client.
 
         Args:
             work: function to run.
             otherwise: called at once if the client is closed.
         """
         try:
-            self._further.submit(_logged, work)
+            self._further.submit(_run_logged, work)
         except RuntimeError:
             if otherwise is not None:
                 otherwise()
@@ -280,7 +280,9 @@ class Network:
             connection.close()
         self._further.shutdown(wait=False)
 
-    def _command(self, code: int, header: NamedTuple | None, body: bytes, fields: Mapping[str, str] | None) -> Command:
+    def _make_command(
+        self, code: int, header: NamedTuple | None, body: bytes, fields: Mapping[str, str] | None
+    ) -> Command:
         complete = fields if fields is not None else to_ext_fields(header) if header is not None else {}
         if self._credentials is not None:
             complete = signed(complete, body, self._credentials)
@@ -309,9 +311,9 @@ class Network:
         Raises:
             UnreachableError: if there is none in time, or the address is not valid.
         """
-        return PeerConnection(self._checked(address), self.options, self._on_request, self._tls)
+        return PeerConnection(self._check_address(address), self.options, self._on_request, self._tls)
 
-    def _checked(self, address: str) -> str:
+    def _check_address(self, address: str) -> str:
         """Return an address, which a name server may have given."""
         try:
             split_address(address)
@@ -345,7 +347,7 @@ def wait_for(address: str, asked: Future[Command], seconds: float) -> PeerAnswer
         raise AnswerTimeoutError(f"{address}: expected an answer within {seconds} s, found none") from None
 
 
-def _logged(work: Callable[[], None]) -> None:
+def _run_logged(work: Callable[[], None]) -> None:
     try:
         work()
     except Exception:  # noqa: BLE001 (nobody waits for it)

@@ -81,7 +81,7 @@ class ClientOptions:
         Raises:
             ClientOptionError: if neither is given.
         """
-        addresses = _addresses(self.name_servers)
+        addresses = _split_addresses(self.name_servers)
         if not addresses and not self.broker_addresses:
             raise ClientOptionError("name_servers: expected host:port, found nothing")
         return addresses
@@ -89,7 +89,7 @@ class ClientOptions:
     @property
     def broker_addresses(self) -> list[str]:
         """Return the given brokers, each as `host:port`; empty if name servers are used."""
-        return _addresses(self.brokers)
+        return _split_addresses(self.brokers)
 
     @property
     def first_addresses(self) -> list[str]:
@@ -97,7 +97,7 @@ class ClientOptions:
         return self.broker_addresses or self.name_server_addresses
 
 
-def _addresses(text: str) -> list[str]:
+def _split_addresses(text: str) -> list[str]:
     return [address for part in text.replace(",", ";").split(";") if (address := part.strip())]
 
 

@@ -199,7 +199,7 @@ class Puller(Closable):
         tags = None if is_sql else tags_of(expression)
         found = records(answer.answer) if answer.status is PullStatus.FOUND else []
         if queue.topic.startswith(RETRY_PREFIX):
-            found = [_with_own_topic(message) for message in found]
+            found = [_set_original_topic(message) for message in found]
         return PullResult(
             answer.status,
             response.next_begin_offset,
@@ -309,6 +309,6 @@ class Puller(Closable):
         self._checked.add((address, expression))
 
 
-def _with_own_topic(message: Message) -> Message:
+def _set_original_topic(message: Message) -> Message:
     topic = message.properties.get(RETRY_TOPIC)
     return message if topic is None else replace(message, topic=topic)

@@ -195,12 +195,12 @@ class _Asking:
             self._ahead = None
 
     def answer(self, position: int) -> PullAnswer:
-        """Wait for the answer from a position on."""
+        """Wait for the answer to the pull that begins at a position."""
         deadline = time.monotonic() + self._retry_seconds
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                return self._one_answer(position)
+                return self._receive_answer(position)
             except (UnreachableError, NoRouteError) as error:
                 problem: RocketMQError = error
             except RefusedError as error:
@@ -213,7 +213,7 @@ class _Asking:
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             self._puller.routing.refresh_brokers()
 
-    def _one_answer(self, position: int) -> PullAnswer:
+    def _receive_answer(self, position: int) -> PullAnswer:
         ahead, self._ahead = self._ahead, None
         pending = ahead[1] if ahead is not None and ahead[0] == position else self._ask(position)
         answer = pending.wait()

@@ -150,7 +150,7 @@ class Routing:
             NoRouteError: if no broker has the topic.
             UnreachableError: if no name server answers.
         """
-        return self._lookup(topic, to_create=False).route
+        return self._find_route(topic, to_create=False).route
 
     def to_publish(self, topic: str) -> list[MessageQueue]:
         """Return the queues that a message of the topic may be sent to; never empty.
@@ -161,7 +161,7 @@ class Routing:
             NoRouteError: if there is no such queue.
             UnreachableError: if no name server answers.
         """
-        queues = self._lookup(topic, to_create=True).to_publish
+        queues = self._find_route(topic, to_create=True).to_publish
         if not queues:
             raise NoRouteError(f"topic {topic!r}: expected a queue that can be written, found none in its route")
         return queues
@@ -241,7 +241,7 @@ class Routing:
         """Make the next use of a topic ask for its route again, because it proved to be wrong."""
         self._known.pop(topic, None)
 
-    def _lookup(self, topic: str, *, to_create: bool) -> _Known:
+    def _find_route(self, topic: str, *, to_create: bool) -> _Known:
         known = self._known.get(topic)
         limit = self._network.options.route_seconds
         if known is not None and time.monotonic() - known.asked_at < limit and (to_create or not known.is_model):
@@ -251,18 +251,18 @@ class Routing:
             assert known is not None
             return known
         try:
-            return self._ask(topic, known, to_create=to_create)
+            return self._refresh_route(topic, known, to_create=to_create)
         finally:
             self._lock.release()
 
-    def _ask(self, topic: str, known: _Known | None, *, to_create: bool) -> _Known:
+    def _refresh_route(self, topic: str, known: _Known | None, *, to_create: bool) -> _Known:
         is_model = False
         try:
-            route = self._fetch(topic, topic)
+            route = self._fetch_route(topic, topic)
         except NoRouteError:
             if not to_create:
                 raise
-            is_model, route = True, _route_from_template(self._fetch(AUTO_CREATE_TOPIC, topic))
+            is_model, route = True, _route_from_template(self._fetch_route(AUTO_CREATE_TOPIC, topic))
         except UnreachableError:
             if known is None:
                 raise
@@ -272,7 +272,7 @@ class Routing:
         self._known[topic] = found
         return found
 
-    def _fetch(self, topic: str, wanted_for: str) -> TopicRoute:
+    def _fetch_route(self, topic: str, wanted_for: str) -> TopicRoute:
         if self._directory is not None:
             told = self._directory.route(topic)
             if told is None:

@@ -31,7 +31,7 @@ def group_name(text: str) -> str:
         raise UsageError(f"option {error}") from None
 
 
-def _provider(text: str) -> str:
+def _parse_provider(text: str) -> str:
     """Parse the name of a function, `module:function`."""
     if not _PROVIDER.fullmatch(text):
         raise ValueError(f"expected module:function, found {text[:100]!r}")
@@ -67,7 +67,7 @@ class ConnectionOptions(DeclaredOptions):
     )
     credentials_provider: str | None = option(
         "credentialsProvider",
-        _provider,
+        _parse_provider,
         None,
         "`module:function` that returns (access key, secret key) in every process; by default "
         "COMMITLAKE_ROCKETMQ_ACCESS_KEY and COMMITLAKE_ROCKETMQ_SECRET_KEY are used",

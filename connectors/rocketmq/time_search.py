@@ -35,7 +35,7 @@ def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, firs
         if found <= first:
             break
         begin = max(first, found - DEFAULT_BATCH)
-        earlier = _between(puller, queue, begin, found)
+        earlier = _pull_range(puller, queue, begin, found)
         late = [message.queue_offset for message in earlier if message.store_timestamp >= timestamp_ms]
         if not late:
             break
@@ -45,7 +45,7 @@ def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, firs
     for _ in range(MAX_STEPS):
         if found >= end:
             break
-        later = _between(puller, queue, found, min(end, found + DEFAULT_BATCH))
+        later = _pull_range(puller, queue, found, min(end, found + DEFAULT_BATCH))
         reached = [message.queue_offset for message in later if message.store_timestamp >= timestamp_ms]
         if reached or not later:
             return max(found, min(reached, default=found))
@@ -53,7 +53,7 @@ def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, firs
     return min(found, end)
 
 
-def _between(puller: Puller, queue: MessageQueue, begin: int, end: int) -> list[Message]:
+def _pull_range(puller: Puller, queue: MessageQueue, begin: int, end: int) -> list[Message]:
     """Pull the messages of a range; several pulls are needed if a broker returns fewer at a time."""
     found: list[Message] = []
     while begin < end:

@@ -80,8 +80,8 @@ def _choose_folder() -> None:
         tempfile.tempdir = given
 
 
-def begin_process() -> None:
-    """Prepare this process of the server for its work.
+def prepare_child_process() -> None:
+    """Prepare a process that the fork server has started for its work.
 
     It exits if its parent is killed; otherwise it would wait for tasks forever.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
-from commitlake.connectors.runtime.fork_server import begin_process, start_fork_server
+from commitlake.connectors.runtime.fork_server import prepare_child_process, start_fork_server
 from commitlake.connectors.runtime.pool import run_in_pool
 from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Task, available_cores
 
@@ -109,7 +109,7 @@ HERE: Runner = ThreadRunner(1)
 
 def _begin_worker() -> None:
     leave_out_pandas()
-    begin_process()
+    prepare_child_process()
 
 
 def _run_in_turn(function: Callable[[Task], Result], tasks: Sequence[Task]) -> Iterator[tuple[int, Result]]:

@@ -23,7 +23,7 @@ def run_in_pool(
     *,
     cancel: Callable[[], None] | None = None,
 ) -> Iterator[tuple[int, Result]]:
-    """Run a function over tasks.
+    """Run a function over tasks in a pool, and yield the results as they arrive.
 
     Args:
         pool: pool in which they run; it cannot be used afterwards.

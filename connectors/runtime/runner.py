@@ -137,15 +137,15 @@ def divided(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
     return [tasks[start:end] for start, end in pairwise(ends)]
 
 
-def in_groups(tasks: Sequence[Task], sizes: Sequence[int], cores: int) -> list[Sequence[Task]]:
+def group_small_tasks(tasks: Sequence[Task], sizes: Sequence[int], cores: int) -> list[Sequence[Task]]:
     """Divide tasks, in order, into groups, so that small tasks run together and return one result.
 
     A group has at most 32 MiB and 64 tasks, or a single larger task. If there are enough tasks, there are at least four
     groups for each core.
 
-    >>> in_groups(["a", "b", "c", "d"], [5, 5, 20, 2], cores=1)
+    >>> group_small_tasks(["a", "b", "c", "d"], [5, 5, 20, 2], cores=1)
     [['a'], ['b'], ['c'], ['d']]
-    >>> in_groups(["a", "b", "c", "d"] * 2, [1, 1, 20, 2] * 2, cores=1)
+    >>> group_small_tasks(["a", "b", "c", "d"] * 2, [1, 1, 20, 2] * 2, cores=1)
     [['a', 'b'], ['c'], ['d', 'a', 'b'], ['c'], ['d']]
 
     Args:

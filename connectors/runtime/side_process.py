@@ -11,7 +11,7 @@ from multiprocessing import util
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from commitlake.connectors.runtime.fork_server import begin_process, start_fork_server
+from commitlake.connectors.runtime.fork_server import prepare_child_process, start_fork_server
 from commitlake.schemas.errors import CommitLakeError
 
 Result = TypeVar("Result")
@@ -33,7 +33,7 @@ class SideProcess:
         start_fork_server(prepare)
         context = multiprocessing.get_context("forkserver")
         self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, prepare), daemon=True)
+        self._process = context.Process(target=_serve_calls, args=(theirs, prepare), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -71,9 +71,9 @@ class SideProcess:
         self._process.close()
 
 
-def _serve(connection: Connection[Any, Any], prepare: Callable[[], object]) -> None:
-    signal.signal(signal.SIGTERM, _end)
-    begin_process()
+def _serve_calls(connection: Connection[Any, Any], prepare: Callable[[], object]) -> None:
+    signal.signal(signal.SIGTERM, _exit_at_once)
+    prepare_child_process()
     gc.disable()  # nothing is garbage while modules load
     prepare()
     gc.freeze()
@@ -82,7 +82,7 @@ def _serve(connection: Connection[Any, Any], prepare: Callable[[], object]) -> N
         try:
             function, arguments, named = connection.recv()
         except EOFError:
-            _end()
+            _exit_at_once()
         try:
             answer = True, function(*arguments, **named)
         except Exception as error:  # noqa: BLE001 (it is raised by `call`)
@@ -90,7 +90,7 @@ def _serve(connection: Connection[Any, Any], prepare: Callable[[], object]) -> N
         connection.send(answer)
 
 
-def _end(*_: object) -> NoReturn:
+def _exit_at_once(*_: object) -> NoReturn:
     """Exit this process at once, and let multiprocessing delete its semaphores, to avoid a warning."""
     # `close` closes the connection and sends SIGTERM; the signal must not interrupt the exit.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -53,7 +53,7 @@ class FolderTarget(ShipTarget):
 
     def claim(self) -> None:
         """See ShipTarget."""
-        with self._errors(LOCK):
+        with self._convert_errors(LOCK):
             make_folders(self._root)
             path = self._path(LOCK)
             make_folders(path.parent, below=self._root)
@@ -75,13 +75,13 @@ class FolderTarget(ShipTarget):
 
     def names_in(self, folder: str, limit: int) -> list[str]:
         """See ShipTarget."""
-        with self._errors(folder):
+        with self._convert_errors(folder):
             return files_in(self._path(folder), below=self._root)[:limit] if self._root.is_dir() else []
 
     def read_manifest(self, name: str) -> bytes | None:
         """See ShipTarget."""
         data: bytes | None = None
-        with self._errors(name), suppress(FileNotFoundError):
+        with self._convert_errors(name), suppress(FileNotFoundError):
             data = read_file(self._path(name), below=self._root, limit=MAX_MANIFEST_BYTES)
         self._manifests[name] = data
         return data
@@ -101,7 +101,7 @@ class FolderTarget(ShipTarget):
         """See ShipTarget."""
         path = self._path(name)
         beside = path.with_name(f".{path.name}.tmp")
-        with self._errors(name):
+        with self._convert_errors(name):
             make_folders(path.parent, below=self._root)
             with os.fdopen(create_file(beside, below=self._root), "wb") as file:
                 file.write(data)
@@ -111,16 +111,16 @@ class FolderTarget(ShipTarget):
                 os.fsync(file.fileno())
             rename_file(beside, path, below=self._root)
             with open_parent(path, self._root) as parent:
-                _sync(parent)
+                _sync_folder(parent)
 
     def delete(self, name: str) -> None:
         """See ShipTarget."""
-        with self._errors(name), suppress(FileNotFoundError):
+        with self._convert_errors(name), suppress(FileNotFoundError):
             remove_file(self._path(name), below=self._root)
 
     def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
         """See ShipTarget."""
-        with self._errors(file.name), self._opened(file, is_new=part.offset == 0) as descriptor:
+        with self._convert_errors(file.name), self._open_file(file, is_new=part.offset == 0) as descriptor:
             view = memoryview(data)
             done = 0
             while done < len(view):
@@ -133,7 +133,11 @@ class FolderTarget(ShipTarget):
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
         """See ShipTarget."""
-        with self._errors(file.name), suppress(FileNotFoundError), self._opened(file, os.O_RDONLY) as descriptor:
+        with (
+            self._convert_errors(file.name),
+            suppress(FileNotFoundError),
+            self._open_file(file, os.O_RDONLY) as descriptor,
+        ):
             return crc_of_range(descriptor, part.offset, part.size) == part.crc
         return False
 
@@ -146,20 +150,24 @@ class FolderTarget(ShipTarget):
 
     def cut(self, file: ShippedFile, end: int) -> None:
         """See ShipTarget."""
-        with self._errors(file.name), suppress(FileNotFoundError), self._opened(file) as descriptor:
+        with self._convert_errors(file.name), suppress(FileNotFoundError), self._open_file(file) as descriptor:
             os.ftruncate(descriptor, end)
             os.ftruncate(descriptor, file.size)
             os.fdatasync(descriptor)
 
     def seal(self, file: ShippedFile) -> None:
         """See ShipTarget."""
-        with self._errors(file.name), self._opened(file) as descriptor:
+        with self._convert_errors(file.name), self._open_file(file) as descriptor:
             os.ftruncate(descriptor, file.size)
             os.fsync(descriptor)
 
     def sealed_size(self, file: ShippedFile) -> int | None:
         """See ShipTarget."""
-        with self._errors(file.name), suppress(FileNotFoundError), self._opened(file, os.O_RDONLY) as descriptor:
+        with (
+            self._convert_errors(file.name),
+            suppress(FileNotFoundError),
+            self._open_file(file, os.O_RDONLY) as descriptor,
+        ):
             return os.fstat(descriptor).st_size
         return None
 
@@ -167,7 +175,7 @@ class FolderTarget(ShipTarget):
         return self._root / check_relative(name)
 
     @contextmanager
-    def _opened(self, file: ShippedFile, flags: int = os.O_RDWR, *, is_new: bool = False) -> Iterator[int]:
+    def _open_file(self, file: ShippedFile, flags: int = os.O_RDWR, *, is_new: bool = False) -> Iterator[int]:
         path = self._path(file.name)
         if is_new:
             make_folders(path.parent, below=self._root)
@@ -180,7 +188,7 @@ class FolderTarget(ShipTarget):
             os.close(descriptor)
 
     @contextmanager
-    def _errors(self, name: str) -> Iterator[None]:
+    def _convert_errors(self, name: str) -> Iterator[None]:
         """Convert the errors of the operating system; a missing file stays a FileNotFoundError."""
         try:
             yield
@@ -195,7 +203,7 @@ class FolderTarget(ShipTarget):
             raise ShipUnavailableError(f"{text}. A later attempt continues there; nothing is lost") from None
 
 
-def _sync(folder: int) -> None:
+def _sync_folder(folder: int) -> None:
     descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:
         os.fsync(descriptor)

@@ -36,7 +36,7 @@ class StorageTarget(ShipTarget):
 
     def claim(self) -> None:
         """See ShipTarget; the condition of the manifest replaces a lock."""
-        with self._errors(""):
+        with self._convert_errors(""):
             self._storage.check()
             self._storage.delete_unfinished()
 
@@ -45,19 +45,19 @@ class StorageTarget(ShipTarget):
 
     def names_in(self, folder: str, limit: int) -> list[str]:
         """See ShipTarget."""
-        with self._errors(folder):
+        with self._convert_errors(folder):
             return [name.removeprefix(f"{folder}/") for name in self._storage.names(folder, limit)]
 
     def read_manifest(self, name: str) -> bytes | None:
         """See ShipTarget."""
-        with self._errors(name):
+        with self._convert_errors(name):
             found = self._storage.get(name, MAX_MANIFEST_BYTES)
         self._versions[name] = None if found is None else found.version
         return None if found is None else found.data
 
     def read_range(self, name: str, offset: int, size: int) -> bytes | None:
         """Return a range of a file, or less if it ends before; None if it does not exist."""
-        with self._errors(name):
+        with self._convert_errors(name):
             return self._storage.get_range(name, offset, size)
 
     def replace_manifest(self, name: str, data: bytes) -> None:
@@ -66,7 +66,7 @@ class StorageTarget(ShipTarget):
         tried.add(_digest(data))
         while True:
             known = self._versions.get(name)
-            with self._errors(name):
+            with self._convert_errors(name):
                 found = self._storage.replace(name, data, known, lambda content: _digest(content) in tried)
             self._versions[name] = found.version
             if found.data == data:
@@ -75,12 +75,12 @@ class StorageTarget(ShipTarget):
 
     def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
         """See ShipTarget."""
-        with self._errors(name):
+        with self._convert_errors(name):
             self._storage.put(name, data)
 
     def delete(self, name: str) -> None:
         """See ShipTarget."""
-        with self._errors(name):
+        with self._convert_errors(name):
             self._storage.delete(name)
 
     def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
@@ -89,7 +89,7 @@ class StorageTarget(ShipTarget):
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
         """See ShipTarget."""
-        with self._errors(file.name):
+        with self._convert_errors(file.name):
             found = self._storage.head(part_name(file.name, part))
         return found is not None and found.size == part.size and found.crc in {None, part.crc}
 
@@ -97,12 +97,12 @@ class StorageTarget(ShipTarget):
         """See ShipTarget; a folder without parts is deleted, too."""
         for part in parts:
             self.delete(part_name(file.name, part))
-        with self._errors(file.name):
+        with self._convert_errors(file.name):
             self._storage.delete_empty_folder(f"{PARTS}/of-{file.name}")
 
     def part_names(self) -> Iterator[str]:
         """See ShipTarget."""
-        with self._errors(PARTS):
+        with self._convert_errors(PARTS):
             yield from self._storage.names(PARTS)
 
     def cut(self, file: ShippedFile, end: int) -> None:
@@ -113,7 +113,7 @@ class StorageTarget(ShipTarget):
         if not file.parts:
             self.put(file.name, b"")
             return
-        with self._errors(file.name):
+        with self._convert_errors(file.name):
             self._storage.compose(file.name, file.parts, lambda part: part_name(file.name, part))
         found = self.sealed_size(file)
         if found != file.size:
@@ -121,12 +121,12 @@ class StorageTarget(ShipTarget):
 
     def sealed_size(self, file: ShippedFile) -> int | None:
         """See ShipTarget."""
-        with self._errors(file.name):
+        with self._convert_errors(file.name):
             found = self._storage.head(file.name)
         return None if found is None else found.size
 
     @contextmanager
-    def _errors(self, name: str) -> Iterator[None]:
+    def _convert_errors(self, name: str) -> Iterator[None]:
         """Convert the errors of the place."""
         try:
             yield

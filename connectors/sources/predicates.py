@@ -28,13 +28,13 @@ _RANGES = {
 
 
 def push(filters: Filters, predicates: Iterable[Filter]) -> Filters:
-    """Narrow a read by predicates."""
+    """Return the filters narrowed by predicates."""
     for predicate in predicates:
-        filters = _take(filters, predicate)
+        filters = _apply_predicate(filters, predicate)
     return filters
 
 
-def _take(filters: Filters, predicate: Filter) -> Filters:
+def _apply_predicate(filters: Filters, predicate: Filter) -> Filters:
     if not isinstance(predicate, EqualTo | In | GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual):
         return filters
     if len(predicate.attribute) != 1:
@@ -42,13 +42,13 @@ def _take(filters: Filters, predicate: Filter) -> Filters:
     name = predicate.attribute[0]
     if isinstance(predicate, EqualTo | In):
         values = predicate.value if isinstance(predicate, In) else (predicate.value,)
-        return _take_values(filters, name, frozenset(values))
+        return _apply_values(filters, name, frozenset(values))
     if name in _RANGES:
-        return _take_bound(filters, name, predicate)
+        return _apply_bound(filters, name, predicate)
     return filters
 
 
-def _take_values(filters: Filters, name: str, values: frozenset[object]) -> Filters:
+def _apply_values(filters: Filters, name: str, values: frozenset[object]) -> Filters:
     if name in _SETS:
         return _with_values(filters, _SETS[name], values - {None})  # in SQL null equals nothing
     if name in _RANGES and len(values) == 1:
@@ -57,7 +57,7 @@ def _take_values(filters: Filters, name: str, values: frozenset[object]) -> Filt
     return filters
 
 
-def _take_bound(
+def _apply_bound(
     filters: Filters, name: str, predicate: GreaterThan | GreaterThanOrEqual | LessThan | LessThanOrEqual
 ) -> Filters:
     low, high = _interval(predicate.value)

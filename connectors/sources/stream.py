@@ -135,11 +135,11 @@ class CommitLogStreamReader(LimitedStreamReader):
 
         request = Request.of(self._options, Filters.of_stream(self._options), self._arrow_schema)
         for split in splits:
-            if self._is_there(split):
+            if self._should_read(split):
                 yield from read_split(split, request)
         freeze_loaded()
 
-    def _is_there(self, split: Split) -> bool:
+    def _should_read(self, split: Split) -> bool:
         """Return whether to read a split, whose segment may have been deleted since it was planned."""
         from commitlake.connectors.reading.files.segment_files import OpenSegment  # noqa: PLC0415
 

@@ -17,7 +17,7 @@ from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.planning import check_complete
 from commitlake.connectors.reading.snapshots import StoreRange, TailKind, end_of_segment, take_snapshot
 from commitlake.connectors.reading.stores import Store
-from commitlake.connectors.sources.stream_offsets import StorePosition, known_record, segment_at, size_of
+from commitlake.connectors.sources.stream_offsets import StorePosition, read_known_record, segment_at, size_of
 from commitlake.schemas.layouts.rocketmq.scan import any_data
 
 SEARCH_BYTES = 4 << 20
@@ -41,11 +41,11 @@ class LogEnd:
             start: position of the stream in it.
             enough: size of a backlog for which a position before the end suffices, so the end is not searched.
         """
-        newest = _newest_begun(store, start.offset)
+        newest = _newest_with_data(store, start.offset)
         if newest is not None and enough is not None and newest.base_offset - start.offset > enough:
             return StorePosition(newest.base_offset, start.record)
         known = self._found
-        if known is None or known.offset < start.offset or not _still_holds(store, known):
+        if known is None or known.offset < start.offset or not _still_has_record(store, known):
             try:
                 self._found = self._first_search(store, start)
             except FileNotFoundError:
@@ -64,14 +64,14 @@ class LogEnd:
     def _continue_search(self, store: Store, known: StorePosition) -> StorePosition:
         segment = segment_at(store, known.offset)
         while segment is not None and _has_data(segment, known.offset, store.format.records.head_bytes):
-            found = self._end_of_new(store.format, segment, known.offset, size_of(store, segment))
+            found = self._find_end_in_segment(store.format, segment, known.offset, size_of(store, segment))
             before, known = known, _position(store, found, known)
             if found.tail is not TailKind.CLOSED or known.offset <= before.offset:
                 break
             segment = segment_at(store, known.offset)
         return known
 
-    def _end_of_new(self, log_format: Format, segment: Segment, begin: int, size: int) -> StoreRange:
+    def _find_end_in_segment(self, log_format: Format, segment: Segment, begin: int, size: int) -> StoreRange:
         """Find the end of a segment's data, reading no further than necessary."""
         file_end = segment.base_offset + segment.file_size
         found = StoreRange(begin, begin)
@@ -92,7 +92,7 @@ class LogEnd:
             return found
 
 
-def _newest_begun(store: Store, offset: int) -> Segment | None:
+def _newest_with_data(store: Store, offset: int) -> Segment | None:
     """Return the newest segment that begins after an offset and has data; None if there is none."""
     for segment in reversed(store.segments):
         if segment.base_offset <= offset:
@@ -123,14 +123,16 @@ def _zeros_before(file: SegmentFile, segment: Segment, found: StoreRange, reach:
     return not any_data(window.data[:length])
 
 
-def _still_holds(store: Store, known: StorePosition) -> bool:
+def _still_has_record(store: Store, known: StorePosition) -> bool:
     """Return whether the log still contains the known record, so that it was not truncated."""
     record = known.record
-    return record is None or segment_at(store, record.offset) is None or known_record(store, record.offset) == record
+    return (
+        record is None or segment_at(store, record.offset) is None or read_known_record(store, record.offset) == record
+    )
 
 
 def _position(store: Store, found: StoreRange, before: StorePosition) -> StorePosition:
     if found.end <= before.offset:
         return before
-    record = None if found.last_record is None else known_record(store, found.last_record)
+    record = None if found.last_record is None else read_known_record(store, found.last_record)
     return StorePosition(found.end, record or before.record)

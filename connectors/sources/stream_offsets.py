@@ -33,7 +33,7 @@ _DIGEST_SIZE = 8
 
 @dataclass(frozen=True, slots=True)
 class KnownRecord:
-    """Record that identifies a store.
+    """Position and hash of a record, which show later that a store is still the same.
 
     Attributes:
         offset: physical offset of its first byte.
@@ -108,28 +108,28 @@ def from_checkpoint(value: Mapping[str, Any]) -> Positions:
     Raises:
         UsageError: if it is not a valid checkpoint.
     """
-    return read_checkpoint(value, _positions, version=VERSION, expected="offsets by broker")
+    return read_checkpoint(value, _parse_positions, version=VERSION, expected="offsets by broker")
 
 
-def _positions(value: Mapping[str, Any]) -> Positions:
-    return {broker: _position(entry) for broker, entry in value["stores"].items()}
+def _parse_positions(value: Mapping[str, Any]) -> Positions:
+    return {broker: _parse_position(entry) for broker, entry in value["stores"].items()}
 
 
-def _position(entry: Mapping[str, Any]) -> StorePosition:
+def _parse_position(entry: Mapping[str, Any]) -> StorePosition:
     record = entry.get("record")
     known = None
     if record is not None:
-        known = KnownRecord(_offset(record["offset"]), _offset(record["size"]), str(record["digest"]))
-    offset = _offset(entry["offset"])
+        known = KnownRecord(_parse_offset(record["offset"]), _parse_offset(record["size"]), str(record["digest"]))
+    offset = _parse_offset(entry["offset"])
     if known is not None and known.offset > offset:
-        raise ValueError(f"offset {offset}")
+        raise ValueError(f"expected a record at or before offset {offset}, found one at {known.offset}")
     return StorePosition(offset, known)
 
 
-def _offset(value: object) -> int:
+def _parse_offset(value: object) -> int:
     number = int_within(value, 0, INT64_MAX)
     if number is None:
-        raise ValueError(f"offset {str(value)[:40]}")
+        raise ValueError(f"expected an offset of at least 0, found {str(value)[:40]}")
     return number
 
 
@@ -146,8 +146,8 @@ def size_of(store: Store, segment: Segment) -> int:
     return segment_sizes(store)[store.segments.index(segment)]
 
 
-def known_record(store: Store, offset: int) -> KnownRecord | None:
-    """Return the record at an offset as a known record, or None if there are too few bytes."""
+def read_known_record(store: Store, offset: int) -> KnownRecord | None:
+    """Read the record at an offset, to identify the store later; None if there are too few bytes."""
     segment = segment_at(store, offset)
     if segment is None:
         return None
@@ -174,7 +174,9 @@ def check_same_store(store: Store, position: StorePosition) -> None:
     record = position.record
     if log_end < position.offset:
         expected, found = f"a log of at least {position.offset} bytes", f"one that ends at {log_end}"
-    elif record is None or segment_at(store, record.offset) is None or known_record(store, record.offset) == record:
+    elif (
+        record is None or segment_at(store, record.offset) is None or read_known_record(store, record.offset) == record
+    ):
         return
     else:
         expected, found = f"the record of {record.size} bytes that the stream knows", "another record, or none"

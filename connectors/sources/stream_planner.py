@@ -66,9 +66,9 @@ class StreamPlanner:
 
     def stop_at_current_ends(self) -> None:
         """Use the current ends of the logs as the end of the stream."""
-        self._list(Positions())
+        self._list_stores(Positions())
         self._target = {
-            store.broker: self._end_of(store).find(store, StorePosition(store.segments[0].base_offset))
+            store.broker: self._log_end_of(store).find(store, StorePosition(store.segments[0].base_offset))
             for store in self._stores.values()
         }
 
@@ -82,7 +82,7 @@ class StreamPlanner:
             DataLossError: if data was deleted, unless the options allow it.
             StoreReplacedError: if a store was replaced by another.
         """
-        self._list(start)
+        self._list_stores(start)
         wanted = self._stores if self._target is None else self._stores.keys() & self._target.keys()
         positions = dict(start)
         ends: Positions = {}
@@ -91,9 +91,11 @@ class StreamPlanner:
             if broker not in start:
                 positions[broker] = late_position(store, self._options)
                 continue
-            self._check(store, start[broker])
+            self._check_store(store, start[broker])
             end = (
-                self._end_of(store).find(store, start[broker], limit) if self._target is None else self._target[broker]
+                self._log_end_of(store).find(store, start[broker], limit)
+                if self._target is None
+                else self._target[broker]
             )
             if end.offset > start[broker].offset:
                 ends[broker] = end
@@ -122,7 +124,7 @@ class StreamPlanner:
         """
         ranges = self.ranges(start, end)
         if not ranges.keys() <= self._stores.keys():
-            self._list(start)
+            self._list_stores(start)
         known = {broker: one for broker, one in ranges.items() if broker in self._stores}
         for broker in known:
             check_same_store(self._stores[broker], end[broker])
@@ -137,13 +139,13 @@ class StreamPlanner:
     def _is_there(self, split: Split) -> bool:
         if not split.missing:
             return True
-        self._lost(split.broker, split.start, split.end, f"there is no segment {split.path}")
+        self._report_lost(split.broker, split.start, split.end, f"there is no segment {split.path}")
         return self._options.mode is Mode.PERMISSIVE
 
     def _find_stores(self) -> list[Store]:
         return find_stores(self._options.path, self._options.broker, formats=self._options.formats)
 
-    def _list(self, start: Mapping[str, StorePosition]) -> None:
+    def _list_stores(self, start: Mapping[str, StorePosition]) -> None:
         """List the current stores."""
         reason = ""
         try:
@@ -160,12 +162,12 @@ class StreamPlanner:
                 raise DataLossError(f"{text}. Bring it back; {_WAY_OUT}")
             self._warn(text)
 
-    def _check(self, store: Store, start: StorePosition) -> None:
+    def _check_store(self, store: Store, start: StorePosition) -> None:
         """Check that a store was not replaced, and report lost data."""
         check_same_store(store, start)
         oldest = store.segments[0].base_offset
         if start.offset < oldest:
-            self._lost(store.broker, start.offset, oldest, f"the oldest segment is {store.segments[0].path}")
+            self._report_lost(store.broker, start.offset, oldest, f"the oldest segment is {store.segments[0].path}")
         elif store.broker not in self._checked:
             known = start.record is not None and segment_at(store, start.record.offset) is not None
             if not known and not is_border(store, start.offset, self._options):
@@ -176,7 +178,7 @@ class StreamPlanner:
                 )
         self._checked.add(store.broker)
 
-    def _lost(self, broker: str, start: int, end: int, why: str) -> None:
+    def _report_lost(self, broker: str, start: int, end: int, why: str) -> None:
         text = (
             f"store {broker!r}: physical offsets {start} to {end} ({end - start} bytes) were deleted before the stream "
             f"read them: {why}"
@@ -190,7 +192,7 @@ class StreamPlanner:
             self._warned.add(text)
             logger.warning("%s: continuing without it", text)
 
-    def _end_of(self, store: Store) -> LogEnd:
+    def _log_end_of(self, store: Store) -> LogEnd:
         options = self._options
         # The job that asks for ranges reads the log itself, and reports what it cannot reach.
         mode = options.mode if options.content is Content.ROWS else Mode.PERMISSIVE

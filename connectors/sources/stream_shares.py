@@ -10,7 +10,7 @@ from commitlake.connectors.reading.kernel import hop
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.reading.walking import End, find_cut, walk
-from commitlake.connectors.sources.stream_offsets import StorePosition, known_record, segment_at, size_of
+from commitlake.connectors.sources.stream_offsets import StorePosition, read_known_record, segment_at, size_of
 
 _WINDOW_BYTES = 4 << 20
 
@@ -45,11 +45,11 @@ def cut_at(store: Store, start: StorePosition, end: StorePosition, share: int, m
     """
     if start.offset + share >= end.offset:
         return end
-    cut = _cut(store, start, end.offset, start.offset + share - 1, max_record_bytes)
+    cut = _position_after(store, start, end.offset, start.offset + share - 1, max_record_bytes)
     return end if cut.offset >= end.offset else cut
 
 
-def _cut(store: Store, start: StorePosition, end: int, at: int, max_record_bytes: int) -> StorePosition:
+def _position_after(store: Store, start: StorePosition, end: int, at: int, max_record_bytes: int) -> StorePosition:
     """Return the position after the first record at or after `at`, or the end of the segment."""
     segment = segment_at(store, at)
     if segment is None:  # in a gap, where nothing is read
@@ -65,11 +65,11 @@ def _cut(store: Store, start: StorePosition, end: int, at: int, max_record_bytes
             last = find_cut(file, whole, at, max_record_bytes)
             if last is None:
                 last = _last_record(file, whole, max_record_bytes)
-                record = None if last is None else known_record(store, last)
+                record = None if last is None else read_known_record(store, last)
                 return StorePosition(whole.end, record or start.record)
     except FileNotFoundError:
         return StorePosition(whole.end, start.record)
-    record = known_record(store, last)
+    record = read_known_record(store, last)
     return StorePosition(whole.end, start.record) if record is None else StorePosition(last + record.size, record)
 
 

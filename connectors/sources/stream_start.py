@@ -15,7 +15,13 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import Store
 from commitlake.connectors.reading.time_bounds import store_times, time_bounds
 from commitlake.connectors.reading.walking import End, find_cut, walk
-from commitlake.connectors.sources.stream_offsets import Positions, StorePosition, known_record, segment_at, size_of
+from commitlake.connectors.sources.stream_offsets import (
+    Positions,
+    StorePosition,
+    read_known_record,
+    segment_at,
+    size_of,
+)
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.scan import SpanKind
 
@@ -42,7 +48,7 @@ def late_position(store: Store, options: ReadOptions) -> StorePosition:
     """Return the start in a store that appeared while the stream was running: all of it is new."""
     if options.starting_timestamp is not None:
         return _at_time(store, options.starting_timestamp, options)
-    return _earliest(store, options)
+    return _earliest_position(store, options)
 
 
 def _first_position(store: Store, options: ReadOptions) -> StorePosition:
@@ -52,27 +58,27 @@ def _first_position(store: Store, options: ReadOptions) -> StorePosition:
     if offset is not None:
         return _at_offset(store, offset, options)
     if options.start is Start.LATEST:
-        return _end(store, _whole(store, options))
+        return _end_position(store, _whole_range(store, options))
     return late_position(store, options)
 
 
-def _whole(store: Store, options: ReadOptions) -> StoreRange:
+def _whole_range(store: Store, options: ReadOptions) -> StoreRange:
     return take_snapshot([store], max_record_bytes=options.max_record_bytes).ranges[store.broker]
 
 
-def _earliest(store: Store, options: ReadOptions) -> StorePosition:
+def _earliest_position(store: Store, options: ReadOptions) -> StorePosition:
     return _record_position(store, store.segments[0].base_offset, options)
 
 
-def _end(store: Store, store_range: StoreRange) -> StorePosition:
+def _end_position(store: Store, store_range: StoreRange) -> StorePosition:
     last = store_range.last_record
-    return StorePosition(store_range.end, None if last is None else known_record(store, last))
+    return StorePosition(store_range.end, None if last is None else read_known_record(store, last))
 
 
 def _record_position(store: Store, offset: int, options: ReadOptions) -> StorePosition:
     """Return an offset with its record if it is valid; an invalid one may still change."""
     is_record = _kind_at(store, offset, options) is SpanKind.RECORD
-    return StorePosition(offset, known_record(store, offset) if is_record else None)
+    return StorePosition(offset, read_known_record(store, offset) if is_record else None)
 
 
 def _kind_at(store: Store, offset: int, options: ReadOptions) -> SpanKind | None:
@@ -134,7 +140,7 @@ def is_border(store: Store, offset: int, options: ReadOptions) -> bool:
 
 def _at_time(store: Store, milliseconds: int, options: ReadOptions) -> StorePosition:
     """Return the first record stored at a time or later; only segments that may contain it are searched."""
-    store_range = _whole(store, options)
+    store_range = _whole_range(store, options)
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     found = time_bounds(
         wholes,
@@ -145,13 +151,13 @@ def _at_time(store: Store, milliseconds: int, options: ReadOptions) -> StorePosi
     )
     for whole, bounds in zip(wholes, found, strict=True):
         if not whole.missing and bounds.meet(milliseconds, None):
-            offset = _first_since(whole, milliseconds, options)
+            offset = _first_record_since(whole, milliseconds, options)
             if offset is not None:
-                return StorePosition(offset, known_record(store, offset))
-    return _end(store, store_range)
+                return StorePosition(offset, read_known_record(store, offset))
+    return _end_position(store, store_range)
 
 
-def _first_since(whole: Split, milliseconds: int, options: ReadOptions) -> int | None:
+def _first_record_since(whole: Split, milliseconds: int, options: ReadOptions) -> int | None:
     try:
         with OpenSegment(whole.path) as file:
             for step in walk(file, whole, _WINDOW_BYTES, options.max_record_bytes, End(), verify=False):

@@ -53,11 +53,11 @@ class _Stages:
     def count(self) -> tuple[int, int]:
         """Return the numbers of finished and known tasks."""
         try:
-            return self._count()
+            return self._count_tasks()
         except (Py4JError, OSError) as error:
             raise CounterGoneError(str(error)) from None
 
-    def _count(self) -> tuple[int, int]:
+    def _count_tasks(self) -> tuple[int, int]:
         active = set(self._tracker.getActiveStageIds())
         for stage in active:
             info = self._tracker.getStageInfo(stage)

@@ -88,7 +88,7 @@ def _wait_for_server(url: str, address: str) -> None:
             grpc.channel_ready_future(channel).result(_TIMEOUT_SECONDS)
         except grpc.FutureTimeoutError:
             raise UnavailableError(
-                f"what answers at {address} is no server of Spark Connect, or one that expects TLS (use_ssl=true)"
+                f"the server at {address} is not one of Spark Connect, or it expects TLS (use_ssl=true)"
             ) from None
 
 

@@ -68,7 +68,7 @@ def copy_output(folder: Folder, write: Callable[[int, bytes], None]) -> int | No
 
 
 class OutputSender:
-    """Sends the output of this process and its children to a folder, and to its original destination as well.
+    """Sender of the output of this process and its children to a folder, and also to its original destination.
 
     If the folder cannot be written, the output only goes to its original destination, and the job does not fail.
     """
@@ -105,7 +105,7 @@ class OutputSender:
             is_closing = self._is_closing.is_set()
             ready = select.select(list(self._read_ends), [], [], 0 if is_closing else _FLUSH_SECONDS / 2)[0]
             for read_end in ready:
-                self._take(read_end)
+                self._read_output(read_end)
             size = sum(len(content) for _, content in self._pending)
             is_due = time.monotonic() - self._flushed >= _FLUSH_SECONDS
             if is_closing and not ready:
@@ -114,7 +114,7 @@ class OutputSender:
             if size >= _MAX_PART_BYTES or (size and is_due):
                 self._flush()
 
-    def _take(self, read_end: int) -> None:
+    def _read_output(self, read_end: int) -> None:
         stream, content = self._read_ends[read_end], os.read(read_end, _READ_BYTES)
         if not content:  # every writer has closed it
             del self._read_ends[read_end]

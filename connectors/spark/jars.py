@@ -70,7 +70,7 @@ class JarsError(CommitLakeError):
     exit_code = ExitCode.FAILED
 
 
-def _modules() -> list[tuple[str, str]]:
+def _maven_modules() -> list[tuple[str, str]]:
     try:
         delta = importlib.metadata.version("delta-spark")
     except importlib.metadata.PackageNotFoundError:
@@ -92,29 +92,29 @@ def delta_jars() -> list[Path]:
         SparkVersionError: if CommitLake does not work with the installed Spark.
     """
     folder = jar_folder()
-    jars = [folder / f"{name}-{version}.jar" for name, version in _modules()]
+    jars = [folder / f"{name}-{version}.jar" for name, version in _maven_modules()]
     missing = [jar.name for jar in jars if not jar.is_file()]
     if missing:
         raise JarsError(
             f"{folder} has no {', '.join(missing)}: run 'python -P -m commitlake.connectors.spark.jars' once with "
             f"network access, or set {_VARIABLE}"
         )
-    return _checked(jars)
+    return _check_jars(jars)
 
 
-def _locked() -> dict[str, str]:
+def _locked_digests() -> dict[str, str]:
     """Return the SHA-256 of every jar by name; names of jars for object stores begin with `s3/`."""
     lines = (line.split() for line in _LOCK.read_text().splitlines())
     return {name: digest for digest, name in lines}
 
 
-def _checked(jars: list[Path], folder: str = "") -> list[Path]:
+def _check_jars(jars: list[Path], folder: str = "") -> list[Path]:
     """Check jars against `jars.lock`, and return them.
 
     Args:
         folder: prefix of their names in `jars.lock`.
     """
-    locked = _locked()
+    locked = _locked_digests()
     for jar in jars:
         with jar.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -137,13 +137,13 @@ def fetch() -> None:
     """
     folder = jar_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    for name, version in _modules():
+    for name, version in _maven_modules():
         target = folder / f"{name}-{version}.jar"
         if not target.is_file():
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
                 asked = ["-dependency", "io.delta", name, version, "-notransitive"]
                 fetched = _retrieve(f"io.delta:{name}:{version}", asked, Path(scratch))
-                _checked([fetched / target.name])
+                _check_jars([fetched / target.name])
                 (fetched / target.name).replace(target)
 
 
@@ -173,16 +173,16 @@ def s3_jars() -> list[Path]:
             modules = Path(scratch) / "ivy.xml"
             modules.write_text(_S3_MODULES.format(hadoop=_hadoop_version(), sdk=_AWS_SDK))
             fetched = _retrieve("Hadoop's module for S3", ["-ivy", str(modules)], Path(scratch))
-            _checked_s3(fetched)
+            _check_s3_jars(fetched)
             with suppress(OSError):  # another process may have been first
                 fetched.rename(folder)
-    return _checked_s3(folder)
+    return _check_s3_jars(folder)
 
 
-def _checked_s3(folder: Path) -> list[Path]:
+def _check_s3_jars(folder: Path) -> list[Path]:
     """Return the jars of a folder, after checking that they are exactly those for object stores."""
-    jars = _checked(sorted(folder.glob("*.jar")), f"{_S3}/")
-    missing = {name for name in _locked() if name.startswith(f"{_S3}/")} - {f"{_S3}/{jar.name}" for jar in jars}
+    jars = _check_jars(sorted(folder.glob("*.jar")), f"{_S3}/")
+    missing = {name for name in _locked_digests() if name.startswith(f"{_S3}/")} - {f"{_S3}/{jar.name}" for jar in jars}
     if missing:
         names = ", ".join(sorted(name.removeprefix(f"{_S3}/") for name in missing))
         raise JarsError(f"{folder} has no {names}: delete the folder to fetch it again over the network")

@@ -35,9 +35,9 @@ def java_home() -> Path:
         JavaError: if there is no suitable Java.
     """
     seen = []
-    for home in _candidates():
+    for home in _candidate_homes():
         if (home / "bin" / "java").exists():
-            fault = _fault(home)
+            fault = _why_unsuitable(home)
             if fault is None:
                 return home
             seen.append(f"{home} {fault}")
@@ -47,7 +47,7 @@ def java_home() -> Path:
     )
 
 
-def _candidates() -> list[Path]:
+def _candidate_homes() -> list[Path]:
     given, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
     homes = [Path(given)] if given else []
     if on_path:
@@ -55,7 +55,7 @@ def _candidates() -> list[Path]:
     return [*homes, Path(sys.prefix) / "share" / "commitlake" / "java"]
 
 
-def _fault(home: Path) -> str | None:
+def _why_unsuitable(home: Path) -> str | None:
     """Return why a Java is unsuitable, or None."""
     try:
         release = (home / "release").read_text(errors="replace")

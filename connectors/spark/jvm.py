@@ -60,7 +60,7 @@ def without_noise(lines: Iterable[str]) -> Iterator[str]:
         if line.startswith(_TRACEBACK) or (traceback and line[:1].isspace()):
             traceback.append(line)
             continue
-        if not (traceback and line.startswith(_BROKEN_PIPE) and _is_daemons_own(traceback)):
+        if not (traceback and line.startswith(_BROKEN_PIPE) and _is_from_daemon(traceback)):
             yield from traceback
             if not line.startswith(_WARNINGS):
                 yield line
@@ -68,7 +68,7 @@ def without_noise(lines: Iterable[str]) -> Iterator[str]:
     yield from traceback
 
 
-def _is_daemons_own(traceback: list[str]) -> bool:
+def _is_from_daemon(traceback: list[str]) -> bool:
     frames = [line for line in traceback if line.lstrip().startswith('File "')]
     return bool(frames) and all(_DAEMON in frame for frame in frames)
 
@@ -150,11 +150,11 @@ def prepare(settings: Mapping[str, str], *, with_driver: bool = False) -> Prepar
     python = os.environ.get(_PYTHON) or {**defaults, **submit_arguments.settings(words)}.get("spark.pyspark.python")
     folder = None
     if python is None and not is_local:
-        words, python = _with_environment(words, defaults, with_driver=with_driver)
-        folder = _driver_folder(python)
+        words, python = _add_environment(words, defaults, with_driver=with_driver)
+        folder = _make_driver_folder(python)
     elif python is not None and not is_local and _is_in_archive(python):
         words = submit_arguments.absolute_paths(words)
-        folder = _driver_folder(python)
+        folder = _make_driver_folder(python)
     _set_environment(configuration, python or sys.executable, is_local=is_local)
     return Prepared(words, folder)
 
@@ -214,14 +214,14 @@ def _connect(process: subprocess.Popen[bytes], connection: Path) -> JavaGateway:
     with connection.open("rb") as file:
         port = read_int(file)  # type: ignore[no-untyped-call]
         secret = UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
-    with _environment({_GATEWAY_PORT: str(port), _GATEWAY_SECRET: secret}):
+    with _set_variables({_GATEWAY_PORT: str(port), _GATEWAY_SECRET: secret}):
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
     gateway.proc = process  # as in pyspark; this also keeps the pipe open
     return gateway
 
 
 @contextmanager
-def _environment(variables: Mapping[str, str]) -> Iterator[None]:
+def _set_variables(variables: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables while the context is open."""
     os.environ.update(variables)
     try:
@@ -243,7 +243,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-def _with_environment(words: Sequence[str], defaults: Mapping[str, str], *, with_driver: bool) -> tuple[list[str], str]:
+def _add_environment(words: Sequence[str], defaults: Mapping[str, str], *, with_driver: bool) -> tuple[list[str], str]:
     """Return the arguments with the archive for executors, and the Python in it.
 
     The JVM works in another folder then, so relative paths in the arguments are made absolute.
@@ -269,8 +269,8 @@ def _is_in_archive(python: str) -> bool:
     return "/" in python and not python.startswith("/")
 
 
-def _driver_folder(python: str) -> Path:
-    """Return a working folder for the JVM in which a relative path names this process's Python."""
+def _make_driver_folder(python: str) -> Path:
+    """Make a working folder for the driver's JVM, in which a relative path leads to this process's Python."""
     if ".." in Path(python).parts:
         raise JavaError(
             f"the executors' Python (PYSPARK_PYTHON, spark.pyspark.python): expected an absolute path, or one below an "

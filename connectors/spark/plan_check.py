@@ -39,12 +39,12 @@ def why_refused(answer: DataFrame, uris: Collection[str]) -> str | None:
             "a session of Spark Connect does not show the plan of a SELECT, so it cannot be checked before it runs. "
             "Leave out --spark or --engine spark: this process reads the lake then"
         )
-    allowed = {_place(uri) for uri in uris}
+    allowed = {_bucket_and_path(uri) for uri in uris}
     for node in _plan_nodes(java_frame.queryExecution().analyzed()):
         name = node.getClass().getSimpleName()
         if name in _COMMANDS:
             return "TRANSFORM runs a command: expected a SELECT that only reads"
-        if allowed and name in _TABLES and _location(node) not in allowed:
+        if allowed and name in _TABLES and _table_location(node) not in allowed:
             return "a SELECT may only read tables of the lake by name, not other files or tables"
         if any(each.getClass().getSimpleName() in _CALLS for each in _expressions(node)):
             return "reflect and java_method call Java methods: expected a SELECT that only reads"
@@ -52,36 +52,36 @@ def why_refused(answer: DataFrame, uris: Collection[str]) -> str | None:
 
 
 def _plan_nodes(root: Any) -> Iterator[Any]:
-    left = [root, *_items(root.subqueriesAll())]
+    left = [root, *_sequence_items(root.subqueriesAll())]
     while left:
         node = left.pop()
-        left += _items(node.children())
+        left += _sequence_items(node.children())
         yield node
 
 
 def _expressions(node: Any) -> Iterator[Any]:
-    left = list(_items(node.expressions()))
+    left = list(_sequence_items(node.expressions()))
     while left:
         expression = left.pop()
-        left += _items(expression.children())
+        left += _sequence_items(expression.children())
         yield expression
 
 
-def _items(sequence: Any) -> Iterator[Any]:
+def _sequence_items(sequence: Any) -> Iterator[Any]:
     """Yield the elements of a Scala sequence."""
     return (sequence.apply(number) for number in range(sequence.size()))
 
 
-def _location(node: Any) -> tuple[str, str] | None:
+def _table_location(node: Any) -> tuple[str, str] | None:
     """Return the location of the Delta table that a plan reads, or None for anything else."""
     try:
         roots = node.relation().location().rootPaths()
-        return _place(roots.apply(0).toString()) if roots.size() == 1 else None
+        return _bucket_and_path(roots.apply(0).toString()) if roots.size() == 1 else None
     except Py4JError:  # another kind of relation, without such a method
         return None
 
 
-def _place(uri: str) -> tuple[str, str]:
+def _bucket_and_path(uri: str) -> tuple[str, str]:
     """Return bucket and path of a URI; a local path has no bucket, and a prefix `file:` is ignored."""
     parts = urlsplit(uri)
     return parts.netloc, parts.path.rstrip("/")

@@ -59,7 +59,7 @@ class SparkRunner(Runner):
 
     def __init__(self, session: SparkSession) -> None:
         self.session = session
-        self._control = _control_of(session)
+        self._control = _session_control(session)
 
     @property
     def cores(self) -> int:
@@ -113,7 +113,7 @@ class SparkRunner(Runner):
         if not tasks:
             return
         tag = f"commitlake-{secrets.token_hex(8)}"
-        results = self._exchanged(divide, tasks, combine, parts).persist(StorageLevel.DISK_ONLY)
+        results = self._result_table(divide, tasks, combine, parts).persist(StorageLevel.DISK_ONLY)
         compute = inheritable_thread_target(self.session)(partial(self._call_tagged, tag, results.count))
         try:
             with ThreadPoolExecutor(1) as pool, raise_worker_errors():
@@ -123,7 +123,7 @@ class SparkRunner(Runner):
         finally:
             results.unpersist()
 
-    def _exchanged(
+    def _result_table(
         self,
         divide: Callable[[Task], DividedRows],
         tasks: Sequence[Task],
@@ -167,7 +167,7 @@ class SparkRunner(Runner):
         return self._control.task_counter()
 
 
-def _control_of(session: SparkSession) -> ClassicSession | ConnectSession:
+def _session_control(session: SparkSession) -> ClassicSession | ConnectSession:
     if is_connect(session):
         return ConnectSession(session)
     from commitlake.connectors.spark.classic_session import ClassicSession  # noqa: PLC0415 (py4j, only with a JVM)
@@ -262,11 +262,11 @@ def _divide_in_worker(
                 tasks: list[Task] = pickle.loads(group)  # noqa: S301 (data of our own driver)
                 for task in tasks:
                     for rows, numbers in divide(task):
-                        yield _packed_parts(rows, numbers, parts)
+                        yield _pack_parts(rows, numbers, parts)
     freeze_loaded()
 
 
-def _packed_parts(rows: pa.Table, numbers: Array, parts: int) -> pa.RecordBatch:
+def _pack_parts(rows: pa.Table, numbers: Array, parts: int) -> pa.RecordBatch:
     divided_rows = enumerate(divide_rows(rows, numbers, parts))
     packed = [{_PART: part, _ROWS: pack_rows(batch)} for part, batch in divided_rows if batch is not None]
     return pa.RecordBatch.from_pylist(packed, _PARTS)

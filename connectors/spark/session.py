@@ -77,7 +77,7 @@ def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
 
 
 def submission_settings(s3: S3Options | None = None) -> dict[str, str]:
-    """Return such settings for a driver that a cluster starts, whose own log is kept there.
+    """Return the settings of `launch_settings` for a driver that a cluster starts, which keeps its own log.
 
     Args:
         s3: as for `launch_settings`.
@@ -108,16 +108,16 @@ def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
         UsageError: if `SPARK_REMOTE` is wrong, a package is missing here or there, or the workers have another version
             of CommitLake.
     """
-    session = SparkSession.getActiveSession() or _begin_or_connect(name, s3)
+    session = SparkSession.getActiveSession() or _start_or_connect(name, s3)
     if (names_cluster() or is_connect(session)) and session not in _checked:
         check_workers(session)
         _checked.add(session)
     return session
 
 
-def _begin_or_connect(name: str, s3: S3Options | None) -> SparkSession:
+def _start_or_connect(name: str, s3: S3Options | None) -> SparkSession:
     remote = os.environ.get(REMOTE_VARIABLE)
-    return _connect(remote) if remote else _begin(name, s3)
+    return _connect(remote) if remote else _start_session(name, s3)
 
 
 def _connect(url: str) -> SparkSession:
@@ -127,7 +127,7 @@ def _connect(url: str) -> SparkSession:
     return open_connect_session(url, {key: SETTINGS[key] for key in keys})
 
 
-def _begin(name: str, s3: S3Options | None) -> SparkSession:
+def _start_session(name: str, s3: S3Options | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 (py4j, only with a JVM)
 
     from commitlake.connectors.spark.jvm import launch  # noqa: PLC0415 (likewise)

@@ -20,7 +20,7 @@ _PATH_OPTIONS = frozenset({"--jars", "--files", "--py-files", "--archives", "--p
 
 
 def given() -> list[str]:
-    """Return the user's arguments."""
+    """Return the arguments that the user has given in `PYSPARK_SUBMIT_ARGS`."""
     return shlex.split(os.environ.get(VARIABLE, "pyspark-shell"))
 
 
@@ -35,7 +35,7 @@ def is_cluster(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
 
 
 def is_yarn(words: Sequence[str], defaults: Mapping[str, str]) -> bool:
-    """Return whether the master is YARN, by the same."""
+    """Return whether the master is YARN, by spark-submit's arguments, or else by `spark-defaults.conf`."""
     return _master(words, defaults) == YARN
 
 

@@ -88,7 +88,7 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
 
     load = udf(load_packages, "string", useArrow=False)
     try:
-        with _sent_as_code():
+        with _pickle_as_code():
             rows = session.range(1, numPartitions=1).select(load(lit(" ".join(needed))).alias("found")).collect()
     except EXECUTION_ERRORS as error:
         raise UnavailableError(f"no task runs on Spark's workers: {_reason(error)}") from None
@@ -133,7 +133,7 @@ def _version() -> str:
 
 
 @contextmanager
-def _sent_as_code() -> Iterator[None]:
+def _pickle_as_code() -> Iterator[None]:
     """Send the functions of this module as code, because a worker may be unable to import it."""
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]

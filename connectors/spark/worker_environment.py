@@ -103,7 +103,7 @@ def executor_archive(*, with_driver: bool = False) -> Path:
     """
     members = sorted({member.name: member for member in _members(with_driver=with_driver)}.values())
     folder = _cache_folder()
-    archive = folder / f"{NAME}-{_digest(members)}.tar.gz"
+    archive = folder / f"{NAME}-{_members_digest(members)}.tar.gz"
     if not archive.exists():
         folder.mkdir(parents=True, exist_ok=True)
         unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
@@ -114,7 +114,7 @@ def executor_archive(*, with_driver: bool = False) -> Path:
             unfinished.replace(archive)
         finally:
             unfinished.unlink(missing_ok=True)
-        _delete_others(folder, archive)
+        _delete_old_archives(folder, archive)
     return archive
 
 
@@ -146,7 +146,7 @@ def _cache_folder() -> Path:
     return (Path(chosen) if chosen else Path.home() / ".cache") / "commitlake" / "environments"
 
 
-def _delete_others(folder: Path, kept: Path) -> None:
+def _delete_old_archives(folder: Path, kept: Path) -> None:
     """Delete archives of other versions, except the newest one, which another installation may be sending."""
     archives = sorted(folder.glob(f"{NAME}-*.tar.gz"), key=lambda path: path.stat().st_mtime)
     for archive in archives[:-2]:
@@ -155,7 +155,7 @@ def _delete_others(folder: Path, kept: Path) -> None:
 
 
 def _members(*, with_driver: bool) -> Iterator[Member]:
-    for distribution in _required(with_driver=with_driver):
+    for distribution in _distributions(with_driver=with_driver):
         for file in distribution.files or []:
             path = Path(str(distribution.locate_file(file)))
             if ".." not in file.parts and not _UNUSED_FOLDERS.intersection(file.parts[1:-1]) and path.is_file():
@@ -200,7 +200,7 @@ def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
         yield Member((file.parent / "__pycache__" / name).as_posix(), compiled)
 
 
-def _required(*, with_driver: bool) -> Iterator[metadata.Distribution]:
+def _distributions(*, with_driver: bool) -> Iterator[metadata.Distribution]:
     """Yield the installed distributions that this package requires, directly or not, with the extras of executors."""
     waiting, seen = [_PROJECT], {*_FROM_SPARK, *(() if with_driver else _ONLY_ON_DRIVER)}
     own_extras = (*_EXTRAS, *_DRIVER_EXTRAS) if with_driver else _EXTRAS
@@ -222,8 +222,8 @@ def _required(*, with_driver: bool) -> Iterator[metadata.Distribution]:
             yield distribution
 
 
-def _digest(members: list[Member]) -> str:
-    digest = hashlib.sha256(_launcher().encode())
+def _members_digest(members: list[Member]) -> str:
+    digest = hashlib.sha256(_launcher_script().encode())
     for name, path in members:
         if path.suffix == ".nbi":
             digest.update(f"{name}\n".encode())
@@ -234,7 +234,7 @@ def _digest(members: list[Member]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _launcher(digest: str = "") -> str:
+def _launcher_script(digest: str = "") -> str:
     version = ".".join(map(str, sys.version_info[:2]))
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     candidates = dict.fromkeys([str(base), f"python{version}", "python3"])
@@ -250,7 +250,7 @@ def _launcher(digest: str = "") -> str:
 
 def _pack(members: list[Member], archive: Path, digest: str) -> None:
     with tarfile.open(archive, "x:gz", compresslevel=_COMPRESSION_LEVEL) as packed:
-        launcher = _launcher(digest).encode()
+        launcher = _launcher_script(digest).encode()
         information = tarfile.TarInfo("bin/python")
         information.size, information.mode = len(launcher), 0o755
         packed.addfile(information, io.BytesIO(launcher))

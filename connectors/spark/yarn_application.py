@@ -86,7 +86,7 @@ class YarnApplication:
                 announce(str(identifier))
             code = self._copy_output(write, _LAST_READS if is_over else 1)
             if is_over:
-                return self._outcome(code)
+                return self._exit_code(code)
             if is_stopped():
                 self.kill()
                 self._copy_output(write)
@@ -98,10 +98,10 @@ class YarnApplication:
         if not self._handle.getState().isFinal():
             return False
         try:
-            application = self._id()
+            application = self._application_id()
             if application is None:
                 return True
-            report = self._client().getApplicationReport(application)
+            report = self._yarn_client().getApplicationReport(application)
             return str(report.getYarnApplicationState().toString()) in _ENDED
         except Py4JError as error:
             self._warn(f"YARN cannot be asked for the state of the job, and is asked again: {error}")
@@ -128,18 +128,18 @@ class YarnApplication:
     def kill(self) -> None:
         """Kill the application if it was submitted, and delete its files."""
         with suppress(Py4JError):
-            if (application := self._id()) is not None:
-                self._client().killApplication(application)
+            if (application := self._application_id()) is not None:
+                self._yarn_client().killApplication(application)
                 deadline = time.monotonic() + _KILL_SECONDS
                 while not self._handle.getState().isFinal() and time.monotonic() < deadline:
                     time.sleep(_POLL_SECONDS / 10)
                 self._delete_files(application)
 
-    def _outcome(self, code: int | None) -> int:
-        application = self._id()
+    def _exit_code(self, code: int | None) -> int:
+        application = self._application_id()
         if application is None:
             raise UnavailableError(f"YARN did not accept the application: {self._submission_error()}")
-        report = self._client().getApplicationReport(application)
+        report = self._yarn_client().getApplicationReport(application)
         self._delete_files(application)
         status = str(report.getFinalApplicationStatus().toString())
         if code is None or (code == ExitCode.OK and status != _SUCCEEDED):
@@ -161,11 +161,11 @@ class YarnApplication:
             cause = cause.getCause()
         return str(cause.toString())
 
-    def _id(self) -> Any:
+    def _application_id(self) -> Any:
         found = self._handle.getAppId()
         return self._gateway.jvm.org.apache.hadoop.yarn.api.records.ApplicationId.fromString(found) if found else None
 
-    def _client(self) -> Any:
+    def _yarn_client(self) -> Any:
         if self._yarn is None:
             hadoop = self._gateway.jvm.org.apache.hadoop.yarn
             self._yarn = hadoop.client.api.YarnClient.createYarnClient()

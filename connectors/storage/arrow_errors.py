@@ -26,14 +26,16 @@ def s3_error_of(error: BaseException) -> S3Error | None:
     while seen is not None:
         found = _ERROR.search(str(seen)) if isinstance(seen, OSError) else None
         if found is not None:
-            return _explained(f"s3://{found['bucket']}/{found['key'] or ''}".rstrip("/"), f"the answer {found['code']}")
+            return _explain_by_check(
+                f"s3://{found['bucket']}/{found['key'] or ''}".rstrip("/"), f"the answer {found['code']}"
+            )
         if (found := _OF_DELTALAKE.search(str(seen))) is not None:
-            return _explained(_place(found["url"]), "an error of the server or of the network")
+            return _explain_by_check(_place_of_url(found["url"]), "an error of the server or of the network")
         seen = seen.__cause__ or seen.__context__
     return None
 
 
-def _place(url: str) -> str:
+def _place_of_url(url: str) -> str:
     """Return the folder or object that a request was for; with an endpoint, the bucket is a part of the path."""
     from commitlake.connectors.storage.s3_clients import s3_options  # noqa: PLC0415 (boto3 takes long to import)
 
@@ -43,7 +45,7 @@ def _place(url: str) -> str:
     return f"s3://{(parts.hostname or '').partition('.')[0]}{unquote(parts.path)}".rstrip("/")
 
 
-def _explained(place: str, what: str) -> S3Error:
+def _explain_by_check(place: str, what: str) -> S3Error:
     """Explain an error by asking the server once more: Arrow does not tell wrong credentials from a denied access.
 
     Args:

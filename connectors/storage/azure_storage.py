@@ -179,9 +179,9 @@ class AzureStorage(CloudStorage):
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
         """See Storage."""
-        yield from islice(self._listed(folder, limit), limit)
+        yield from islice(self._list_names(folder, limit), limit)
 
-    def _listed(self, folder: str, limit: int | None) -> Iterator[str]:
+    def _list_names(self, folder: str, limit: int | None) -> Iterator[str]:
         root, key = self.root.key(""), self.key(folder)
         with self.errors(folder, "listed"):
             for page in obstore.list(self._client, key or None, chunk_size=limit or 1000):
@@ -196,7 +196,7 @@ class AzureStorage(CloudStorage):
         if not folders and not found["objects"]:
             raise FileNotFoundError(f"{self.place_of(folder)} does not exist")
         # With hierarchical namespaces, a folder is also an object.
-        objects = {each["path"]: _found(each) for each in found["objects"] if each["path"] not in folders}
+        objects = {each["path"]: _to_found_file(each) for each in found["objects"] if each["path"] not in folders}
         return [
             *(Entry(path.rpartition("/")[2]) for path in sorted(folders)),
             *(Entry(path.rpartition("/")[2], objects[path]) for path in sorted(objects)),
@@ -206,7 +206,7 @@ class AzureStorage(CloudStorage):
         """See Storage."""
         key = self.key(name)
         with self.errors(name, "read"), suppress(FileNotFoundError):
-            return _found(obstore.head(self._client, key))
+            return _to_found_file(obstore.head(self._client, key))
         return None
 
     def get(self, name: str, max_bytes: int) -> Content | None:
@@ -279,7 +279,7 @@ class AzureStorage(CloudStorage):
         return azure_client(self.root, MAX_ATTEMPTS)
 
     def _read_part(self, name: str, part: Part) -> bytes:
-        """Read a part, once it is known to be right."""
+        """Read a part, and check its size and checksum."""
         try:
             data = bytes(obstore.get(self._client, self.key(name)).bytes())
         except FileNotFoundError:
@@ -294,7 +294,7 @@ class AzureStorage(CloudStorage):
         return obstore.put(self._client, key, data, use_multipart=False, **condition)
 
 
-def _found(meta: Any) -> FoundFile:
+def _to_found_file(meta: Any) -> FoundFile:
     return FoundFile(int(meta["size"]), meta["last_modified"], meta["e_tag"])
 
 

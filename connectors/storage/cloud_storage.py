@@ -124,12 +124,12 @@ class _CloudFile(RangeFile):
     def __init__(self, storage: CloudStorage, name: str) -> None:
         super().__init__()
         self._storage, self._name = storage, name
-        self._found = self._look()
+        self._found = self._find_file()
 
-    def _look(self) -> FoundFile:
+    def _find_file(self) -> FoundFile:
         found = self._storage.head(self._name)
         if found is None:
-            raise self._missing()
+            raise self._missing_error()
         return found
 
     def size(self) -> int:
@@ -150,14 +150,14 @@ class _CloudFile(RangeFile):
             except ReplacedError:
                 if start or not is_first:
                     break
-                self._found = self._look()
+                self._found = self._find_file()
                 continue
             if data is None:
-                raise self._missing()
+                raise self._missing_error()
             return data
         raise replaced_while_read(self._storage.place_of(self._name))
 
-    def _missing(self) -> FileNotFoundError:
+    def _missing_error(self) -> FileNotFoundError:
         return FileNotFoundError(f"{self._storage.place_of(self._name)} does not exist")
 
 

@@ -59,8 +59,8 @@ class FolderStorage(LakeStorage):
     def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
         """See LakeStorage; links are refused, because ignoring a linked folder could lose data."""
         for folder, start in self._folders(prefix):
-            with self._refused_links():
-                names = files_in(folder, partial(_is_between, start, suffix), below=self._below)
+            with self._convert_link_errors():
+                names = files_in(folder, partial(_has_prefix_and_suffix, start, suffix), below=self._below)
             for name in names:
                 with suppress(FileNotFoundError):  # deleted meanwhile
                     status = (folder / name).lstat()
@@ -72,7 +72,7 @@ class FolderStorage(LakeStorage):
         name, _, start = prefix.rpartition("/")
         yield self._path(name), start
         if start or not prefix:
-            with self._refused_links():
+            with self._convert_link_errors():
                 found = folders_in(self._path(name), below=self._below)
             for inner in found:
                 if inner.startswith(start):
@@ -81,13 +81,13 @@ class FolderStorage(LakeStorage):
     def _partitions(self, folder: Path) -> Iterator[tuple[Path, str]]:
         """Yield a folder and the folders of partitions in it, whose names have the form `column=value`."""
         yield folder, ""
-        with self._refused_links():
+        with self._convert_link_errors():
             found = folders_in(folder, lambda name: "=" in name, below=self._below)
         for inner in found:
             yield from self._partitions(folder / inner)
 
     @contextmanager
-    def _refused_links(self) -> Iterator[None]:
+    def _convert_link_errors(self) -> Iterator[None]:
         try:
             yield
         except UnsafeFileError as error:
@@ -177,5 +177,5 @@ class FolderStorage(LakeStorage):
         return self._root / checked(name)
 
 
-def _is_between(start: str, suffix: str, name: str) -> bool:
+def _has_prefix_and_suffix(start: str, suffix: str, name: str) -> bool:
     return name.startswith(start) and name.endswith(suffix)

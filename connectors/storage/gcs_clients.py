@@ -66,10 +66,10 @@ def gcs_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
     if isinstance(error, api.RetryError) and isinstance(error.cause, Exception):
         error = error.cause
     if isinstance(error, auth.GoogleAuthError):
-        return _of_credentials(error, what)
+        return _credentials_error(error, what)
     status = status_of(error)
     if status is not None:
-        found, advice = _of_status(status, error, uri)
+        found, advice = _explain_status(status, error, uri)
     elif isinstance(error, DataCorruption):
         found, advice = "bytes whose checksum is wrong, which were changed on their way", _LATER
     elif isinstance(error, (requests.exceptions.SSLError, urllib3.exceptions.SSLError)):
@@ -105,7 +105,7 @@ def is_token_server_away(error: BaseException) -> bool:
     return isinstance(error, auth.GoogleAuthError) and bool(getattr(error, "retryable", False))
 
 
-def _of_credentials(error: auth.GoogleAuthError, what: str) -> CloudError:
+def _credentials_error(error: auth.GoogleAuthError, what: str) -> CloudError:
     found = "no credentials that can be used"
     if is_token_server_away(error):
         # The server of tokens may be back soon; on a machine without an identity, it never is.
@@ -115,7 +115,7 @@ def _of_credentials(error: auth.GoogleAuthError, what: str) -> CloudError:
     return CloudError(f"{found} ({type(error).__name__})", _CREDENTIALS, what)
 
 
-def _of_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, str]:
+def _explain_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, str]:
     code = _reason(error) or str(status)
     if status == http.HTTPStatus.NOT_FOUND:
         return f"no bucket {uri.container!r}", _BUCKET

@@ -62,7 +62,7 @@ class GcsStorage(CloudStorage):
         with self.errors(folder, "listed"):
             listed = self._bucket.list_blobs(prefix=self._folder_key(folder), delimiter="/", **TIMEOUTS)
             # Some tools create an object with the name of the folder and a slash.
-            objects = {blob.name: _found(blob) for blob in listed if not blob.name.endswith("/")}
+            objects = {blob.name: _to_found_file(blob) for blob in listed if not blob.name.endswith("/")}
             folders = {name.rstrip("/") for name in listed.prefixes}
         if not objects and not folders:
             raise FileNotFoundError(f"{self.place_of(folder)} does not exist")
@@ -76,7 +76,7 @@ class GcsStorage(CloudStorage):
         key = self.key(name)
         with self.errors(name, "read"):
             blob = self._head(key)
-        return None if blob is None else _found(blob)
+        return None if blob is None else _to_found_file(blob)
 
     def get(self, name: str, max_bytes: int) -> Content | None:
         """See Storage; the CRC32C of the bytes is compared."""
@@ -145,7 +145,7 @@ class GcsStorage(CloudStorage):
             try:
                 while len(level) > MAX_COMPOSED:
                     groups = (level[at : at + MAX_COMPOSED] for at in range(0, len(level), MAX_COMPOSED))
-                    level = [self._joined(group, name_of) for group in groups]
+                    level = [self._compose_part(group, name_of) for group in groups]
                     made += [part for part, _ in level]
                 self._join(name, [blob for _, blob in level])
             except (NotFound, PreconditionFailed):
@@ -178,8 +178,8 @@ class GcsStorage(CloudStorage):
             found.append((part, blob))
         return found
 
-    def _joined(self, parts: Sequence[tuple[Part, Any]], name_of: Callable[[Part], str]) -> tuple[Part, Any]:
-        """Return a larger part that was made of some."""
+    def _compose_part(self, parts: Sequence[tuple[Part, Any]], name_of: Callable[[Part], str]) -> tuple[Part, Any]:
+        """Compose several parts into a larger one, and return it with its object."""
         if len(parts) == 1:
             return parts[0]
         first = parts[0][0].offset
@@ -209,7 +209,7 @@ class GcsStorage(CloudStorage):
                 raise  # the caller looks at the object for as long as the server needs
             except ERRORS:
                 # If only the answer was lost, another attempt would find a newer generation, or no upload any more.
-                generation = self._uploaded(key, mark)
+                generation = self._find_upload(key, mark)
                 if generation is None:
                     raise
                 return generation
@@ -217,7 +217,7 @@ class GcsStorage(CloudStorage):
 
         return int(TIMEOUTS["retry"](attempt)())
 
-    def _uploaded(self, key: str, mark: str) -> int | None:
+    def _find_upload(self, key: str, mark: str) -> int | None:
         """Return the generation of an object if it has the mark of an upload."""
         with suppress(*ERRORS):  # of an unreachable server; the next attempt asks again
             found = self._head(key, SHORT_TIMEOUTS)
@@ -230,7 +230,7 @@ class GcsStorage(CloudStorage):
         return self._bucket.get_blob(key, **limits)
 
 
-def _found(blob: Any) -> FoundFile:
+def _to_found_file(blob: Any) -> FoundFile:
     return FoundFile(int(blob.size), blob.updated, int(blob.generation), _crc_of(blob))
 
 

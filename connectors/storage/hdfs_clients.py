@@ -179,7 +179,7 @@ class HdfsClient:
         """Return the status of a file or folder, or None if there is none."""
         try:
             found: FileStatus = self.retried(
-                lambda client: client.get_file_info(path), f"{self._at(path)} cannot be read: "
+                lambda client: client.get_file_info(path), f"{self._to_uri(path)} cannot be read: "
             )
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -188,32 +188,33 @@ class HdfsClient:
     def list(self, path: str, limit: int | None = None) -> list[FileStatus]:
         """Return the entries of a folder, at most `limit`; for a file, the file itself."""
         return self.retried(
-            lambda client: list(islice(client.list_status(path, False), limit)), f"{self._at(path)} cannot be listed: "
+            lambda client: list(islice(client.list_status(path, False), limit)),
+            f"{self._to_uri(path)} cannot be listed: ",
         )
 
     def list_files(self, path: str, limit: int | None = None) -> Sequence[FileStatus]:
         """Return the files in a folder and in the folders below it, at most `limit`."""
         return self.retried(
             lambda client: list(islice((each for each in client.list_status(path, True) if not each.isdir), limit)),
-            f"{self._at(path)} cannot be listed: ",
+            f"{self._to_uri(path)} cannot be listed: ",
         )
 
     def open(self, path: str) -> FileReader:
         """Open a file for reading; the reader keeps its present content even if it is replaced."""
-        reader: FileReader = self.retried(lambda client: client.read(path), f"{self._at(path)} cannot be read: ")
+        reader: FileReader = self.retried(lambda client: client.read(path), f"{self._to_uri(path)} cannot be read: ")
         return reader
 
     def read(self, reader: FileReader, start: int, end: int, path: str) -> bytes:
         """Read a range of an open file; it may not be after the file's end."""
-        return self.retried(lambda _: reader.read_range(start, end - start), f"{self._at(path)} cannot be read: ")
+        return self.retried(lambda _: reader.read_range(start, end - start), f"{self._to_uri(path)} cannot be read: ")
 
     def make_folder(self, path: str) -> None:
         """Create a folder and those above it, if they do not exist."""
-        self.retried(lambda client: client.mkdirs(path, FOLDER_MODE, True), f"{self._at(path)} cannot be created: ")
+        self.retried(lambda client: client.mkdirs(path, FOLDER_MODE, True), f"{self._to_uri(path)} cannot be created: ")
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder that is empty, if it exists."""
-        self.retried(lambda client: client.delete(path, False), f"{self._at(path)} cannot be deleted: ")
+        self.retried(lambda client: client.delete(path, False), f"{self._to_uri(path)} cannot be deleted: ")
 
     def rename(self, source: str, path: str, *, replace: bool) -> None:
         """Rename a file without retries: after an error, it may be renamed, and only the answer was lost.
@@ -223,7 +224,7 @@ class HdfsClient:
             path: its new path, in a folder that exists.
             replace: whether to replace a file of that name; if not, it is a `FileExistsError`.
         """
-        self.once(lambda client: client.rename(source, path, replace), f"{self._at(path)} cannot be written: ")
+        self.once(lambda client: client.rename(source, path, replace), f"{self._to_uri(path)} cannot be written: ")
 
     def write_new(self, folder: str, pieces: Iterable[bytes]) -> str:
         """Write a file with a random name into a folder, once, and return its path.
@@ -231,7 +232,7 @@ class HdfsClient:
         After an error, no complete file exists. An incomplete one is deleted if possible.
         """
         path = f"{folder}/{secrets.token_hex(16)}"
-        what = f"{self._at(folder)} cannot be written: "
+        what = f"{self._to_uri(folder)} cannot be written: "
         options = hdfs_native.WriteOptions(permission=FILE_MODE)
         writer: FileWriter = self.once(lambda client: client.create(path, options), what)
         try:
@@ -239,7 +240,7 @@ class HdfsClient:
                 self.once(lambda _, piece=piece: writer.write(piece), what)  # type: ignore[misc]
             self.once(lambda _: writer.close(), what)
         except FileNotFoundError:  # another process has deleted the file
-            raise CloudUnavailableError(f"{what}found its temporary file deleted", "Run it again") from None
+            raise CloudUnavailableError(f"{what}its temporary file was deleted meanwhile", "Run it again") from None
         except BaseException:
             self._try_delete(path)
             raise
@@ -277,7 +278,7 @@ class HdfsClient:
         except Exception:  # noqa: BLE001 (the next agent deletes it)
             return
 
-    def _at(self, path: str) -> str:
+    def _to_uri(self, path: str) -> str:
         return f"hdfs://{self._uri.authority}{path}"
 
 
@@ -314,7 +315,7 @@ class _HangingRequests:
             except BaseException as error:  # noqa: BLE001 (a panic of the library is no Exception)
                 answers.put((False, error))
 
-        is_try, begun = self._begin(), time.monotonic()
+        is_try, begun = self._begin_request(), time.monotonic()
         thread = threading.Thread(target=run, name="hdfs", daemon=True)
         thread.start()
         try:
@@ -335,8 +336,8 @@ class _HangingRequests:
             raise found
         return found  # type: ignore[no-any-return]
 
-    def _begin(self) -> bool:
-        """Return whether a request is a probe, which shows whether the server works again."""
+    def _begin_request(self) -> bool:
+        """Begin a request; return whether it is a probe, which shows whether the server works again."""
         with self._lock:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             if len(self._threads) < _MAX_HANGING:
@@ -357,13 +358,13 @@ def _client(authority: str) -> Any:
     with _creating:
         client = _clients.get(authority)
         if client is None:
-            with _few_threads():
+            with _limit_threads():
                 client = _clients[authority] = hdfs_native.Client(f"hdfs://{authority}", _SETTINGS)
     return client
 
 
 @contextmanager
-def _few_threads() -> Iterator[None]:
+def _limit_threads() -> Iterator[None]:
     """Limit the threads of a new client, unless the environment does; other packages in Rust read the same variable."""
     if _WORKER_THREADS in os.environ:
         yield

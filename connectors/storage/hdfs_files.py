@@ -170,5 +170,5 @@ def _identity(status: FileStatus) -> tuple[int, int]:
 
 
 def found_file(status: FileStatus) -> FoundFile:
-    """Return what a status says of a file."""
+    """Convert the status of a file to a `FoundFile`."""
     return FoundFile(status.length, from_ms(status.modification_time))

@@ -126,7 +126,7 @@ class HdfsStorage(ReadableStorage):
                     self._delete_versions(name, found.version)
                     self.delete_unfinished()
                 return found
-        raise self._deleted_again(f"{self.place_of(name)}: its temporary file")
+        raise self._deleted_error(f"{self.place_of(name)}: its temporary file")
 
     def delete(self, name: str) -> None:
         """See Storage."""
@@ -209,7 +209,7 @@ class HdfsStorage(ReadableStorage):
                 if len(data) > max_bytes:
                     raise self.too_large(name, max_bytes)
                 return versions, data
-        raise self._deleted_again(f"{self.place_of(name)}: its newest version")
+        raise self._deleted_error(f"{self.place_of(name)}: its newest version")
 
     def _delete_versions(self, name: str, newest: Version) -> None:
         """Delete old versions, except the last ones, which a reader may be about to open."""
@@ -218,7 +218,7 @@ class HdfsStorage(ReadableStorage):
             if version.number <= newest.number - _KEPT_VERSIONS:
                 self._client.delete(version_path(folder, version.number))
 
-    def _deleted_again(self, what: str) -> CloudUnavailableError:
+    def _deleted_error(self, what: str) -> CloudUnavailableError:
         return CloudUnavailableError(f"{what} was deleted again and again", "Run it again")
 
     def _write(self, name: str, pieces: Callable[[], Iterable[bytes]]) -> None:
@@ -236,10 +236,10 @@ class HdfsStorage(ReadableStorage):
 
     def _write_once(self, path: str, pieces: Iterable[bytes], *, replace: bool) -> None:
         HdfsClient(self._root, 1).make_folder(path.rpartition("/")[0])  # the caller tries again
-        temporary = self._client.write_new(self._path(TEMPORARY), self._paced(pieces))
+        temporary = self._client.write_new(self._path(TEMPORARY), self._slice_at_pace(pieces))
         self._client.rename(temporary, path, replace=replace)
 
-    def _paced(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    def _slice_at_pace(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield bytes in small pieces, each when it may be sent."""
         for piece in pieces:
             for start in range(0, len(piece), self.pace.slice_bytes):
@@ -248,7 +248,7 @@ class HdfsStorage(ReadableStorage):
                 yield small
 
     def _read_part(self, name: str, part: Part) -> bytes:
-        """Read a part, once it is known to be right."""
+        """Read a part, and check its size and checksum."""
         try:
             data = self._read(self._few, self._path(name), 0, part.size + 1)
         except FileNotFoundError:

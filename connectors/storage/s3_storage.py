@@ -82,7 +82,7 @@ class S3Storage(Storage, LakeStorage):
     def first_names(self, prefix: str = "") -> list[str]:
         """List a few names with a prefix, with few attempts, which shows whether objects exist and may be listed."""
         folder = self._root.key("")
-        with self._errors("", "listed"):
+        with self._convert_errors("", "listed"):
             answer = s3_client(self._options, FEW_ATTEMPTS).list_objects_v2(
                 Bucket=self._root.bucket, Prefix=folder + prefix, MaxKeys=_FEW_NAMES
             )
@@ -93,14 +93,14 @@ class S3Storage(Storage, LakeStorage):
 
     def delete_unfinished(self) -> None:
         """See Storage; uploads are aborted, as far as this is allowed."""
-        with self._errors("", "listed"):
+        with self._convert_errors("", "listed"):
             for upload in self._pages("list_multipart_uploads", "", "Uploads"):
                 self._abort(upload["Key"], upload["UploadId"])
 
     def delete_old_unfinished(self, prefix: str, before: datetime.datetime, is_wanted: Callable[[str], bool]) -> int:
         """See LakeStorage; uploads are aborted."""
         client, count = self._client, 0
-        with self._errors("", "listed"):
+        with self._convert_errors("", "listed"):
             for upload in self._pages("list_multipart_uploads", prefix, "Uploads"):
                 if upload["Initiated"] < before and is_wanted(self._name(upload)):
                     place = {"Bucket": self._root.bucket, "Key": upload["Key"]}
@@ -110,17 +110,17 @@ class S3Storage(Storage, LakeStorage):
 
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
         """See Storage."""
-        yield from islice(self._listed(folder), limit)
+        yield from islice(self._list_names(folder), limit)
 
-    def _listed(self, folder: str) -> Iterator[str]:
-        with self._errors(folder, "listed"):
+    def _list_names(self, folder: str) -> Iterator[str]:
+        with self._convert_errors(folder, "listed"):
             names = map(self._name, self._pages("list_objects_v2", f"{checked(folder)}/", "Contents"))
             # Some tools create an object with the name of the folder and a slash.
             yield from (name for name in names if not name.endswith("/"))
 
     def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
         """See LakeStorage."""
-        with self._errors(prefix, "listed"):
+        with self._convert_errors(prefix, "listed"):
             for found in self._pages("list_objects_v2", prefix, "Contents"):
                 if found["Key"].endswith(suffix):
                     yield self._name(found), FoundFile(found["Size"], found["LastModified"].astimezone(datetime.UTC))
@@ -139,7 +139,7 @@ class S3Storage(Storage, LakeStorage):
     def head(self, name: str) -> FoundFile | None:
         """See Storage."""
         place = self._place(name)
-        with self._errors(name, "read"):
+        with self._convert_errors(name, "read"):
             try:
                 found = self._client.head_object(**place, ChecksumMode="ENABLED")
             except exceptions.ClientError as error:
@@ -152,7 +152,7 @@ class S3Storage(Storage, LakeStorage):
     def get(self, name: str, max_bytes: int) -> Content | None:
         """See Storage."""
         place = self._place(name)
-        with self._errors(name, "read"):
+        with self._convert_errors(name, "read"):
             try:
                 answer = self._client.get_object(**place)
                 data: bytes = answer["Body"].read(max_bytes + 1)
@@ -167,7 +167,7 @@ class S3Storage(Storage, LakeStorage):
     def size(self, name: str) -> int | None:
         """See LakeStorage."""
         # HEAD would not distinguish a missing object, bucket and user, because its answer has no body.
-        with self._errors(name, "read"):
+        with self._convert_errors(name, "read"):
             answer = self._get_once(name, 0, 1)
         if isinstance(answer, bytes) or answer is None:
             return None if answer is None else 0
@@ -179,7 +179,7 @@ class S3Storage(Storage, LakeStorage):
         end = min(start + size, _LAST_OFFSET)
         if end <= start:
             return None if self.size(name) is None else b""
-        with self._errors(name, "read"):
+        with self._convert_errors(name, "read"):
             for attempt in range(_ANSWERS):
                 answer = self._get_once(name, start, end)
                 if isinstance(answer, bytes) or answer is None:
@@ -226,13 +226,13 @@ class S3Storage(Storage, LakeStorage):
 
     def put(self, name: str, data: bytes) -> None:
         """See Storage."""
-        with self._errors(name, "written"):
+        with self._convert_errors(name, "written"):
             self._put(name, data)
 
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
         """See Storage; the version is the object's ETag."""
         condition = {"IfNoneMatch": "*"} if version is None else {"IfMatch": version}
-        with self._errors(name, "written"):
+        with self._convert_errors(name, "written"):
             try:
                 return self._put(name, data, **condition)["ETag"]
             except exceptions.ClientError as error:
@@ -244,19 +244,19 @@ class S3Storage(Storage, LakeStorage):
     def open_write(self, name: str, *, syncs_folders: bool = False) -> Iterator[S3Upload]:  # noqa: ARG002
         """See LakeStorage."""
         place = self._place(name)
-        with self._errors(name, "written"), open_upload(self._client, place) as upload:
+        with self._convert_errors(name, "written"), open_upload(self._client, place) as upload:
             yield upload
 
     def delete(self, name: str) -> None:
         """See Storage."""
         place = self._place(name)
-        with self._errors(name, "deleted"):
+        with self._convert_errors(name, "deleted"):
             self._client.delete_object(**place)
 
     def delete_all(self, names: Iterable[str]) -> None:
         """See LakeStorage."""
         keys = [{"Key": self._place(name)["Key"]} for name in names]
-        with self._errors("", "deleted"):
+        with self._convert_errors("", "deleted"):
             for start in range(0, len(keys), _MAX_DELETED_KEYS):
                 request = {"Objects": keys[start : start + _MAX_DELETED_KEYS], "Quiet": True}
                 answer = self._client.delete_objects(Bucket=self._root.bucket, Delete=request)
@@ -267,7 +267,7 @@ class S3Storage(Storage, LakeStorage):
     def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
         """See Storage; the caller compares the size, and the names of its parts have their checksums."""
         place = self._place(name)
-        with self._errors(name, "written"):
+        with self._convert_errors(name, "written"):
             upload = self._client.create_multipart_upload(**place)["UploadId"]
             try:
                 self._copy(place, upload, [name_of(part) for part in parts])
@@ -284,7 +284,7 @@ class S3Storage(Storage, LakeStorage):
         return s3_client(self._options, MAX_ATTEMPTS)
 
     def _copy(self, place: dict[str, str], upload: str, names: Sequence[str]) -> None:
-        """Make an object of copies of others."""
+        """Compose an object from copies of other objects, which the server makes."""
         numbered = []
         for number, name in enumerate(names, 1):
             answer = self._client.upload_part_copy(
@@ -310,7 +310,7 @@ class S3Storage(Storage, LakeStorage):
             return  # the next writer tries again
 
     @contextmanager
-    def _errors(self, name: str, verb: str) -> Iterator[None]:
+    def _convert_errors(self, name: str, verb: str) -> Iterator[None]:
         """Explain the errors of boto3; the verb says what is done to the object or folder."""
         try:
             yield
@@ -438,10 +438,10 @@ class S3Upload(io.RawIOBase):
                 **self._place, UploadId=upload_id, MultipartUpload={"Parts": self._parts}
             )
         except exceptions.ClientError as error:
-            if error_code(error) != "NoSuchUpload" or not self._is_there():
+            if error_code(error) != "NoSuchUpload" or not self._is_completed():
                 raise
 
-    def _is_there(self) -> bool:
+    def _is_completed(self) -> bool:
         """Return whether this upload has become the object, although the answer to its completion was lost."""
         try:
             found = self._client.head_object(**self._place)

@@ -130,7 +130,7 @@ class Storage(ABC):
 
     @abstractmethod
     def put_if(self, name: str, data: bytes, version: Any) -> Any:
-        """Write a file if it has a version still, and return its new version.
+        """Write a file if it still has the given version, and return its new version.
 
         Args:
             name: name of the file.
@@ -163,7 +163,7 @@ class Storage(ABC):
         """
 
     def replace(self, name: str, data: bytes, version: Any, is_sent: Callable[[bytes], bool]) -> Content:
-        """Replace a file if it has a version still, although answers to earlier attempts may have been lost.
+        """Replace a file if it still has the given version, even if answers to earlier attempts were lost.
 
         Args:
             name: name of the file, a manifest.
@@ -210,7 +210,7 @@ class Storage(ABC):
 
 
 def checked(name: str) -> str:
-    """Return a name that is a relative path, or empty for the place itself.
+    """Check that a name is a relative path, or empty for the place itself, and return it.
 
     Raises:
         UnsafeFileError: if it is not.

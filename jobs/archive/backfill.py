@@ -27,10 +27,14 @@ def backfill(command: ArchiveOptions) -> ExitCode:
     lake.check_writable()
     finish_runs(lake, "", VERSION)
     runner = make_runner(command, "archive", lake.s3)
-    return _backfill_edges(command, lake, runner) if command.backfill == "edges" else _count(command, lake, runner)
+    return (
+        _backfill_edges(command, lake, runner)
+        if command.backfill == "edges"
+        else _backfill_topic_minutes(command, lake, runner)
+    )
 
 
-def _count(command: ArchiveOptions, lake: Lake, runner: Runner) -> ExitCode:
+def _backfill_topic_minutes(command: ArchiveOptions, lake: Lake, runner: Runner) -> ExitCode:
     started = time.monotonic()
     with runner_progress(runner, f"counting messages of {lake.root}", 0, quiet=command.quiet):
         done = backfill_minutes(lake, runner)

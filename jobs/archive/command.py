@@ -31,7 +31,7 @@ from commitlake.connectors.runtime.memory import use_system_memory
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.archive.arguments import ArchiveOptions, checked_source
 from commitlake.jobs.arguments.runner import check_workers
-from commitlake.jobs.cli.collector import collector_off
+from commitlake.jobs.cli.collector import garbage_collection_off
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.missing_packages import require
 from commitlake.jobs.cli.process import is_own_process
@@ -153,7 +153,7 @@ def _backfill(command: ArchiveOptions) -> ExitCode:
 def _archive(command: ArchiveOptions, judge: JudgeProcess | None) -> ExitCode:
     if not command.is_on_spark and is_own_process():
         use_system_memory()  # before Arrow is loaded
-    with collector_off():
+    with garbage_collection_off():
         from commitlake.jobs.archive.run import run
 
     return run(command, judge)

@@ -81,19 +81,19 @@ class Follower:
         Args:
             interval: time between two checks for new messages; None to end after the present messages.
             max_bytes: the largest number of log bytes of one run.
-            left: unfinished work, from `find_left`.
+            left: unfinished work, from `find_unfinished_work`.
 
         Raises:
             StreamingQueryException: for an error of the source. Errors of `run_archive` are raised unchanged.
         """
         failures = 0
-        with stop_softly(self._stop.set), self._single_traceback():
+        with stop_softly(self._stop.set), self._suppress_py4j_traceback():
             if left is not None:
                 self._catch_up(left)
             while not self._stop.is_set():
                 done = self._batches
                 try:
-                    self._stream(interval, max_bytes)
+                    self._run_query(interval, max_bytes)
                 except Exception as error:
                     failures = 1 if self._batches > done else failures + 1
                     if failures == _MAX_FAILURES or not may_succeed_later(error):
@@ -118,14 +118,14 @@ class Follower:
         if not self._running.acquire(blocking=False):
             return
         try:
-            if _have_deliveries(self._config) and (left := find_left(self._config)) is not None:
+            if _may_have_deliveries(self._config) and (left := find_unfinished_work(self._config)) is not None:
                 self._catch_up(left)
         finally:
             self._running.release()
 
-    def _stream(self, interval: datetime.timedelta | None, max_bytes: int) -> None:
+    def _run_query(self, interval: datetime.timedelta | None, max_bytes: int) -> None:
         self._failure = None
-        query = self._start(interval, max_bytes)
+        query = self._start_query(interval, max_bytes)
         try:
             while not query.awaitTermination(_POLL_SECONDS):
                 self._between()
@@ -139,7 +139,7 @@ class Follower:
             if not self._stop.is_set():
                 raise
 
-    def _start(self, interval: datetime.timedelta | None, max_bytes: int) -> StreamingQuery:
+    def _start_query(self, interval: datetime.timedelta | None, max_bytes: int) -> StreamingQuery:
         config = self._config
         reader = self._spark.readStream.format("commitlog").option("content", "ranges")
         # Gaps are not an error here, because the archive run handles them by its own options.
@@ -149,14 +149,14 @@ class Follower:
         reader = reader.option("layout", str(config.layout))
         if config.broker is not None:
             reader = reader.option("broker", config.broker)
-        reader = reader.option("startingOffset", json.dumps(_lake_offsets(config)))
-        writer = reader.load(config.store).writeStream.foreachBatch(self._take)
+        reader = reader.option("startingOffset", json.dumps(_lake_end_offsets(config)))
+        writer = reader.load(config.store).writeStream.foreachBatch(self._archive_batch)
         writer = writer.option("checkpointLocation", checkpoint_folder(config))
         if interval is None:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{interval.total_seconds()} seconds").start()
 
-    def _take(self, batch: DataFrame, _number: int) -> None:
+    def _archive_batch(self, batch: DataFrame, _number: int) -> None:
         with self._running:
             if self._stop.is_set():
                 raise _StopRequestedError
@@ -176,7 +176,7 @@ class Follower:
             self._on_result(archive_concurrently(self._runner, config, work, wait=self._stop.wait))
 
     @contextmanager
-    def _single_traceback(self) -> Iterator[None]:
+    def _suppress_py4j_traceback(self) -> Iterator[None]:
         """Stop py4j from also printing a stack trace of the errors that `follow` raises."""
 
         def is_news(record: logging.LogRecord) -> bool:
@@ -200,7 +200,7 @@ def may_succeed_later(error: Exception) -> bool:
     return raised.is_transient if isinstance(raised, CommitLakeError) else isinstance(error, StreamingQueryException)
 
 
-def find_left(config: Config) -> ArchiveWork | None:
+def find_unfinished_work(config: Config) -> ArchiveWork | None:
     """Find unfinished work of earlier runs, without looking at new messages; None before the first run.
 
     Raises:
@@ -214,7 +214,7 @@ def find_left(config: Config) -> ArchiveWork | None:
     return left if left.last.sequence else None
 
 
-def _have_deliveries(config: Config) -> bool:
+def _may_have_deliveries(config: Config) -> bool:
     """Return whether a store may have a log of deliveries, without planning a run."""
     try:
         stores = find_stores(config.store, config.broker, formats=config.layout)
@@ -236,7 +236,7 @@ def checkpoint_folder(config: Config) -> str:
     return spark_uri(f"{Lake(config.lake).streams}/{name}")
 
 
-def _lake_offsets(config: Config) -> dict[str, int]:
+def _lake_end_offsets(config: Config) -> dict[str, int]:
     """Return the lake's end offset of each store that exists, for a stream without a checkpoint."""
     last = read_last_commit(Lake(config.lake))
     if last is None:

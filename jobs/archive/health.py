@@ -35,7 +35,7 @@ def health_report(
         now: The current time.
         late: Age of the last run above which an archive is late; None if it is never late.
     """
-    lacks = list(_lacks(state, unmet))
+    lacks = list(_lack_sentences(state, unmet))
     age = state.age(now)
     is_late = age is not None and late is not None and age > late
     kind = Kind.WARNING if is_late or age is None or lacks else Kind.GOOD
@@ -72,7 +72,7 @@ def _age_text(state: ArchiveState, now: datetime.datetime, late: datetime.timede
     )
 
 
-def _lacks(state: ArchiveState, unmet: Sequence[Row]) -> Iterator[str]:
+def _lack_sentences(state: ArchiveState, unmet: Sequence[Row]) -> Iterator[str]:
     """Yield sentences about missing parts of logs, and expectations that were not met."""
     lacking = [store for store in state.stores if not store.is_whole]
     for store in sorted(lacking, key=lambda one: -(one.quarantined.bytes + one.gaps.bytes)):
@@ -81,7 +81,7 @@ def _lacks(state: ArchiveState, unmet: Sequence[Row]) -> Iterator[str]:
     if unmet:
         yield (
             f"The last run did not meet {count_text(len(unmet), 'expectation')}, {critical} of them critical; the "
-            f"first is '{_words(unmet[0]['expectation'])}'."
+            f"first is '{_name_in_words(unmet[0]['expectation'])}'."
         )
 
 
@@ -121,7 +121,7 @@ def missing_rows(missing: Iterable[MissingRanges]) -> Iterator[dict[str, Any]]:
     for one in missing:
         yield {
             "store": one.broker,
-            "reason": _words(one.reason),
+            "reason": _name_in_words(one.reason),
             "ranges": f"{one.ranges:,}",
             "bytes": size_text(one.bytes),
             "first at offset": f"{one.first:,}",
@@ -135,7 +135,7 @@ def unmet_rows(unmet: Iterable[Row]) -> Iterator[dict[str, Any]]:
         yield {
             "severity": row["severity"],
             "suite": row["suite"],
-            "expectation": _words(row["expectation"]),
+            "expectation": _name_in_words(row["expectation"]),
             "observed": observed,
             "rows that violate it": f"{row['unexpected_count'] or 0:,} of {row['judged_count'] or 0:,}",
         }
@@ -153,15 +153,15 @@ def run_rows(runs: Iterable[PastRun]) -> Iterator[dict[str, Any]]:
             "not readable": f"{run.quarantined:,}",
             "deleted unarchived": f"{run.gaps:,}",
             "not met": run.unmet,
-            "state": _state(run),
+            "state": _run_state_text(run),
         }
 
 
-def _state(run: PastRun) -> str:
+def _run_state_text(run: PastRun) -> str:
     if run.is_stopped:
         return "stopped by a critical expectation"
     return "finished by a later run" if run.is_recovered else "finished"
 
 
-def _words(name: str) -> str:
+def _name_in_words(name: str) -> str:
     return name.replace("_", " ")

@@ -99,17 +99,17 @@ def run_page(run: ShownRun) -> Report:
     kind = _KINDS[run.verdict.kind]
     word = _STOPPED if run.sequence is None else _WORDS[kind]
     refused, problem = _read_refused(run)
-    groups = [*_refusals(refused, run), *(_unmet(run.report) if run.report else ())]
+    groups = [*_refusal_findings(refused, run), *(_unmet_findings(run.report) if run.report else ())]
     if problem:
         groups.append(FindingGroup(Kind.WARNING, "The refused parts of the log cannot be listed", why=problem))
-    groups += [*_newer(run.newer), *_problems(run.problems)]
+    groups += [*_unread_messages_finding(run.newer), *_side_files_finding(run.problems)]
     sections = [
         Section("run", "This run", _figures(run)),
         findings_section(groups, "No problems: all records are intact, and all expectations are met."
                          if run.report else "No problems: all records are intact. No expectations were checked."),
-        *_pictures(run.figures),
-        *_topics(run.figures),
-        *_met(run.report),
+        *_time_chart_section(run.figures),
+        *_topics_section(run.figures),
+        *_met_section(run.report),
         history_section(read_history(run.lake), run.run_id),
     ]  # fmt: skip
     text = run.verdict.text
@@ -134,14 +134,14 @@ def nothing_new_page(
         facts.append(("Last run", time_text(last.ended_at)))
     sections = [history_section(history)]
     if problems or newer:
-        sections.insert(0, findings_section([*_newer(newer), *_problems(problems)], ""))
+        sections.insert(0, findings_section([*_unread_messages_finding(newer), *_side_files_finding(problems)], ""))
     kind = Kind.CRITICAL if newer else Kind.WARNING if problems else Kind.GOOD
     said = sentence[:1].upper() + sentence[1:]
     return Report(TITLE, Verdict(kind, said, "Nothing new"), facts, sections, "archive")
 
 
-def _newer(newer: Sequence[str]) -> Iterator[FindingGroup]:
-    """Yield the finding about messages of the stores that are not in the folders that are read."""
+def _unread_messages_finding(newer: Sequence[str]) -> Iterator[FindingGroup]:
+    """Yield a finding if the stores have messages in folders that this run does not read."""
     if newer:
         yield FindingGroup(
             Kind.CRITICAL,
@@ -153,8 +153,8 @@ def _newer(newer: Sequence[str]) -> Iterator[FindingGroup]:
         )
 
 
-def _problems(problems: Sequence[str]) -> Iterator[FindingGroup]:
-    """Yield the finding about files beside the logs, such as offsets or a retry store; no message is lost by it."""
+def _side_files_finding(problems: Sequence[str]) -> Iterator[FindingGroup]:
+    """Yield a finding about files beside the logs, such as those of offsets, that had problems; no message is lost."""
     if problems:
         yield FindingGroup(
             Kind.WARNING,
@@ -210,10 +210,10 @@ def _figures(run: ShownRun) -> Sequence[Block]:
         shown["took"] = seconds_text(run.seconds)
         if counts is not None and run.seconds > 0:
             shown["messages per second"] = f"{counts.messages / run.seconds:,.0f}"
-    return [Figures(shown), *_ranges(run.ranges)]
+    return [Figures(shown), *_range_paragraphs(run.ranges)]
 
 
-def _ranges(ranges: Mapping[str, CommittedRange]) -> Iterator[Block]:
+def _range_paragraphs(ranges: Mapping[str, CommittedRange]) -> Iterator[Block]:
     lines = [
         Paragraph(Name(broker), f": physical offsets {part.start} to {part.end} ({size_text(part.end - part.start)})",
                   is_quiet=True)
@@ -234,7 +234,7 @@ def _read_refused(run: ShownRun) -> tuple[Sequence[RefusalGroup], str]:
         return (), clean_message(str(error))
 
 
-def _refusals(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterator[FindingGroup]:
+def _refusal_findings(refused: Sequence[RefusalGroup], run: ShownRun) -> Iterator[FindingGroup]:
     kind = Kind.CRITICAL if run.verdict.is_damage else Kind.WARNING
     for group in refused:
         if group.table == "gaps":
@@ -265,11 +265,11 @@ def _refused_example(row: Mapping[str, Any], reason: str) -> Example:
     )
 
 
-def _unmet(report: QualityReport) -> Iterator[FindingGroup]:
+def _unmet_findings(report: QualityReport) -> Iterator[FindingGroup]:
     for found in report.unmet:
         wanted = found.expectation
         kind = Kind.CRITICAL if found.is_critical or found.is_damage else Kind.WARNING
-        observed = "" if found.observed is None else f"; observed {_value(found.observed)}"
+        observed = "" if found.observed is None else f"; observed {_value_text(found.observed)}"
         yield FindingGroup(
             kind,
             f"Expected: {wanted.name.replace('_', ' ')}",
@@ -285,12 +285,14 @@ def _unmet(report: QualityReport) -> Iterator[FindingGroup]:
 
 def _judged_example(row: Mapping[str, object]) -> Example:
     places = {"broker": "broker", "topic": "topic", "queue_id": "queue", "window_start": "from"}
-    where = ", ".join(f"{word} {_place(key, row[key])}" for key, word in places.items() if row.get(key) is not None)
-    values = {key.replace("_", " "): _value(value) for key, value in row.items() if key not in places}
+    where = ", ".join(
+        f"{word} {_key_part_text(key, row[key])}" for key, word in places.items() if row.get(key) is not None
+    )
+    values = {key.replace("_", " "): _value_text(value) for key, value in row.items() if key not in places}
     return Example(where, "; ".join(f"{key}: {value}" for key, value in values.items()), "")
 
 
-def _place(key: str, value: object) -> str:
+def _key_part_text(key: str, value: object) -> str:
     """Return one part of a window's key as text, with its time in ISO form."""
     if key != "window_start":
         return str(value)
@@ -300,15 +302,15 @@ def _place(key: str, value: object) -> str:
         return str(value)
 
 
-def _value(value: object) -> str:
+def _value_text(value: object) -> str:
     return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else f"{value}"
 
 
-def _pictures(figures: PageFigures) -> Iterator[Section]:
+def _time_chart_section(figures: PageFigures) -> Iterator[Section]:
     span = figures.span
     if span is None:
         return
-    windows, values = _windows(figures.by_window, span, _MAX_WINDOWS)
+    windows, values = _count_by_window(figures.by_window, span, _MAX_WINDOWS)
     length = duration_text(windows.length)
     chart = LineChart(
         f"Messages stored in each {length}",
@@ -320,7 +322,7 @@ def _pictures(figures: PageFigures) -> Iterator[Section]:
     yield Section("time", "When messages were stored", [chart])
 
 
-def _windows(counts: Counts, span: ChartSpan, most: int) -> tuple[TimeWindows, list[float | None]]:
+def _count_by_window(counts: Counts, span: ChartSpan, most: int) -> tuple[TimeWindows, list[float | None]]:
     """Split a span into at most `most` windows, and count the messages in each."""
     windows = _time_windows(span, most)
     values = [0.0] * windows.count
@@ -339,7 +341,7 @@ def _time_windows(span: ChartSpan, most: int) -> TimeWindows:
     return TimeWindows(span.begin, length, max(1, (span.end - span.begin) // length))
 
 
-def _topics(figures: PageFigures) -> Iterator[Section]:
+def _topics_section(figures: PageFigures) -> Iterator[Section]:
     if not figures.topics:
         return
     columns = (
@@ -366,15 +368,16 @@ def _topics(figures: PageFigures) -> Iterator[Section]:
 def _trend(row: Mapping[str, Any], figures: PageFigures) -> Cell:
     if figures.span is None:
         return Cell("")
-    _, values = _windows(figures.of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS)
+    _, values = _count_by_window(figures.of_topic((row["broker"], row["topic"])), figures.span, _SPARK_WINDOWS)
     return Cell(Trend(f"{count_text(row['messages_sum'], 'message')} over time", values))
 
 
-def _met(report: QualityReport | None) -> Iterator[Section]:
+def _met_section(report: QualityReport | None) -> Iterator[Section]:
     met = [found for found in report.judgements if found.success] if report else []
     if met:
         rows = [
-            [Cell(found.expectation.name.replace("_", " ")), Cell(found.suite), Cell(_severity(found))] for found in met
+            [Cell(found.expectation.name.replace("_", " ")), Cell(found.suite), Cell(_severity_text(found))]
+            for found in met
         ]
         columns = (Column("expectation"), Column("suite"), Column("if not met"))
         listed = Folded(
@@ -384,5 +387,5 @@ def _met(report: QualityReport | None) -> Iterator[Section]:
         yield Section("met", "As expected", [listed])
 
 
-def _severity(found: Judgement) -> str:
+def _severity_text(found: Judgement) -> str:
     return _SEVERITIES[found.expectation.severity][1]

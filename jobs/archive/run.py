@@ -69,7 +69,7 @@ def run(command: ArchiveOptions, judge: JudgeProcess | None = None) -> ExitCode:
 
 def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, file: PageFile | None) -> ExitCode:
     evidence_key(command)  # an unusable key fails before any work is done
-    name = _name_of(command, lake)
+    name = _store_name_of(command, lake)
     config = Config(
         store=command.store or "",
         source=None if command.from_broker is None else source_of(command),
@@ -86,7 +86,7 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
         edges=not command.no_edges,
         quality=not command.no_quality,
         hbase=_hbase_options(command),
-        page=_page(command, lake, file),
+        page=_page_writer_of(command, lake, file),
         commit_bytes=command.commit_every,
         judge=None if judge is None else judge.begin,
         masks=parse_archive_masks(command.mask, os.environ),
@@ -96,7 +96,7 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
     if command.follow and config.source is not None:
         return _follow_brokers(command, config)
     if command.follow or command.available_now:
-        return _follow(command, config)
+        return _follow_stores(command, config)
     snapshots = read_snapshots(config)
     config = replace(config, problems=unreadable_offsets(snapshots))
     on_new = None if judge is None else judge.start
@@ -119,7 +119,7 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
     return _print_result(command, result)
 
 
-def _name_of(command: ArchiveOptions, lake: Lake) -> BrokerName:
+def _store_name_of(command: ArchiveOptions, lake: Lake) -> BrokerName:
     """Return the store's name, which must not change between runs; brokers give their own names."""
     if command.from_broker is not None:
         return BrokerName(None)
@@ -131,16 +131,16 @@ def _name_of(command: ArchiveOptions, lake: Lake) -> BrokerName:
         return BrokerName(command.broker)
 
 
-def page_in(lake: Lake) -> RunPage | None:
-    """Return the default path of a run's page: into the lake, if the lake is a folder."""
+def default_page_writer(lake: Lake) -> RunPage | None:
+    """Return the function that writes a run's page into the lake; None if the lake is not a folder."""
     return None if lake.page is None else page_writer(PageFile(Path(lake.page)))
 
 
-def _page(command: ArchiveOptions, lake: Lake, file: PageFile | None) -> RunPage | None:
-    """Return where a run's page goes: the given file, otherwise the lake's folder if expectations are checked."""
+def _page_writer_of(command: ArchiveOptions, lake: Lake, file: PageFile | None) -> RunPage | None:
+    """Return the function that writes a run's page: to the given file, or to the lake if expectations are checked."""
     if file is not None:
         return page_writer(file)
-    return None if command.no_quality else page_in(lake)
+    return None if command.no_quality else default_page_writer(lake)
 
 
 def _hbase_options(command: ArchiveOptions) -> HBaseOptions | None:
@@ -159,20 +159,20 @@ def _hbase_options(command: ArchiveOptions) -> HBaseOptions | None:
     return HBaseOptions.of_address(command.hbase, **given)
 
 
-def _follow(command: ArchiveOptions, config: Config) -> ExitCode:
+def _follow_stores(command: ArchiveOptions, config: Config) -> ExitCode:
     """Archive messages as they arrive, and return the worst exit code of all runs."""
     from commitlake.connectors.spark.connect_session import is_connect
-    from commitlake.jobs.archive.follow import Follower, find_left
+    from commitlake.jobs.archive.follow import Follower, find_unfinished_work
 
     lake = Lake(config.lake)
     lake.check_writable()
     check_bodies(lake, config.bodies)
-    left = find_left(config)
+    left = find_unfinished_work(config)
     session = open_session("archive", lake.s3)
     if is_connect(session):
         raise JobError(
-            "--follow and --available-now need a session with a JVM of this process, which archives each batch of the "
-            "stream: Spark Connect would run that code at the server",
+            "--follow and --available-now need a Spark session with a JVM in this process, which archives each batch "
+            "of the stream: Spark Connect would run that code on the server",
             "leave both out: a run archives all messages that are there",
         )
     worst = ExitCode.OK
@@ -226,11 +226,11 @@ def _print_result(command: ArchiveOptions, result: Result) -> ExitCode:
     if not command.quiet:
         for line in summary(result):
             print_line(line)
-    _sign(command, result)
+    _sign_evidence(command, result)
     return ExitCode.DAMAGE if result.verdict.is_damage else ExitCode.OK
 
 
-def _sign(command: ArchiveOptions, result: Result) -> None:
+def _sign_evidence(command: ArchiveOptions, result: Result) -> None:
     """Sign evidence of all runs that have none yet, including earlier runs that were killed."""
     key = evidence_key(command)
     if key is None:

@@ -35,28 +35,28 @@ def summary(result: Result) -> list[str]:
         f"run {sequence}, which another process had left unfinished, is now finished" for sequence in result.recovered
     ]
     stores = store_lines(result.ranges)
-    after = _after(result)
+    after = _other_run_lines(result)
     if not result.sequence:
         if not result.bytes_of_others:
             stores_text = count_text(len(result.ranges), "store")
             lines.append(f"No new messages in {stores_text}")
-        return [*lines, *stores, *_notes(result), *_keys(result), *after]
+        return [*lines, *stores, *_note_lines(result), *_side_table_lines(result), *after]
     rate = f"{result.messages / result.seconds:,.0f} messages/s, {size_text(result.bytes / result.seconds)}/s"
     done = f"{count_text(result.messages, 'message')} from {size_text(result.bytes)} in {result.seconds:.1f} s ({rate})"
     sizes = f"  in the lake: metadata {size_text(result.metadata_bytes)}, bodies {size_text(result.pack_bytes)}"
     lines += [f"{runs_text([*result.earlier, result.sequence])}: {done}", sizes, *stores]
-    lines += [*_notes(result), *_keys(result)]
+    lines += [*_note_lines(result), *_side_table_lines(result)]
     if result.hbase:
         lines.append(f"  {count_text(result.hbase, 'message')} written to HBase ({result.hbase_seconds:.1f} s)")
     lines += [f"  {warning}" for warning in result.warnings]
     return [*lines, *after, f"  verdict: {result.verdict.text}"]
 
 
-def _notes(result: Result) -> list[str]:
+def _note_lines(result: Result) -> list[str]:
     return [f"  {note}" for note in (*result.notes, *result.problems)]
 
 
-def _keys(result: Result) -> list[str]:
+def _side_table_lines(result: Result) -> list[str]:
     lines = [f"  {count_text(result.keys, 'message key')} ({result.keys_seconds:.1f} s)"] if result.keys else []
     if result.consumptions:
         lines.append(f"  {count_text(result.consumptions, 'consume record')}")
@@ -65,7 +65,7 @@ def _keys(result: Result) -> list[str]:
     )
 
 
-def _after(result: Result) -> list[str]:
+def _other_run_lines(result: Result) -> list[str]:
     """Return the lines about other runs: the data that they archived, and the work that they prevented here."""
     lines = []
     if result.bytes_of_others:

@@ -59,18 +59,18 @@ def broker_name(path: str, given: str | None, conf: str | None, known: Collectio
         return BrokerName(given)
     if "," not in path and not is_glob(path):
         (store,) = find_stores(path, None, formats=formats)
-        return _name_of(store, conf, known)
+        return _choose_name(store, conf, known)
     parts = [part.strip() for part in path.split(",") if part.strip()]
     stores = [store for part in parts for store in find_stores(part, None, formats=formats)]
     of_each = conf if conf and BROKER_PLACEHOLDER in conf else None
-    found = {store.root: _name_of(store, of_each, known) for store in stores}
+    found = {store.root: _choose_name(store, of_each, known) for store in stores}
     names = {root: one.name for root, one in found.items() if one.name is not None}
     notes = "; ".join(one.note for one in found.values() if one.note)
     return BrokerName(names_text(names) if names else None, notes)
 
 
 def named_stores(path: str, given: str | None, conf: str | None, formats: Formats) -> list[Store]:
-    """Return the stores that a path names, for a command without a lake, with the names of steps 2 to 4.
+    """Return the stores at a path, for a command without a lake; steps 2 to 4 of the module docstring name them.
 
     If two of them would have the same name, as two copies of a store, all have the names of their folders. They have
     these, too, if the file of `--broker-conf` is found by them.
@@ -89,17 +89,17 @@ def named_stores(path: str, given: str | None, conf: str | None, formats: Format
     if given is not None or "{" in path or (conf and BROKER_PLACEHOLDER in conf):
         return stores
     of_single = conf if len(stores) == 1 else None
-    names = [next((name for _, name in _named_by(store, of_single)), store.broker) for store in stores]
+    names = [next((name for _, name in _name_candidates(store, of_single)), store.broker) for store in stores]
     if len(set(names)) < len(names):
         return stores
     named = (replace(store, broker=name) for store, name in zip(stores, names, strict=True))
     return sorted(named, key=lambda store: store.broker)
 
 
-def _name_of(store: Store, conf: str | None, known: Collection[str]) -> BrokerName:
+def _choose_name(store: Store, conf: str | None, known: Collection[str]) -> BrokerName:
     if store.broker in known:
         return BrokerName(None)
-    for file, name in _named_by(store, conf):
+    for file, name in _name_candidates(store, conf):
         note = "" if name in known else f"store {store.root} is {name!a} in the lake: brokerName in {file}"
         return BrokerName(name, note)
     if not fits_folder(store.broker):
@@ -116,7 +116,7 @@ def _check_name(name: str, source: str) -> None:
         raise JobError(f"{source}: {fault}", NAME_HINT)
 
 
-def _named_by(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
+def _name_candidates(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
     """Yield the files that name a store, with the name; the most reliable file comes first."""
     if conf:
         name = read_store_conf(conf, store.broker).broker_name

@@ -23,7 +23,7 @@ class EngineArguments(Options):
 
     @property
     def is_on_spark(self) -> bool:
-        """True if Spark is to answer."""
+        """True if the query runs on Spark."""
         return self.engine == Engine.SPARK
 
 

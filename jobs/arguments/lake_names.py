@@ -11,7 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import text_literal
-from commitlake.jobs.arguments.names import did_you_mean, nearest_or_all, there_are, warn
+from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, nearest_or_all, warn
 from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 
@@ -32,7 +32,7 @@ def check_brokers(lake: Lake, brokers: Iterable[str]) -> None:
         if broker not in last.stores:
             raise JobError(
                 f"--broker: the lake has no store {broker!a}.{did_you_mean(broker, last.stores)}",
-                there_are(last.stores),
+                known_names_hint(last.stores),
             )
 
 
@@ -57,7 +57,7 @@ def unknown_topics(lake: Lake, messages: DeltaTable, topics: Iterable[str]) -> l
         sql = f"SELECT topic FROM messages WHERE topic = {text_literal(topic)} LIMIT 1"
         if any(batch.num_rows for batch in run_sql(messages, "messages", sql)):
             continue
-        known = _topics(lake, messages) if known is None else known
+        known = _lake_topics(lake, messages) if known is None else known
         found.append(f"the lake has no message of the topic {topic!a}.{nearest_or_all(topic, known)}")
     return found
 
@@ -80,7 +80,7 @@ def unknown_queues(messages: DeltaTable, topics: Sequence[str], queues: Sequence
     return [f"the lake has no message in queue {asked} of {of_what}; it has messages in queues {shown}"]
 
 
-def archived_time(messages: DeltaTable) -> str:
+def archived_time_sentence(messages: DeltaTable) -> str:
     """Return a sentence on the store times of all messages; empty if there are none."""
     sql = "SELECT min(store_timestamp) AS first, max(store_timestamp) AS last FROM messages"
     first, last = next(batch for batch in run_sql(messages, "messages", sql) if batch.num_rows).to_pylist()[0].values()
@@ -118,7 +118,7 @@ def unknown_values(
     return found
 
 
-def _topics(lake: Lake, messages: DeltaTable) -> set[str]:
+def _lake_topics(lake: Lake, messages: DeltaTable) -> set[str]:
     """Return the topics of a lake, from the small table of profiles if possible, otherwise from all messages."""
     try:
         table, name = lake.table("profiles"), "profiles"

@@ -17,7 +17,7 @@ _HELP = (
 )
 
 
-def _folder_of(name: str) -> str:
+def _parse_layout(name: str) -> str:
     """Return the folder of the format with this name, or the name itself if there is no such format."""
     log_format = all_formats().called(name)
     return name if log_format is None else log_format.folder
@@ -26,7 +26,7 @@ def _folder_of(name: str) -> str:
 def layout_option(section: Section | None = None, rules: Sequence[Rule] = ()) -> str | None:
     """Declare `--layout`."""
     choices = tuple(log_format.folder for log_format in all_formats())
-    return option(_HELP, parse=_folder_of, choices=choices, metavar="FORMAT", section=section, rules=rules)
+    return option(_HELP, parse=_parse_layout, choices=choices, metavar="FORMAT", section=section, rules=rules)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,6 @@ class LayoutArgument(Options):
 
 
 def layout_of(arguments: Options) -> Formats:
-    """Return the chosen format; a job without the option detects the format from the folder."""
+    """Return the format that `--layout` names; without the option, the format is detected from the folder."""
     text = getattr(arguments, "layout", None)
     return all_formats() if text is None else all_formats().named(text)

@@ -44,7 +44,7 @@ def nearest_or_all(name: str, known: Iterable[str]) -> str:
     return did_you_mean(name, names) or (f" There are: {some_names(names)}" if names else " There are none")
 
 
-def there_are(known: Iterable[str]) -> str:
+def known_names_hint(known: Iterable[str]) -> str:
     """Return a hint that lists the known names; of many, only the first ones."""
     names = some_names(known)
     return f"there are: {names}" if names else "there are none"

@@ -32,7 +32,7 @@ class NamesLake(NamesObjectStore, Protocol):
 
     @property
     def lake(self) -> str | None:
-        """The lake, which is given where it is opened."""
+        """The place of the lake; None only until the options were checked."""
 
 
 class NamesBodies(Protocol):
@@ -40,7 +40,7 @@ class NamesBodies(Protocol):
 
     @property
     def bodies(self) -> str | None:
-        """The place; None for that in the lake."""
+        """The root of the packs; None for the folder in the lake."""
 
 
 def lake_of(arguments: NamesLake) -> Lake:

@@ -65,7 +65,7 @@ def _has_session() -> bool:
     return sql is not None and sql.SparkSession.getActiveSession() is not None
 
 
-def _workers() -> int | None:
+def _workers_option() -> int | None:
     return option(
         "without Spark: number of workers (default: one per core)",
         *(f"--{name}" for name in _WORKER_OPTIONS),  # each job accepts both, so that users need not distinguish them
@@ -78,14 +78,14 @@ def _workers() -> int | None:
 class ThreadArguments(WorkerArguments):
     """`--spark` and `--local` of a command whose workers are threads."""
 
-    threads: int | None = _workers()
+    threads: int | None = _workers_option()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessArguments(WorkerArguments):
     """`--spark` and `--local` of a command whose workers are processes."""
 
-    processes: int | None = _workers()
+    processes: int | None = _workers_option()
 
 
 def make_runner(arguments: SparkArguments, job: str, s3: S3Options | None = None) -> Runner:
@@ -98,7 +98,7 @@ def make_runner(arguments: SparkArguments, job: str, s3: S3Options | None = None
     Raises:
         JobError: if a number of workers is given, and the tasks run on Spark.
     """
-    kind, workers = _workers_of(arguments)
+    kind, workers = _worker_kind_and_count(arguments)
     if arguments.is_on_spark:
         check_workers(arguments)
         from commitlake.connectors.spark.runner import SparkRunner
@@ -109,7 +109,7 @@ def make_runner(arguments: SparkArguments, job: str, s3: S3Options | None = None
     return HERE
 
 
-def _workers_of(arguments: SparkArguments) -> tuple[str, int | None]:
+def _worker_kind_and_count(arguments: SparkArguments) -> tuple[str, int | None]:
     match arguments:
         case ThreadArguments(threads=workers):
             return "threads", workers
@@ -125,7 +125,7 @@ def check_workers(arguments: SparkArguments) -> None:
     Raises:
         JobError: if one is.
     """
-    kind, workers = _workers_of(arguments)
+    kind, workers = _worker_kind_and_count(arguments)
     # A variable may be meant for other commands.
     is_meant = not {variable_of(name) for name in _WORKER_OPTIONS} & os.environ.keys()
     if arguments.is_on_spark and workers is not None and is_meant:

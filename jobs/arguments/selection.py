@@ -55,7 +55,7 @@ class Selecting(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Brokers(Selecting):
-    """The stores of the messages."""
+    """Option that selects messages by store."""
 
     CONDITIONS: ClassVar = {"broker": "brokers"}
     broker: tuple[str, ...] = repeated("only of this store", section=WHICH)
@@ -63,7 +63,7 @@ class Brokers(Selecting):
 
 @dataclass(frozen=True, kw_only=True)
 class Topics(Selecting):
-    """The topics of the messages."""
+    """Option that selects messages by topic."""
 
     CONDITIONS: ClassVar = {"topic": "topics"}
     topic: tuple[str, ...] = repeated("only of this topic, as stored", section=WHICH)
@@ -71,7 +71,7 @@ class Topics(Selecting):
 
 @dataclass(frozen=True, kw_only=True)
 class Queues(Selecting):
-    """The queues of the messages."""
+    """Option that selects messages by queue id."""
 
     CONDITIONS: ClassVar = {"queue": "queue_ids"}
     queue: tuple[int, ...] = repeated("only of the queue with this id", parse=at_least(0), section=WHICH)
@@ -79,7 +79,7 @@ class Queues(Selecting):
 
 @dataclass(frozen=True, kw_only=True)
 class Kinds(Selecting):
-    """The kinds of the messages."""
+    """Option that selects messages by kind."""
 
     CONDITIONS: ClassVar = {"kind": "kinds"}
     kind: tuple[str, ...] = repeated("only of this kind of record", choices=[str(kind) for kind in Kind], section=WHICH)
@@ -87,7 +87,7 @@ class Kinds(Selecting):
 
 @dataclass(frozen=True, kw_only=True)
 class Tags(Selecting):
-    """The tags of the messages."""
+    """Option that selects messages by tag."""
 
     CONDITIONS: ClassVar = {"tag": "tags"}
     tag: tuple[str, ...] = repeated("only with this tag", "--tag", "--tags", section=WHICH)
@@ -95,7 +95,7 @@ class Tags(Selecting):
 
 @dataclass(frozen=True, kw_only=True)
 class Keys(Selecting):
-    """The business keys of the messages."""
+    """Option that selects messages by business key."""
 
     CONDITIONS: ClassVar = {"key": "keys"}
     key: tuple[str, ...] = repeated("only with this business key", section=WHICH)
@@ -103,7 +103,7 @@ class Keys(Selecting):
 
 @dataclass(frozen=True, kw_only=True)
 class Ids(Selecting):
-    """The ids of the messages."""
+    """Option that selects messages by message id."""
 
     CONDITIONS: ClassVar = {"id": "ids"}
     id: tuple[str, ...] = repeated("only with this offset message id, or client message id (UNIQ_KEY)", section=WHICH)
@@ -111,7 +111,7 @@ class Ids(Selecting):
 
 @dataclass(frozen=True, kw_only=True)
 class Groups(Selecting):
-    """The consumer groups of offsets or dead letters."""
+    """Option that selects offsets or dead letters by consumer group."""
 
     CONDITIONS: ClassVar = {"group": "groups"}
     group: tuple[str, ...] = repeated("only of this consumer group", section=WHICH)
@@ -119,7 +119,7 @@ class Groups(Selecting):
 
 @dataclass(frozen=True, kw_only=True)
 class Predicate(Selecting):
-    """A predicate over the messages."""
+    """Option that selects messages by an SQL condition."""
 
     CONDITIONS: ClassVar = {"where": "where"}
     where: str | None = option("any predicate over the columns of messages", metavar="SQL", section=WHICH)
@@ -127,7 +127,7 @@ class Predicate(Selecting):
 
 @dataclass(frozen=True, kw_only=True)
 class TimeRange(Selecting):
-    """The time in which messages were stored."""
+    """Options that select messages by the time at which they were stored."""
 
     CONDITIONS: ClassVar = {"start": "start", "end": "end"}
     start: datetime.datetime | None = option(

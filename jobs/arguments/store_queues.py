@@ -24,9 +24,11 @@ def queues_by_topic(store: Store) -> dict[str, set[int]]:
     root = Path(store.root).parent
     found: dict[str, set[int]] = {}
     for name in store.format.queues.folders:
-        for topic in _folders(root / name):
+        for topic in _subfolders(root / name):
             queues = found.setdefault(topic.name, set())
-            queues |= {number for each in _folders(topic) if (number := parse_int(each.name, 0, INT32_MAX)) is not None}
+            queues |= {
+                number for each in _subfolders(topic) if (number := parse_int(each.name, 0, INT32_MAX)) is not None
+            }
     return found
 
 
@@ -72,5 +74,5 @@ def unknown_names(stores: Iterable[Store], topics: Sequence[str], queue_ids: Seq
     return found
 
 
-def _folders(path: Path) -> list[Path]:
+def _subfolders(path: Path) -> list[Path]:
     return [each for each in path.iterdir() if each.is_dir()] if path.is_dir() else []

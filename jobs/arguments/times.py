@@ -37,7 +37,7 @@ def parse_time(text: str) -> datetime.datetime:
         ) from None
 
 
-def join_times(arguments: Sequence[str], *options: str) -> list[str]:
+def join_time_values(arguments: Sequence[str], *options: str) -> list[str]:
     """Turn `--from -2h` into `--from=-2h`, because argparse takes a value with a leading minus for an option."""
     joined: list[str] = []
     for argument in arguments:
@@ -55,10 +55,10 @@ def time_text(moment: datetime.datetime) -> str:
 
 def local_texts(text: str) -> str:
     """Return a text with its times in the local time zone, with their offset from UTC, instead of in UTC."""
-    return TIME_TEXT.sub(_local, text)
+    return TIME_TEXT.sub(_local_text, text)
 
 
-def _local(match: re.Match[str]) -> str:
+def _local_text(match: re.Match[str]) -> str:
     try:
         moment = parse_iso(match[0]).astimezone()
     except (ValueError, OverflowError):  # it only looks like a time, or is at the end of the calendar

@@ -165,8 +165,8 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
         notes = ["nothing else was compared, because the tables cannot be read"]
         if file is not None:
             file.write(audit_page(lake, span, moment, [], findings, notes))
-        _print(command, [], findings, notes, lake)
-        return _signed(command, lake, key, audit_facts(moment, span, [], findings, notes), ExitCode.DAMAGE)
+        _print_comparisons(command, [], findings, notes, lake)
+        return _sign_findings(command, lake, key, audit_facts(moment, span, [], findings, notes), ExitCode.DAMAGE)
     findings += compare_archive_runs(lake, moment, {finding.table for finding in findings})
     if not reads_much:
         runner = make_runner(command, "audit")
@@ -198,7 +198,7 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
     notes = [each for each in (note, minutes_note, edges_note, *content_notes) if each]
     if file is not None:
         file.write(audit_page(lake, span, moment, verdicts, findings, notes))
-    _print(command, verdicts, findings, notes, lake)
+    _print_comparisons(command, verdicts, findings, notes, lake)
     if not findings and not any(verdict.compared for verdict in verdicts):
         is_empty = any(not verdict.windows for verdict in verdicts)
         raise JobError(
@@ -206,10 +206,10 @@ def _audit(command: Audit, lake: Lake, file: PageFile | None) -> ExitCode:
             "Name another time" if is_empty else "Name a store with --store, or leave out --no-bodies",
         )
     code = ExitCode.DAMAGE if findings or any(verdict.differing for verdict in verdicts) else ExitCode.OK
-    return _signed(command, lake, key, audit_facts(moment, span, verdicts, findings, notes), code)
+    return _sign_findings(command, lake, key, audit_facts(moment, span, verdicts, findings, notes), code)
 
 
-def _signed(
+def _sign_findings(
     command: Audit,
     lake: Lake,
     key: Ed25519PrivateKey | None,
@@ -228,7 +228,7 @@ def _is_damaged(table: str, findings: Sequence[TableFinding]) -> bool:
     return any(finding.table == table for finding in findings)
 
 
-def _print(
+def _print_comparisons(
     command: Audit,
     verdicts: Sequence[AuditVerdict],
     findings: Sequence[TableFinding],
@@ -262,7 +262,7 @@ def _stores_of(command: Audit, moment: Moment) -> ComparedStores | None:
 
 
 def _notes_of(command: Audit, span: AuditSpan, kept: AuditSpan) -> list[str]:
-    """Return notes on messages that no side compares, if they differ from the request."""
+    """Return notes on requested messages that are not compared."""
     notes = []
     if (span.first, span.last) != (command.start, command.end):
         notes.append(f"compared in whole windows of ten minutes: {span}")

@@ -57,8 +57,8 @@ def audit_page(
         notes: Further notes, as sentences.
     """
     groups = [
-        *(_damage(damage, lake) for damage in damages),
-        *(group for each in comparisons for group in _differences(each, lake)),
+        *(_damage_finding(damage, lake) for damage in damages),
+        *(group for each in comparisons for group in _difference_findings(each, lake)),
     ]
     text = verdict_text(comparisons, damages)
     kind = Kind.CRITICAL if groups else Kind.GOOD
@@ -70,9 +70,11 @@ def audit_page(
         ("Compared", f"version {moment.version} of messages, archived up to run {moment.commit.sequence}"),
     ]
     sections = [
-        Section("compared", "What was compared", _comparisons(comparisons)),
+        Section("compared", "What was compared", _comparison_blocks(comparisons)),
         findings_section(groups, "Every message is in every place, and the same."),
-        *_notes([*(f"{_title(each)}: {note}" for each in comparisons for note in each.notes), *notes]),
+        *_notes_section(
+            [*(f"{_comparison_title(each)}: {note}" for each in comparisons for note in each.notes), *notes]
+        ),
         history_section(read_history(lake)),
     ]
     return Report(TITLE, Verdict(kind, text, "Different" if groups else "The same"), facts, sections, "audit")
@@ -90,7 +92,7 @@ def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFindi
         windows = sum(each.differing for each in differing)
         said.append(
             f"{len(differing)} of {count_text(len(compared), 'comparison')} differ, in {count_text(windows, 'window')} "
-            f"of ten minutes: {'; '.join(_title(each) for each in differing)}"
+            f"of ten minutes: {'; '.join(_comparison_title(each) for each in differing)}"
         )
     if said:
         return f"Differences found: {', and '.join(said)}"
@@ -100,13 +102,13 @@ def verdict_text(comparisons: Sequence[Comparison], damages: Sequence[TableFindi
     return f"No differences: {count_text(messages, 'message')} in {count_text(len(compared), 'comparison')}"
 
 
-def _title(comparison: Comparison) -> str:
+def _comparison_title(comparison: Comparison) -> str:
     return (
         f"{_SIDES.get(comparison.expected, comparison.expected)} and {_SIDES.get(comparison.found, comparison.found)}"
     )
 
 
-def _comparisons(comparisons: Sequence[Comparison]) -> Sequence[Block]:
+def _comparison_blocks(comparisons: Sequence[Comparison]) -> Sequence[Block]:
     if not comparisons:
         return [Paragraph("Nothing was compared, because the tables cannot be read.")]
     compared = [each for each in comparisons if each.compared]
@@ -125,7 +127,7 @@ def _comparisons(comparisons: Sequence[Comparison]) -> Sequence[Block]:
 
 
 def _comparison_row(comparison: Comparison) -> dict[str, object]:
-    row: dict[str, object] = {"comparison": _title(comparison), "verdict": Badge(Kind.INFO, "not done")}
+    row: dict[str, object] = {"comparison": _comparison_title(comparison), "verdict": Badge(Kind.INFO, "not done")}
     if not comparison.compared:
         return row | dict.fromkeys(("messages", "windows", "differing"))
     verdict = Badge(Kind.CRITICAL, "different") if comparison.differing else Badge(Kind.GOOD, "the same")
@@ -137,7 +139,7 @@ def _comparison_row(comparison: Comparison) -> dict[str, object]:
     }
 
 
-def _damage(damage: TableFinding, lake: Lake) -> FindingGroup:
+def _damage_finding(damage: TableFinding, lake: Lake) -> FindingGroup:
     return FindingGroup(
         Kind.CRITICAL,
         f"Damaged: {damage.table}",
@@ -149,7 +151,7 @@ def _damage(damage: TableFinding, lake: Lake) -> FindingGroup:
     )
 
 
-def _differences(comparison: Comparison, lake: Lake) -> Iterator[FindingGroup]:
+def _difference_findings(comparison: Comparison, lake: Lake) -> Iterator[FindingGroup]:
     sides = {"expected": _SIDES.get(comparison.expected, comparison.expected),
              "found": _SIDES.get(comparison.found, comparison.found)}  # fmt: skip
     for difference, count in comparison.kinds.items():
@@ -161,25 +163,25 @@ def _differences(comparison: Comparison, lake: Lake) -> Iterator[FindingGroup]:
             count,
             why.format(**sides),
             _COMPARE.filled({"lake": lake.root}),
-            [_example(row) for row in rows],
+            [_difference_example(row) for row in rows],
             word=title,
             counted=count_text(count, "window"),
         )
 
 
-def _example(row: Mapping[str, Any]) -> Example:
+def _difference_example(row: Mapping[str, Any]) -> Example:
     window = row["window_start"]
     start = "without a time" if window is None else f"ten minutes from {window:%Y-%m-%d %H:%M} UTC"
     where = f"{row['broker']}, topic {row['topic']}, queue {row['queue_id']}, {start}"
     names = row["different_columns"] if row["difference"] == "different" else ("messages", "bytes")
     found, expected = (
-        "; ".join(_figure(figure, row[f"{side}_{figure}"]) for figure in names if f"{side}_{figure}" in row)
+        "; ".join(_figure_text(figure, row[f"{side}_{figure}"]) for figure in names if f"{side}_{figure}" in row)
         for side in ("found", "expected")
     )
     return Example(where, found, expected)
 
 
-def _figure(figure: str, value: object) -> str:
+def _figure_text(figure: str, value: object) -> str:
     words = figure.replace("_", " ")
     if value is None:
         return f"{words}: none"
@@ -193,7 +195,7 @@ def _figure(figure: str, value: object) -> str:
     return f"{words}: {value}"
 
 
-def _notes(notes: Sequence[str]) -> Iterator[Section]:
+def _notes_section(notes: Sequence[str]) -> Iterator[Section]:
     if notes:
         shown = [Paragraph(Name(note)) for note in notes[:_MAX_NOTES]]
         if len(notes) > _MAX_NOTES:

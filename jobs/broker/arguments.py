@@ -25,13 +25,13 @@ _COPIES = Section("master and slave")
 _STORE = Section("store")
 
 
-def _interval(text: str) -> datetime.timedelta:
+def _parse_interval(text: str) -> datetime.timedelta:
     if not (length := parse_duration(text)):
         raise argparse.ArgumentTypeError(f"{text!r}: expected 1s or more")
     return length
 
 
-def _hours(text: str) -> tuple[int, ...]:
+def _parse_hours(text: str) -> tuple[int, ...]:
     hours = [parse_int(part, 0, 23) for part in text.split(",")]
     known = tuple(hour for hour in hours if hour is not None)
     if len(known) < len(hours):
@@ -39,7 +39,7 @@ def _hours(text: str) -> tuple[int, ...]:
     return known
 
 
-def _percents(text: str) -> tuple[int, int, int]:
+def _parse_percents(text: str) -> tuple[int, int, int]:
     parts = [parse_int(part, 1, 100) for part in text.split(",")]
     known = [part for part in parts if part is not None]
     if len(parts) != 3 or len(known) != 3:
@@ -50,7 +50,7 @@ def _percents(text: str) -> tuple[int, int, int]:
     return first, second, third
 
 
-def _mebibytes(text: str) -> int:
+def _parse_mebibytes(text: str) -> int:
     size = parse_decimal(text)
     if size is None or not 1 <= size * MIB <= INT64_MAX:
         raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a number of MiB")
@@ -141,8 +141,8 @@ class BrokerArguments(Command):
     )
     transaction_check_interval: datetime.timedelta = option(
         "time between two questions about a transaction (default: 30s)",
-        parse=_interval,
-        default=_interval("30s"),
+        parse=_parse_interval,
+        default=_parse_interval("30s"),
         metavar="TIME",
         section=_BROKER,
     )
@@ -222,7 +222,7 @@ class BrokerArguments(Command):
         section=_STORE,
     )
     # Older options of the same sizes.
-    segment_mib: ClassVar = older_form("segment_size", _mebibytes, _STORE)
+    segment_mib: ClassVar = older_form("segment_size", _parse_mebibytes, _STORE)
     queue_entries: int | None = option(argparse.SUPPRESS, parse=positive, section=_STORE)
     batch_queue_entries: int | None = option(argparse.SUPPRESS, parse=positive, section=_STORE)
     index_slots: int | None = option(
@@ -238,12 +238,12 @@ class BrokerArguments(Command):
         "age at which segments are deleted (default: 72)", parse=int, metavar="HOURS", section=_STORE
     )
     delete_hours: tuple[int, ...] | None = option(
-        "hours of the day in which segments are deleted (default: 4)", parse=_hours, metavar="H,H", section=_STORE
+        "hours of the day in which segments are deleted (default: 4)", parse=_parse_hours, metavar="H,H", section=_STORE
     )
     disk_percent: tuple[int, int, int] | None = option(
         "disk usage in percent at which segments are deleted at any hour, at which they are deleted at any age, and at "
         "which new messages are refused (default: 75,85,90)",
-        parse=_percents,
+        parse=_parse_percents,
         metavar="P,P,P",
         section=_STORE,
     )

@@ -70,7 +70,7 @@ def ports_tls(arguments: BrokerArguments, settings: TlsProperties | None) -> Ser
         raise JobError(f"--tls-config {arguments.tls_config}: {error}") from error
 
 
-def asking_options(arguments: BrokerArguments, settings: TlsProperties | None) -> PeerClientOptions:
+def peer_client_options(arguments: BrokerArguments, settings: TlsProperties | None) -> PeerClientOptions:
     """Return the options for requests to name servers and the master: signature and TLS."""
     from commitlake.broker_lite.replication.peer_client import PeerClientOptions
     from commitlake.connectors.rocketmq.errors import ClientOptionError
@@ -136,23 +136,23 @@ def _serve(arguments: BrokerArguments) -> ExitCode:
 
     check_no_owner(str(arguments.store), "--store")
     settings = settings_of(arguments)
-    listen = _address("--listen", arguments.listen)
+    listen = _parse_address("--listen", arguments.listen)
     if arguments.ha_listen and listen.port <= FAST_PORT_DISTANCE:
         raise JobError(
             f"--listen {listen}: with --ha-listen clients are also served {FAST_PORT_DISTANCE} ports below it",
             "choose a larger port",
         )
     namesrv = arguments.namesrv or (NO_NAME_SERVER if arguments.is_slave else NAME_SERVER)
-    name_server = None if namesrv == NO_NAME_SERVER else _address("--namesrv", namesrv)
+    name_server = None if namesrv == NO_NAME_SERVER else _parse_address("--namesrv", namesrv)
     tls = tls_properties(arguments)
     replication = _replication_options(arguments, tls)
     try:
         options = ServerOptions(
             listen=listen,
             name_server=name_server,
-            register_at=tuple(_address("--register", text) for text in arguments.register),
+            register_at=tuple(_parse_address("--register", text) for text in arguments.register),
             broker=_broker_options(arguments, settings, listen),
-            accounts=_accounts(arguments.accounts),
+            accounts=_read_accounts(arguments.accounts),
             limits=Limits(
                 connections=arguments.max_connections,
                 connections_of_one=min(arguments.max_connections_per_address, arguments.max_connections),
@@ -228,21 +228,21 @@ def _replication_options(arguments: BrokerArguments, tls: TlsProperties | None) 
         raise JobError(
             "--role SLAVE: the address of its master is missing", "give --register IP:PORT of the master's name server"
         )
-    if (_broker_id(arguments) > 0) is not is_slave:
+    if (_default_broker_id(arguments) > 0) is not is_slave:
         raise JobError(
             f"--broker-id: expected {'more than 0' if is_slave else '0'} for {role}, found {arguments.broker_id}"
         )
     return ReplicationOptions(
         role=role,
-        listen=_address("--ha-listen", arguments.ha_listen) if arguments.ha_listen else None,
-        allowed=_networks("--ha-allow", arguments.ha_allow),
-        master=_address("--ha-master", arguments.ha_master) if arguments.ha_master else None,
+        listen=_parse_address("--ha-listen", arguments.ha_listen) if arguments.ha_listen else None,
+        allowed=_parse_networks("--ha-allow", arguments.ha_allow),
+        master=_parse_address("--ha-master", arguments.ha_master) if arguments.ha_master else None,
         slave_timeout_ms=round(arguments.slave_timeout.total_seconds() * 1000),
-        asking=asking_options(arguments, tls),
+        asking=peer_client_options(arguments, tls),
     )
 
 
-def _broker_id(arguments: BrokerArguments) -> int:
+def _default_broker_id(arguments: BrokerArguments) -> int:
     default = 1 if arguments.is_slave else 0
     return default if arguments.broker_id is None else arguments.broker_id
 
@@ -253,11 +253,11 @@ def _ha_address(arguments: BrokerArguments, ip: str) -> str:
 
     if not arguments.ha_listen:
         return ""
-    listen = _address("--ha-listen", arguments.ha_listen)
+    listen = _parse_address("--ha-listen", arguments.ha_listen)
     return str(Host.of(ip if ipaddress.ip_address(listen.host).is_unspecified else listen.host, listen.port))
 
 
-def _accounts(file: str | None) -> Accounts | None:
+def _read_accounts(file: str | None) -> Accounts | None:
     from commitlake.broker_lite.broker.accounts import Accounts, AccountsError
 
     try:
@@ -266,7 +266,7 @@ def _accounts(file: str | None) -> Accounts | None:
         raise JobError(str(error)) from error
 
 
-def _address(option: str, text: str) -> Address:
+def _parse_address(option: str, text: str) -> Address:
     from commitlake.broker_lite.server import Address
 
     host, _, port = text.rpartition(":")
@@ -274,17 +274,17 @@ def _address(option: str, text: str) -> Address:
     number = parse_int(port, 1, 0xFFFF)
     if number is None:
         raise JobError(f"{option}: expected IP:PORT, found {text[:100]!r}")
-    return Address(_ip(option, host), number)
+    return Address(_parse_ip(option, host), number)
 
 
-def _networks(option: str, text: str | None) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
+def _parse_networks(option: str, text: str | None) -> tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]:
     try:
         return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",")) if text else ()
     except ValueError as error:
         raise JobError(f"{option}: expected addresses or networks, with commas between them, found {error}") from None
 
 
-def _ip(option: str, text: str) -> str:
+def _parse_ip(option: str, text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
@@ -299,13 +299,13 @@ def _broker_options(arguments: BrokerArguments, settings: Settings, listen: Addr
     for option, name in (("--broker", settings.broker), ("--cluster", arguments.cluster)):
         if not is_valid_topic(name):
             raise JobError(f"{option}: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {name[:100]!r}")
-    ip = listen.host if arguments.advertise is None else _ip("--advertise", arguments.advertise)
+    ip = listen.host if arguments.advertise is None else _parse_ip("--advertise", arguments.advertise)
     if ipaddress.ip_address(ip).is_unspecified:
         raise JobError(f"--listen {listen}: clients need an address to connect to", "give it with --advertise IP")
     return BrokerOptions(
         cluster=arguments.cluster,
         name=settings.broker,
-        broker_id=_broker_id(arguments),
+        broker_id=_default_broker_id(arguments),
         role=arguments.role,
         slave_read=arguments.slave_read,
         address=Host.of(ip, listen.port),

@@ -52,14 +52,14 @@ def settings_of(arguments: BrokerArguments) -> Settings:
     known: dict[str, Any] = {}
     if arguments.broker_conf:
         path, name = arguments.broker_conf, arguments.broker or Settings.broker
-        known |= _of_store(read_store_conf(path, name)) | _of_retention(_retention(path, name))
+        known |= _store_settings(read_store_conf(path, name)) | _retention_settings(_read_retention(path, name))
         if arguments.layout == JMQ:  # it has no delays
             known.pop("delay_levels", None)
     given = {each.name: getattr(arguments, each.name) for each in fields(Settings)}
     return Settings(**known | {name: value for name, value in given.items() if value is not None})
 
 
-def _of_store(conf: StoreConf) -> dict[str, object]:
+def _store_settings(conf: StoreConf) -> dict[str, object]:
     queue_bytes, segment_bytes, body_bytes = conf.queue_file_size_bytes, conf.segment_size_bytes, conf.max_body_bytes
     batch_bytes = conf.batch_queue_file_size_bytes
     found = {
@@ -80,7 +80,7 @@ def _delay_text(levels_ms: tuple[int, ...]) -> str:
     return " ".join(f"{level // 1000}s" for level in levels_ms)
 
 
-def _retention(path: str, name: str) -> BrokerConf:
+def _read_retention(path: str, name: str) -> BrokerConf:
     text = read_broker_conf(path, name)
     try:
         return parse_boltmq_conf(text).deletion if is_boltmq_conf(text) else parse_broker_conf(text)
@@ -88,7 +88,7 @@ def _retention(path: str, name: str) -> BrokerConf:
         raise JobError(f"--broker-conf {path}: {error}") from None
 
 
-def _of_retention(conf: BrokerConf) -> dict[str, object]:
+def _retention_settings(conf: BrokerConf) -> dict[str, object]:
     return {
         "reserved_hours": conf.file_reserved_hours,
         "delete_hours": conf.delete_hours,

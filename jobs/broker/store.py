@@ -120,7 +120,7 @@ def _batch_queue_file_bytes(arguments: BrokerArguments, settings: Settings) -> i
     return arguments.batch_queue_file_size or settings.batch_queue_entries * batchconsumequeue.ENTRY.size
 
 
-def _retention(settings: Settings) -> RetentionOptions:
+def _retention_options(settings: Settings) -> RetentionOptions:
     from commitlake.broker_lite.stores.engine.options import RetentionOptions
 
     return RetentionOptions(settings.reserved_hours, settings.delete_hours, *settings.disk_percent)
@@ -138,7 +138,7 @@ def _journal_options(arguments: BrokerArguments, settings: Settings, broker: Bro
         max_body_size_bytes=settings.max_message_kib << 10,
         broker_name=broker.name,
         server_address=broker.address,
-        retention=_retention(settings),
+        retention=_retention_options(settings),
     )
 
 
@@ -156,6 +156,6 @@ def _store_options(arguments: BrokerArguments, settings: Settings, broker: Broke
         max_message_size_bytes=settings.max_message_kib << 10,
         message_delay_level=settings.delay_levels or DEFAULT_DELAY_LEVELS,
         store_host=broker.address,
-        retention=_retention(settings),
+        retention=_retention_options(settings),
         dialect=DIALECTS[FileLayout(arguments.layout)],
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collector_off() -> Iterator[None]:
+def garbage_collection_off() -> Iterator[None]:
     """Switch the garbage collector off while modules are loaded, because it would only slow loading down.
 
     At the end, all objects that exist then are excluded from later collections.

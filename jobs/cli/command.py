@@ -43,11 +43,11 @@ from rich_argparse import RawDescriptionRichHelpFormatter
 
 from commitlake.connectors.catalog.names import is_catalog_place
 from commitlake.connectors.reading.settings_files import naming_settings
-from commitlake.connectors.reading.unread import noticed_unread
+from commitlake.connectors.reading.unread import watch_unread_warnings
 from commitlake.connectors.runtime.blocked_imports import leave_out_pandas
 from commitlake.connectors.storage.uris import absolute_place, is_uri
 from commitlake.connectors.worker_errors import raised_in_worker
-from commitlake.jobs.arguments.times import join_times, local_texts, parse_time
+from commitlake.jobs.arguments.times import join_time_values, local_texts, parse_time
 from commitlake.jobs.cli.options import (
     ENVIRONMENT_PREFIX,
     OneOf,
@@ -140,7 +140,7 @@ class Command(Common, ABC):
 
     @classmethod
     def parse(cls, *words: str) -> Self:
-        """Return the command of a command line, without the command's name."""
+        """Return the command for the words that follow its name on a command line."""
         return cls.of(cls.parser().parse_args(words))
 
     @classmethod
@@ -154,10 +154,10 @@ class Command(Common, ABC):
         times = [
             entry.names_of(name)[0] for name, entry in value_options(cls) if entry.settings.get("type") is parse_time
         ]
-        return run_job(cls.parser(), lambda arguments: cls.of(arguments)._start(), join_times(words, *times))  # noqa: SLF001
+        return run_job(cls.parser(), lambda arguments: cls.of(arguments)._start(), join_time_values(words, *times))  # noqa: SLF001
 
     def _start(self) -> ExitCode:
-        """Run the command; without pandas, which would only cost time, in a process of its own that needs no Spark."""
+        """Run the command; skip the import of pandas, which takes time, in a process of its own without Spark."""
         if is_own_process() and not getattr(self, "is_on_spark", self.DEFAULTS.get("spark", True)):
             leave_out_pandas()
         return self.run()
@@ -173,13 +173,13 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
     parser: argparse.ArgumentParser = _Parser(
         prog=f"commitlake {name}",
         description="\n".join(textwrap.wrap(description, width=_TEXT_WIDTH)),
-        epilog=_epilog(examples),
+        epilog=_examples_text(examples),
         formatter_class=_HelpFormatter,
         auto_env_var_prefix=ENVIRONMENT_PREFIX,
         add_env_var_help=False,
         add_config_file_help=False,
         config_file_parser_class=configargparse.TomlConfigParser([name]),
-        default_config_files=[str(_own_configuration())],
+        default_config_files=[str(_user_settings_file())],
         allow_abbrev=False,
     )
     parser.add_argument(
@@ -197,10 +197,10 @@ class _HelpFormatter(RawDescriptionRichHelpFormatter):
 
     def add_argument(self, action: argparse.Action) -> None:
         """Add an option to the help."""
-        from commitlake.jobs.cli.settings_check import shown_names
+        from commitlake.jobs.cli.settings_check import names_in_help
 
         shown = copy.copy(action)
-        shown.option_strings = shown_names(action)
+        shown.option_strings = names_in_help(action)
         super().add_argument(shown)
 
 
@@ -250,12 +250,12 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         raise SystemExit(ExitCode.USAGE)
 
     def _suggestion(self, message: str) -> str:
-        """Return "Did you mean" with the nearest known option, or the option that a folder without one needs."""
+        """Return "Did you mean" with the nearest known option, or with `--store` if a folder was given without it."""
         from commitlake.jobs.arguments.names import did_you_mean_option
-        from commitlake.jobs.cli.settings_check import shown_names
+        from commitlake.jobs.cli.settings_check import names_in_help
 
         known = [name for action in self._actions for name in action.option_strings]
-        shown = [name for action in self._actions if action.help != argparse.SUPPRESS for name in shown_names(action)]
+        shown = [name for action in self._actions if action.help != argparse.SUPPRESS for name in names_in_help(action)]
         options = [name for name in shown if name.startswith("--")]
         if re.match(r"the following arguments are required|one of the arguments .* is required", message):
             given = (word.partition("=")[0] for word in self._given)
@@ -273,13 +273,13 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         return f".{suggestion}" if suggestion else ""
 
 
-def _own_configuration() -> Path:
+def _user_settings_file() -> Path:
     """Return the user's own settings file; a file in the working directory is never read without being named."""
     given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (given if given.is_absolute() else Path("~/.config").expanduser()) / _CONFIG_FILE
 
 
-def _epilog(examples: Sequence[tuple[str, str]]) -> str:
+def _examples_text(examples: Sequence[tuple[str, str]]) -> str:
     lines = [f"  # {purpose}\n  commitlake {command}" for command, purpose in examples]
     options = (
         f"Every option can also be set as {ENVIRONMENT_PREFIX}<OPTION> in the environment or in a TOML file (--config)."
@@ -308,7 +308,7 @@ def run_job(
             streams.enter_context(json_lines(_job_name(parser)))
         streams.enter_context(guarded_streams(raw=arguments.raw, edit_errors=_sentence_editor(arguments)))
         streams.enter_context(displaying(arguments))
-        return _measured(parser, job, arguments)
+        return _run_measured(parser, job, arguments)
 
 
 def _sentence_editor(arguments: argparse.Namespace) -> Callable[[str], str]:
@@ -337,19 +337,19 @@ def _make_places_absolute(arguments: argparse.Namespace) -> None:
             setattr(arguments, name, place.absolute())
         elif place:
             parts = place.split(",") if name == "store" else [place]
-            is_named = name == "lake" and _may_be_named(place)
+            is_named = name == "lake" and _may_be_catalog_name(place)
             absolute = [part if is_named else absolute_place(part) for part in parts]
             setattr(arguments, name, ",".join(absolute))
 
 
-def _may_be_named(place: str) -> bool:
+def _may_be_catalog_name(place: str) -> bool:
     try:
         return is_catalog_place(place)
     except CommitLakeError:  # it may be a folder, too: `find_named_lake` says so
         return True
 
 
-def _measured(
+def _run_measured(
     parser: argparse.ArgumentParser, job: Callable[[argparse.Namespace], ExitCode], arguments: argparse.Namespace
 ) -> int:
     """Run the job, and write its metrics if a file is given for them."""
@@ -399,7 +399,7 @@ def _run(
         with (
             restricted_umask(),
             naming_settings(getattr(arguments, "broker_conf", None)),
-            noticed_unread() as has_unread,
+            watch_unread_warnings() as has_unread,
         ):
             find_named_lake(arguments)
             _check_object_stores(arguments)
@@ -417,7 +417,7 @@ def _run(
     except BaseException as error:
         if not is_error(error):
             raise
-        return _unexpected(parser.prog, error, verbose=arguments.verbose)
+        return _report_unexpected(parser.prog, error, verbose=arguments.verbose)
     return exit_code
 
 
@@ -447,7 +447,7 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
     parts = [part.strip() for part in str(given).split(",") if is_uri(part)]
     if not parts:
         return
-    _check_clouds(parts, has_requests=not getattr(arguments, "reports_places", False))
+    _check_other_object_stores(parts, has_requests=not getattr(arguments, "reports_places", False))
     places = [part for part in parts if part.startswith("s3://")]
     if not places:
         return
@@ -460,23 +460,23 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
     if getattr(arguments, "reports_places", False):
         return
     for place in places:
-        S3Storage(_before_wildcards(place), options).check()
+        S3Storage(_folder_above_wildcards(place), options).check()
 
 
-def _check_clouds(places: Sequence[str], *, has_requests: bool) -> None:
-    """Check the places that are not in S3, and whether they can be listed."""
+def _check_other_object_stores(places: Sequence[str], *, has_requests: bool) -> None:
+    """Check the URIs of places outside S3, and that they can be listed."""
     from commitlake.connectors.storage.opening import is_readable, open_readable
     from commitlake.connectors.storage.uris import check_scheme
 
     for place in places:
         check_scheme(place)
         if is_readable(place):
-            storage = open_readable(_before_wildcards(place))
+            storage = open_readable(_folder_above_wildcards(place))
             if has_requests:
                 storage.check_readable()
 
 
-def _before_wildcards(place: str) -> str:
+def _folder_above_wildcards(place: str) -> str:
     """Return the folder above the first wildcard of a URI."""
     return re.split(r"/[^/]*[*?\[{]", place, maxsplit=1)[0]
 
@@ -545,7 +545,7 @@ def is_error(raised: BaseException) -> bool:
     return isinstance(raised, Exception) or type(raised).__name__ == "PanicException"
 
 
-def _unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
+def _report_unexpected(prog: str, error: BaseException, *, verbose: bool) -> int:
     if (raised := raised_in_worker(error)) is not None:
         raised.__cause__ = error
         error = raised

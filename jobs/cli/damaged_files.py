@@ -28,7 +28,7 @@ def naming_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
         raise
 
 
-def named_damage(lake: Lake, table: str, reason: str) -> str:
+def damage_message(lake: Lake, table: str, reason: str) -> str:
     """Return the error of `refuse_damaged_files`, or the engine's if no data file is damaged."""
     try:
         refuse_damaged_files(lake, [table], reason)

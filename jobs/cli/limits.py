@@ -31,7 +31,7 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of what runs in a context, and what a user is told who reaches one.
+    """Limits on the time and memory of code in a context, and the texts for a user who reaches one.
 
     Attributes:
         job: name of the command.

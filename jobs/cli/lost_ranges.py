@@ -20,7 +20,7 @@ def warn_of_lost_ranges(
     start: datetime.datetime | None = None,
     end: datetime.datetime | None = None,
 ) -> list[str]:
-    """Warn of lost ranges that may hold messages of some brokers and a time range.
+    """Warn of lost ranges that may have held messages of the given brokers and times.
 
     Args:
         job: name of the job.

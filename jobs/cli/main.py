@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None, *, on_spark: bool = False) -> int:
         return run_as_process(lambda: main(sys.argv[1:]))
     import importlib
 
-    from commitlake.jobs.cli.collector import collector_off
+    from commitlake.jobs.cli.collector import garbage_collection_off
     from commitlake.jobs.cli.process import set_command_name
 
     arguments = list(argv)
@@ -83,7 +83,7 @@ def main(argv: Sequence[str] | None = None, *, on_spark: bool = False) -> int:
             set_command_name(f"commitlake {name}")
             token = _ON_SPARK.set(on_spark)
             try:
-                with collector_off():
+                with garbage_collection_off():
                     module = importlib.import_module(f"commitlake.jobs.{name}.command")
                 return int(module.main(rest))
             except ModuleNotFoundError as error:

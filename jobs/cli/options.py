@@ -74,7 +74,7 @@ class Options:
     _after: ClassVar[Mapping[type, str]] = {}
 
     def __init_subclass__(cls, *, after: Mapping[type, str] | None = None) -> None:
-        """Store after which fields the options of bases come; those of other bases come before all fields."""
+        """Set the order of inherited options: after the given fields; those of other bases come first."""
         cls._after = after or {}
 
 
@@ -166,7 +166,7 @@ class Declaration:
 
 
 class Shorthand(NamedTuple):
-    """An option that sets another option's field, to one value or to its own; the class variable has its name."""
+    """An option that sets another option's field, to a fixed or a given value; it is named by its class variable."""
 
     text: str
     name: str
@@ -176,7 +176,7 @@ class Shorthand(NamedTuple):
 
 
 class Parts(TypedDict, total=False):
-    """Parts of a declaration that all kinds of options have."""
+    """Keyword arguments that all functions that declare an option accept."""
 
     section: Section | None
     one_of: OneOf | None
@@ -184,7 +184,7 @@ class Parts(TypedDict, total=False):
 
 
 class ValueParts(Parts, total=False):
-    """Parts of the declaration of an option with a value."""
+    """Keyword arguments that declare an option with a value."""
 
     metavar: str
     choices: Iterable[Any]
@@ -215,7 +215,7 @@ def option(text: str, *names: str, **parts: Any) -> Any:
         names: see `Declaration`.
         parts: further parts of the declaration; `parse` makes the value of a text.
     """
-    return _field(names, parts, {"help": text, "default": None})
+    return _declare_field(names, parts, {"help": text, "default": None})
 
 
 @overload
@@ -226,18 +226,18 @@ def repeated(
 ) -> tuple[_Value, ...]: ...
 def repeated(text: str, *names: str, **parts: Any) -> Any:
     """Declare an option that may be given several times; see `option`."""
-    return _field(names, parts, {"help": text, "default": [], "action": "append"})
+    return _declare_field(names, parts, {"help": text, "default": [], "action": "append"})
 
 
 def flag(text: str, *names: str, **parts: Unpack[Parts]) -> bool:
     """Declare an option without a value; see `option`."""
-    return cast("bool", _field(names, parts, {"help": text, "default": False, "action": "store_true"}))
+    return cast("bool", _declare_field(names, parts, {"help": text, "default": False, "action": "store_true"}))
 
 
 def switch(text: str, *names: str, **parts: Unpack[Parts]) -> bool | None:
     """Declare an option with the forms `--name` and `--no-name`, whose value is None without them; see `option`."""
     settings = {"help": text, "default": None, "action": argparse.BooleanOptionalAction}
-    return cast("bool | None", _field(names, parts, settings))
+    return cast("bool | None", _declare_field(names, parts, settings))
 
 
 def argument(
@@ -251,10 +251,10 @@ def argument(
         twin: see `Declaration`.
     """
     nargs = {"nargs": "?"} if is_optional else {}
-    return _field((), parts, {"help": text, "default": default, **nargs}, is_argument=True, twin=twin)
+    return _declare_field((), parts, {"help": text, "default": default, **nargs}, is_argument=True, twin=twin)
 
 
-def _field(names: Sequence[str], parts: Mapping[str, Any], settings: dict[str, Any], **more: Any) -> Any:
+def _declare_field(names: Sequence[str], parts: Mapping[str, Any], settings: dict[str, Any], **more: Any) -> Any:
     of_declaration = {name: value for name, value in parts.items() if name in Parts.__annotations__}
     of_parser = {name: value for name, value in parts.items() if name not in of_declaration}
     if "parse" in of_parser:
@@ -281,7 +281,9 @@ def older_form(name: str, parse: Callable[[str], object], section: Section | Non
 def declarations(kind: type[Options]) -> dict[str, Declaration | Shorthand]:
     """Return the declared options of a class by the names of their fields, in the order of the help."""
     declared = {each.name: each.metadata.get(_DECLARATION) for each in fields(cast("Any", kind))}
-    found = ((name, declared.get(name) or getattr(kind, name, None)) for name in dict.fromkeys(_names(kind)))
+    found = (
+        (name, declared.get(name) or getattr(kind, name, None)) for name in dict.fromkeys(_ordered_field_names(kind))
+    )
     return {name: entry for name, entry in found if isinstance(entry, Declaration | Shorthand)}
 
 
@@ -290,12 +292,12 @@ def value_options(kind: type[Options]) -> list[tuple[str, Declaration]]:
     return [(name, entry) for name, entry in declarations(kind).items() if isinstance(entry, Declaration)]
 
 
-def _names(kind: type[Options]) -> Iterator[str]:
-    placed = {base: list(_names(base)) for base in kind._after}  # noqa: SLF001 (its own class)
+def _ordered_field_names(kind: type[Options]) -> Iterator[str]:
+    placed = {base: list(_ordered_field_names(base)) for base in kind._after}  # noqa: SLF001 (its own class)
     elsewhere = {name for names in placed.values() for name in names}
     for base in kind.__bases__:
         if base not in placed and issubclass(base, Options):
-            yield from (name for name in _names(base) if name not in elsewhere)
+            yield from (name for name in _ordered_field_names(base) if name not in elsewhere)
     own = vars(kind).get("__dataclass_fields__", {})
     declared = {name for name, each in own.items() if _DECLARATION in each.metadata}
     for name in inspect.get_annotations(kind):
@@ -329,16 +331,18 @@ def add_options(
             containers[section] = parser.add_argument_group(section.title, section.about)
         if one_of not in containers and one_of is not None:
             containers[one_of] = containers[section].add_mutually_exclusive_group(required=one_of.required)
-        _add(containers[section if one_of is None else one_of], name, _with_text(entry, (texts or {}).get(name)))
+        _add_option(
+            containers[section if one_of is None else one_of], name, _replace_help(entry, (texts or {}).get(name))
+        )
 
 
-def _with_text(entry: Declaration | Shorthand, text: str | None) -> Declaration | Shorthand:
+def _replace_help(entry: Declaration | Shorthand, text: str | None) -> Declaration | Shorthand:
     if text is None or isinstance(entry, Shorthand):
         return entry
     return replace(entry, settings={**entry.settings, "help": text})
 
 
-def _add(container: argparse._ActionsContainer, name: str, entry: Declaration | Shorthand) -> None:
+def _add_option(container: argparse._ActionsContainer, name: str, entry: Declaration | Shorthand) -> None:
     if isinstance(entry, Shorthand):
         option_name = f"--{name.replace('_', '-')}"
         how: dict[str, Any] = {"action": "store_const", "const": entry.value}
@@ -373,7 +377,10 @@ def conflict(kind: type[Options], arguments: argparse.Namespace) -> tuple[str, s
                 continue
             variables = {variable_of(each) for each in entry.names_of(name)}
             if not (rule.allows_variables and variables & os.environ.keys()):
-                names = {"this": _shown(declared, name), "other": _shown(declared, rule.other)}
+                names = {
+                    "this": _option_on_command_line(declared, name),
+                    "other": _option_on_command_line(declared, rule.other),
+                }
                 return rule.text.format(**names), rule.hint.format(**names)
     return None
 
@@ -386,14 +393,14 @@ def given_options(options: Options, names: Iterable[str]) -> list[str]:
     declared = declarations(type(options))
     defaults = {each.name: each.default for each in fields(cast("Any", options))}
     return [
-        _shown(declared, name)
+        _option_on_command_line(declared, name)
         for name in names
         if getattr(options, name) not in (defaults[name], None, False, 0, (), [])
     ]
 
 
 def _is_given(declared: Mapping[str, Declaration | Shorthand], arguments: argparse.Namespace, named: str) -> bool:
-    """Return True if an option has another value than its default, or the value that follows its name."""
+    """Return True if an option has the value that follows its name in `named`; without one, any but its default."""
     name, _, value = named.partition(" ")
     entry = declared[name]
     assert isinstance(entry, Declaration)
@@ -401,7 +408,7 @@ def _is_given(declared: Mapping[str, Declaration | Shorthand], arguments: argpar
     return bool(str(found) == value if value else found != entry.settings["default"])
 
 
-def _shown(declared: Mapping[str, Declaration | Shorthand], named: str) -> str:
+def _option_on_command_line(declared: Mapping[str, Declaration | Shorthand], named: str) -> str:
     name, space, value = named.partition(" ")
     entry = declared[name]
     assert isinstance(entry, Declaration)
@@ -409,7 +416,7 @@ def _shown(declared: Mapping[str, Declaration | Shorthand], named: str) -> str:
 
 
 def without_variable(options: _Options, given: str, other: str) -> _Options:
-    """Return options without one that only the environment gives, if an option that excludes it is given.
+    """Reset an option that only the environment sets, if an option that excludes it is given.
 
     Args:
         given: name of the option that is preferred, without the dashes, or of a positional argument.

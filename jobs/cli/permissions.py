@@ -23,7 +23,7 @@ HINT = "Run as a user with permission, or change the permissions: a folder needs
 
 def denied_place(error: BaseException) -> str | None:
     """Return the place that a permission error is about; None for other errors."""
-    for each in _chain(error):
+    for each in _error_chain(error):
         if isinstance(each, OSError) and each.errno in _DENIED:
             return str(each.filename or each)
     text = str(error)
@@ -34,7 +34,7 @@ def denied_place(error: BaseException) -> str | None:
 
 
 def check_lake_is_readable(lake: Lake) -> None:
-    """Refuse a lake with links, or with unreadable parts, which engines would treat as a lake that does not exist.
+    """Refuse a lake with links or unreadable parts, because engines would report that it does not exist.
 
     Raises:
         LakeError: for an unreadable folder or file.
@@ -45,16 +45,16 @@ def check_lake_is_readable(lake: Lake) -> None:
     root = Path(lake.root).absolute()
     _check_folders(root)
     lake.check_links()
-    for path in (*reversed(root.parents), root, *_parts(root)):
+    for path in (*reversed(root.parents), root, *_table_and_log_paths(root)):
         try:
             is_folder = path.is_dir()
             if not path.exists():
                 continue
         except PermissionError:
-            raise _refusal(path) from None
+            raise _denied_error(path) from None
         mode = os.R_OK if not is_folder else os.X_OK if path in root.parents else os.R_OK | os.X_OK
         if not os.access(path, mode, effective_ids=os.access in os.supports_effective_ids):
-            raise _refusal(path)
+            raise _denied_error(path)
 
 
 def _check_folders(root: Path) -> None:
@@ -65,7 +65,7 @@ def _check_folders(root: Path) -> None:
         try:
             mode = path.stat().st_mode if path.exists() else path.lstat().st_mode
         except PermissionError:
-            raise _refusal(path) from None
+            raise _denied_error(path) from None
         except OSError:  # the path does not exist, or a parent is not a folder
             continue
         if not stat.S_ISDIR(mode):
@@ -97,14 +97,14 @@ def _check_files(folder: Path) -> None:
                 elif not entry.is_file():
                     others.append(path)
     except PermissionError:
-        raise _refusal(folder) from None
+        raise _denied_error(folder) from None
     for path in sorted(others):
         raise LakeError(f"{path}: expected a file, found {kind_of(path.lstat().st_mode)}: move it elsewhere")
     for partition in partitions:
         _check_files(partition)
 
 
-def _parts(root: Path) -> Iterator[Path]:
+def _table_and_log_paths(root: Path) -> Iterator[Path]:
     """Yield the folders of a lake's tables and of their logs, and the newest entry of each log."""
     for table in sorted(root.iterdir()) if root.is_dir() else ():
         yield table
@@ -114,11 +114,11 @@ def _parts(root: Path) -> Iterator[Path]:
             yield from sorted(log.glob("*.json"))[-1:]
 
 
-def _refusal(path: Path) -> LakeError:
+def _denied_error(path: Path) -> LakeError:
     return LakeError(f"{path}: permission denied for this user. {HINT}")
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _error_chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and its causes."""
     seen: BaseException | None = error
     while seen is not None:

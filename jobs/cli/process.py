@@ -101,14 +101,14 @@ def run_process(command: Callable[[], int]) -> int:
         # No command does linear algebra, and its threads spin as soon as numpy or scipy is loaded.
         os.environ.setdefault(_BLAS_THREADS, "1")
         os.environ.setdefault(_NUMBA_WITHOUT_COLOURS, "1")
-        code = _outcome(command)
+        code = _run_command(command)
         if _state.number is not None:
-            _end(_state.number)
+            _end_with_descendants(_state.number)
         _state.is_over = True
-        _leave(code)
+        _exit_without_finalization(code)
     except KeyboardInterrupt:
-        _begin_end(_state.number or signal.SIGINT)
-        _end(_state.number or signal.SIGINT)
+        _start_ending(_state.number or signal.SIGINT)
+        _end_with_descendants(_state.number or signal.SIGINT)
     return code
 
 
@@ -129,7 +129,7 @@ def stop_softly(stop: Callable[[], None]) -> Iterator[None]:
     Args:
         stop: requests that the work stop. It may be called in any thread.
     """
-    before = {} if is_own_process() else {number: signal.signal(number, _handle) for number in ENDING_SIGNALS}
+    before = {} if is_own_process() else {number: signal.signal(number, _handle_signal) for number in ENDING_SIGNALS}
     _state.stop = stop
     try:
         yield
@@ -139,13 +139,13 @@ def stop_softly(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _outcome(command: Callable[[], int]) -> int:
+def _run_command(command: Callable[[], int]) -> int:
     try:
         try:
             code = command()
         except SystemExit as error:
-            code = _code_of(error)
-        _flush()
+            code = _exit_code_of(error)
+        _flush_streams()
     except OutputClosedError:
         code = OUTPUT_CLOSED
     except OutputError as error:
@@ -162,7 +162,7 @@ def _outcome(command: Callable[[], int]) -> int:
     return code
 
 
-def _code_of(error: SystemExit) -> int:
+def _exit_code_of(error: SystemExit) -> int:
     if error.code is None or isinstance(error.code, int):
         return error.code or 0
     print(error.code, file=sys.stderr)
@@ -202,11 +202,11 @@ def _prepare_streams() -> None:
         except OSError:
             # A write to a closed standard output must fail, so the next opened file must not get its descriptor.
             os.set_inheritable(os.open(os.devnull, flags), True)
-    sys.stdout = _wrapped(sys.stdout, _StandardOutput(1, "wb", closefd=False))
-    sys.stderr = _wrapped(sys.stderr, _StandardError(2, "wb", closefd=False))
+    sys.stdout = _text_stream_on(sys.stdout, _StandardOutput(1, "wb", closefd=False))
+    sys.stderr = _text_stream_on(sys.stderr, _StandardError(2, "wb", closefd=False))
 
 
-def _wrapped(stream: TextIO | None, raw: io.FileIO) -> TextIO:
+def _text_stream_on(stream: TextIO | None, raw: io.FileIO) -> TextIO:
     """Return a text stream on top of a raw one, with the settings of the interpreter's own stream."""
     buffer = io.BufferedWriter(raw)
     if not isinstance(stream, io.TextIOWrapper):
@@ -222,7 +222,7 @@ def _wrapped(stream: TextIO | None, raw: io.FileIO) -> TextIO:
     )
 
 
-def _flush() -> None:
+def _flush_streams() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
 
@@ -234,28 +234,28 @@ def _install_handlers() -> None:
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    threading.Thread(target=_watch, args=(read_end,), name="signals", daemon=True).start()
+    threading.Thread(target=_watch_for_signals, args=(read_end,), name="signals", daemon=True).start()
     for number in ENDING_SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _handle)
+            signal.signal(number, _handle_signal)
     # The parent process may have blocked signals while the interpreter starts.
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING_SIGNALS)
 
 
 def is_own_process() -> bool:
     """Return True while `run_process` runs, unless `stop_softly` handles signals."""
-    return any(signal.getsignal(number) is _handle for number in ENDING_SIGNALS)
+    return any(signal.getsignal(number) is _handle_signal for number in ENDING_SIGNALS)
 
 
-def _handle(number: int, _frame: object) -> None:
+def _handle_signal(number: int, _frame: object) -> None:
     """Handle a signal in the main thread."""
     _state.taken += 1
     if _state.is_over:
-        _begin_end(number)
-        _end(number)
+        _start_ending(number)
+        _end_with_descendants(number)
     if _stop_softly(number):
         return
-    _begin_end(number)
+    _start_ending(number)
     if not _state.is_raised:
         _state.is_raised = True
         raise KeyboardInterrupt
@@ -272,24 +272,24 @@ def _stop_softly(number: int) -> bool:
     return True
 
 
-def _watch(read_end: int) -> None:
+def _watch_for_signals(read_end: int) -> None:
     """Make sure that a signal ends the process even if the main thread is too busy to handle it."""
     while True:
         left = None if _state.number is None else max(0.0, _state.deadline - time.monotonic())
         if not select.select([read_end], [], [], left)[0]:
-            _end(_state.number or signal.SIGTERM, at_once=True)
+            _end_with_descendants(_state.number or signal.SIGTERM, at_once=True)
         numbers = [number for number in os.read(read_end, 64) if number in ENDING_SIGNALS]
         if not numbers:
             continue
         _state.seen += len(numbers)
         if _state.seen - (_state.asked is not None) > 1:
-            _begin_end(numbers[0])
-            _end(numbers[0], at_once=True)
+            _start_ending(numbers[0])
+            _end_with_descendants(numbers[0], at_once=True)
         time.sleep(_MAIN_THREAD_SECONDS)
         if _state.taken < _state.seen:
             _state.taken = _state.seen
             if not _stop_softly(numbers[0]):
-                _begin_end(numbers[0])
+                _start_ending(numbers[0])
 
 
 def end_at_once(text: str, code: int) -> NoReturn:
@@ -299,11 +299,11 @@ def end_at_once(text: str, code: int) -> NoReturn:
     """
     _print_last_line(text, silence=True)
     for process in descendants():
-        _send(process, signal.SIGKILL)
+        _send_signal(process, signal.SIGKILL)
     os._exit(code)
 
 
-def _begin_end(number: int) -> None:
+def _start_ending(number: int) -> None:
     """Print the line about the signal, and ask all child processes to end; only once."""
     if not _state.begun.acquire(blocking=False):
         return
@@ -313,7 +313,7 @@ def _begin_end(number: int) -> None:
     _print_last_line(f"{_state.name}: {what}\n", silence=True)
     _adopt_orphans()
     for process in descendants():
-        _send(process, signal.SIGTERM)
+        _send_signal(process, signal.SIGTERM)
 
 
 def _print_last_line(line: str, *, silence: bool) -> None:
@@ -336,8 +336,8 @@ def _print_last_line(line: str, *, silence: bool) -> None:
 # --- the end ---
 
 
-def _leave(code: int) -> None:
-    """End this process without the end of the interpreter, during which threads of Arrow or Delta may abort it.
+def _exit_without_finalization(code: int) -> None:
+    """End this process without ending the interpreter, because threads of Arrow or Delta may abort it meanwhile.
 
     If such a thread is still closing a file, it needs the interpreter's lock. An interpreter that is ending stops the
     thread instead, and C++ then calls abort: "terminate called without an active exception". This also saves time.
@@ -347,11 +347,11 @@ def _leave(code: int) -> None:
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 (waits for threads, as the interpreter does)
     atexit._run_exitfuncs()  # noqa: SLF001
     with suppress(Exception):
-        _flush()
+        _flush_streams()
     os._exit(code or 0)
 
 
-def _end(number: int, *, at_once: bool = False) -> NoReturn:
+def _end_with_descendants(number: int, *, at_once: bool = False) -> NoReturn:
     """End this process and all its descendants.
 
     Args:
@@ -362,14 +362,14 @@ def _end(number: int, *, at_once: bool = False) -> NoReturn:
         time.sleep(_POLL_SECONDS)
     _state.is_ending = True
     while not at_once and time.monotonic() < _state.deadline and _spark_processes():
-        _reap()
+        _reap_children()
         time.sleep(_POLL_SECONDS)
     _release_semaphores()
     deadline = time.monotonic() + 1
     while (left := descendants()) and time.monotonic() < deadline:
         for process in left:
-            _send(process, signal.SIGKILL)
-        _reap()
+            _send_signal(process, signal.SIGKILL)
+        _reap_children()
         time.sleep(_POLL_SECONDS)
     os._exit(128 + number)
 
@@ -401,13 +401,13 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def _reap() -> None:
+def _reap_children() -> None:
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
 
 
-def _send(process: int, number: int) -> None:
+def _send_signal(process: int, number: int) -> None:
     with suppress(OSError):
         os.kill(process, number)
 

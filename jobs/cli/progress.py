@@ -45,7 +45,7 @@ def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool)
         with counted_progress(what, total_bytes, "bytes", quiet=quiet) as advance:
             yield advance
         return
-    with _shown(counter, what, "tasks", quiet=quiet):
+    with _show_progress(counter, what, "tasks", quiet=quiet):
         yield lambda _: None
 
 
@@ -60,7 +60,7 @@ class _Compilation:
     def text(self) -> str:
         """Return what is being compiled, or an empty text; to be called twice a second."""
         module = sys.modules.get(_FUNCTION_CACHE)  # loading it takes a second, and work without it compiles nothing
-        stored = None if module is None else module.stored_count()
+        stored = None if module is None else module.compiled_function_count()
         if stored is None:
             return ""
         now = time.monotonic()
@@ -91,18 +91,18 @@ def counted_progress(what: str, total: int, unit: str, *, quiet: bool) -> Iterat
         nonlocal done
         done += more
 
-    with _shown(lambda: (done, total), what, unit, quiet=quiet):
+    with _show_progress(lambda: (done, total), what, unit, quiet=quiet):
         yield advance
 
 
 @contextmanager
-def _shown(count: Count, what: str, unit: str, *, quiet: bool) -> Iterator[None]:
+def _show_progress(count: Count, what: str, unit: str, *, quiet: bool) -> Iterator[None]:
     if quiet:
         yield
         return
     stop = threading.Event()
     watch = _show_bar if sys.stderr.isatty() else _show_lines
-    watcher = threading.Thread(target=_watch, args=(watch, count, what, unit, stop), daemon=True)
+    watcher = threading.Thread(target=_run_display, args=(watch, count, what, unit, stop), daemon=True)
     watcher.start()
     try:
         yield
@@ -111,7 +111,7 @@ def _shown(count: Count, what: str, unit: str, *, quiet: bool) -> Iterator[None]
         watcher.join()
 
 
-def _watch(watch: Callable[..., None], *arguments: object) -> None:
+def _run_display(watch: Callable[..., None], *arguments: object) -> None:
     """Show progress until the watched work ends."""
     try:
         watch(*arguments)

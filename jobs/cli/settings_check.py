@@ -60,7 +60,7 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
         SettingsError: for the first of them.
     """
     try:
-        settings = parse_toml(_text_of(path))
+        settings = parse_toml(_read_settings_text(path))
     except TomlError as error:
         raise SettingsError(f"{path}: {error}") from None
     except (OSError, ValueError):
@@ -80,7 +80,7 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
             )
 
 
-def _text_of(path: Path) -> str:
+def _read_settings_text(path: Path) -> str:
     """Return the text of a settings file, which is read twice: a pipe would be empty the second time."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise SettingsError(f"{path}: expected a file with settings, found {kind_of(path.stat().st_mode)}")
@@ -128,7 +128,7 @@ def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) 
         for value in given if isinstance(given, list) else [given]:
             if not isinstance(value, str | Path):
                 continue
-            names = shown_names(action)
+            names = names_in_help(action)
             name = names[-1] if names else str(action.metavar or action.dest)
             if "\0" in str(value):
                 raise SettingsError(f"{name}: expected text without NUL, found {str(value)!a}")
@@ -156,7 +156,7 @@ def config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | 
     return Path(named) if named else next((Path(path) for path in defaults if Path(path).is_file()), None)
 
 
-def shown_names(action: argparse.Action) -> list[str]:
+def names_in_help(action: argparse.Action) -> list[str]:
     """Return the names of an option for help: the short one, and the first long one. Others are older names."""
     long = [name for name in action.option_strings if name.startswith("--")]
     return [name for name in action.option_strings if name not in long[1:]]

@@ -55,7 +55,7 @@ def guarded_streams(*, raw: bool = False, edit_errors: Callable[[str], str] | No
     """
     before = sys.stdout, sys.stderr
     if not raw:
-        sys.stdout, sys.stderr = _guarded(before[0]), _guarded(before[1], edit_errors)
+        sys.stdout, sys.stderr = _guard_stream(before[0]), _guard_stream(before[1], edit_errors)
     try:
         yield
     finally:
@@ -82,5 +82,5 @@ def trusted(stream: TextIO) -> TextIO:
     return stream.stream if isinstance(stream, GuardedStream) else stream
 
 
-def _guarded(stream: TextIO, edit: Callable[[str], str] | None = None) -> TextIO:
+def _guard_stream(stream: TextIO, edit: Callable[[str], str] | None = None) -> TextIO:
     return cast("TextIO", GuardedStream(stream, edit)) if stream is not None else stream

@@ -60,8 +60,8 @@ def warm(runner: Runner = HERE) -> int:
         The rows that were read.
     """
     with tempfile.TemporaryDirectory() as scratch:
-        _encode()
-        _decode_answer()
+        _encode_message()
+        _decode_pulled_record()
         tasks = [(log_format.name, Path(scratch) / log_format.name) for log_format in all_formats()]
         return sum(rows for _, rows in runner.run(_warm_format, tasks))
 
@@ -77,7 +77,7 @@ def _warm_format(task: tuple[str, Path]) -> int:
     _archive(store, str(root))
     if (read_consume_log := log_format.read_consume_log) is not None:
         list(read_consume_log(store.folder, store.broker, None))
-    _map(segment)
+    _map_file(segment)
     _find_border(log_format)
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], 64)
     queues = log_format.queues.layout
@@ -107,7 +107,7 @@ def _restore(store: Store, root: Path) -> None:
     restore_store(lake, lake.bodies, root / "restored", Chosen(store.broker))
 
 
-def _encode() -> None:
+def _encode_message() -> None:
     """Encode a message, as `replay` does."""
     schema = arrow_schema(MESSAGES.only(COLUMNS))
     row = {"broker": "a", "physical_offset": 0, "sys_flag": 0, "flag": 0, "properties": [("KEYS", "a")]}
@@ -133,7 +133,7 @@ def _find_border(log_format: Format) -> None:
     kernel.find_border(np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
 
 
-def _decode_answer() -> None:
+def _decode_pulled_record() -> None:
     """Decode a record as a live broker sends it, as the Spark source `rocketmq` does."""
     (log_format,) = COMMITLOGS
     segment, *_ = log_format.sample_files(_SEGMENT_BYTES).values()
@@ -144,7 +144,7 @@ def _decode_answer() -> None:
         pass
 
 
-def _map(path: Path) -> None:
+def _map_file(path: Path) -> None:
     with path.open("rb") as file:
         mapping = Mapping.of(file.fileno(), 0, _SEGMENT_BYTES)
         if mapping is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from commitlake.jobs.cli.command import Command
 from commitlake.jobs.cli.options import argument
-from commitlake.jobs.cli.settings_check import shown_names
+from commitlake.jobs.cli.settings_check import names_in_help
 from commitlake.schemas.errors import ExitCode
 
 DESCRIPTION = (
@@ -67,12 +67,12 @@ def _parser_of_all_jobs() -> argparse.ArgumentParser:
         for action in described._actions:  # noqa: SLF001 (argparse has no other way)
             is_shown = action.help != argparse.SUPPRESS
             if is_shown and not isinstance(action, argparse._HelpAction):  # noqa: SLF001
-                action.option_strings = shown_names(action)
-                own._add_action(_completing(action))  # noqa: SLF001
+                action.option_strings = names_in_help(action)
+                own._add_action(_add_completion_type(action))  # noqa: SLF001
     return parser
 
 
-def _completing(action: argparse.Action) -> argparse.Action:
+def _add_completion_type(action: argparse.Action) -> argparse.Action:
     """Return the action, extended by the type of completion for its value."""
     import shtab
 

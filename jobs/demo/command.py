@@ -20,7 +20,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.jobs.archive.run import VERSION, archive_progress, page_in
+from commitlake.jobs.archive.run import VERSION, archive_progress, default_page_writer
 from commitlake.jobs.archive.snapshots import read_snapshots
 from commitlake.jobs.archive.summary import summary
 from commitlake.jobs.cli.command import Command, JobError
@@ -103,7 +103,7 @@ class Demo(Command):
         folder = _clean_folder(Path(self.dir))
         store, lake = folder / "broker-a" / "store", Lake(str(folder / "lake"))
         started = time.monotonic()
-        config = Config(str(store), lake.root, parser_version=VERSION, page=page_in(lake))
+        config = Config(str(store), lake.root, parser_version=VERSION, page=default_page_writer(lake))
         offsets = OffsetHistory(config)
         _FILL[self.layout](store, orders=self.orders, pause=offsets.read)
         _print(f"a shop's broker, with {self.orders} orders, in {store} ({time.monotonic() - started:.1f} s)")
@@ -113,7 +113,7 @@ class Demo(Command):
         offsets.read()
         offsets.append()
         _print("\n".join(summary(result)))
-        _show(lake, "Messages in the log, by topic and kind:", _BY_TOPIC)
+        _show_query(lake, "Messages in the log, by topic and kind:", _BY_TOPIC)
         print(f"\nWhat happened to {_ORDER}:\n")
         write_tree(story_of(lake, Question(key=_ORDER)), sys.stdout)
         sys.stdout.flush()
@@ -139,7 +139,7 @@ def _clean_folder(folder: Path) -> Path:
     return folder
 
 
-def _show(lake: Lake, title: str, sql: str) -> None:
+def _show_query(lake: Lake, title: str, sql: str) -> None:
     print(f"\n{title}\n")
     reader = run_sql(lake.table("messages"), "messages", sql)
     write_table(plain_rows(reader, 0), reader.schema.names, sys.stdout)

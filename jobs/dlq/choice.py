@@ -74,14 +74,14 @@ def choose(arguments: DlqOptions, lake: Lake, *, samples: int | None) -> Chosen:
     table = lake.table("messages")
     condition = letters_condition(table, arguments.selection)
     if arguments.where is not None:
-        with explaining_where(arguments, lake), limited(limits_of_where("dlq", arguments.where)):
+        with explain_invalid_where(arguments, lake), limited(limits_of_where("dlq", arguments.where)):
             count_letters(table, condition)
     _warn_of_unknown_names(table, arguments.selection)
     missing = warn_of_lost_ranges("dlq", lake, arguments.broker, arguments.start, arguments.end)
     packs = None if arguments.no_shape else open_store(bodies_of(arguments, lake))
     if samples is None and arguments.cause is None:
         return Chosen(table, condition, packs, missing=missing)
-    with explaining_where(arguments, lake):
+    with explain_invalid_where(arguments, lake):
         letters = group_letters(table, condition, packs, samples=samples or 0)
     if arguments.cause is None:
         return Chosen(table, condition, packs, letters, missing=missing)
@@ -106,8 +106,8 @@ def _warn_of_unknown_names(table: DeltaTable, wanted: Selection) -> None:
 
 
 @contextmanager
-def explaining_where(arguments: DlqOptions, lake: Lake) -> Iterator[None]:
-    """Report an invalid `--where` as such when the engine fails on it."""
+def explain_invalid_where(arguments: DlqOptions, lake: Lake) -> Iterator[None]:
+    """Turn an error of the query engine into one that says that `--where` is invalid."""
     try:
         yield
     except QueryError as error:

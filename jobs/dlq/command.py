@@ -57,9 +57,9 @@ class Dlq(DlqOptions):
         self.check()
         lake = lake_of(self)
         with naming_damaged_files(lake, _READ):
-            return self._act(lake)
+            return self._run_action(lake)
 
-    def _act(self, lake: Lake) -> ExitCode:
+    def _run_action(self, lake: Lake) -> ExitCode:
         from commitlake.jobs.dlq.export import export
         from commitlake.jobs.dlq.outcome import print_outcome
         from commitlake.jobs.dlq.redrive import redrive

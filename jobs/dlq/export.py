@@ -10,7 +10,7 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.jobs.arguments.places import bodies_of
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.dlq.choice import choose, explaining_where
+from commitlake.jobs.dlq.choice import choose, explain_invalid_where
 from commitlake.pipelines.dead_letters.export import ExportFormat, export_letters
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -24,7 +24,7 @@ def export(arguments: DlqOptions, lake: Lake) -> ExitCode:
     packs = chosen.packs
     if arguments.body and packs is None:  # --no-shape reads no bodies to find causes
         packs = open_store(bodies_of(arguments, lake))
-    with explaining_where(arguments, lake):
+    with explain_invalid_where(arguments, lake):
         count = export_letters(
             chosen.table,
             chosen.narrowed(),

@@ -21,8 +21,8 @@ from commitlake.pipelines.replay.groups.outcomes import (
     GroupFollower,
     GroupOutcomes,
     State,
-    by_group_of_dead_letters,
     read_sent,
+    rows_by_dead_letter_group,
 )
 from commitlake.pipelines.replay.ledger import read_state
 from commitlake.pipelines.replay.plan import ReplayPlan
@@ -58,7 +58,7 @@ def follow(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) -> ExitCode:
         RocketMQError: if the target does not answer.
     """
     rows = read_sent(lake, plan.replay_id)
-    groups = by_group_of_dead_letters(rows)
+    groups = rows_by_dead_letter_group(rows)
     if not groups:
         raise JobError(
             f"the replay {plan.replay_id} has sent no dead letters so far", "'commitlake replay show' shows its state"
@@ -121,14 +121,14 @@ def _wait_for_outcomes(arguments: DlqOptions, followers: Sequence[GroupFollower]
 
 
 def _print_tables(found: Sequence[GroupOutcomes], samples: int) -> None:
-    write_table(_counts(found), _COLUMNS, sys.stdout)
-    shown = [row for one in found for row in _samples(one, samples)]
+    write_table(_state_count_rows(found), _COLUMNS, sys.stdout)
+    shown = [row for one in found for row in _sample_rows(one, samples)]
     if shown:
         print()
         write_table(shown, _SAMPLE_COLUMNS, sys.stdout)
 
 
-def _counts(found: Sequence[GroupOutcomes]) -> Iterator[Row]:
+def _state_count_rows(found: Sequence[GroupOutcomes]) -> Iterator[Row]:
     for one in found:
         for state in State:
             if messages := one.count(state):
@@ -136,7 +136,7 @@ def _counts(found: Sequence[GroupOutcomes]) -> Iterator[Row]:
                 yield {"group": one.group, "outcome": state.text, "messages": messages, "retried": retried}
 
 
-def _samples(one: GroupOutcomes, samples: int) -> Iterator[Row]:
+def _sample_rows(one: GroupOutcomes, samples: int) -> Iterator[Row]:
     """Yield the first messages of each state except consumed."""
     columns = {name: one.rows.column(name) for name in ("msg_id", "target_topic", "target_queue_id", "target_offset")}
     for state in State:
@@ -161,7 +161,7 @@ def _json_groups(found: Sequence[GroupOutcomes], samples: int) -> list[dict[str,
             **{state.name.lower(): one.count(state) for state in State},
             "retried": len(one.retries),
             "cautions": list(one.cautions),
-            "samples": list(_samples(one, samples)),
+            "samples": list(_sample_rows(one, samples)),
         }
         for one in found
     ]

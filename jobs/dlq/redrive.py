@@ -9,12 +9,12 @@ from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.dlq.arguments import DlqOptions
-from commitlake.jobs.dlq.choice import Chosen, choose, explaining_where
+from commitlake.jobs.dlq.choice import Chosen, choose, explain_invalid_where
 from commitlake.jobs.dlq.outcome import follow
 from commitlake.jobs.replay.choice import SelectedMessages
 from commitlake.jobs.replay.send import send_chosen
 from commitlake.jobs.replay.source import lake_source
-from commitlake.pipelines.dead_letters.cause_conditions import sent_before, without_places
+from commitlake.pipelines.dead_letters.cause_conditions import offsets_sent_before, without_places
 from commitlake.pipelines.dead_letters.letters import count_letters, replayed_sql
 from commitlake.pipelines.replay.ledger import read_states
 from commitlake.pipelines.replay.parts import part_condition
@@ -29,11 +29,11 @@ _FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE, Rep
 def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
     """Send the selected dead letters again, and track them if asked to."""
     chosen = choose(arguments, lake, samples=None)
-    with explaining_where(arguments, lake):
+    with explain_invalid_where(arguments, lake):
         condition = chosen.narrowed()
         if not arguments.include_replayed:
-            condition = _without_replayed(chosen, condition)
-        before = sent_before(lake, chosen.table, condition)
+            condition = _exclude_replayed(chosen, condition)
+        before = offsets_sent_before(lake, chosen.table, condition)
     if before:
         if not arguments.again:
             condition = without_places(condition, before.values())
@@ -41,7 +41,7 @@ def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
     if not arguments.again:
         _check_unfinished(lake, chosen, condition)
     source, letters = lake_source(lake, chosen.table), SelectedMessages(condition)
-    sent = send_chosen(arguments, lake, source, letters, _in_words(arguments, chosen))
+    sent = send_chosen(arguments, lake, source, letters, _redrive_command(arguments, chosen))
     if sent.plan is None or not arguments.follow or sent.exit_code == ExitCode.INTERRUPTED:
         if sent.plan is not None and not arguments.quiet:
             print_line(f"'commitlake dlq outcome {sent.plan.replay_id} --lake {lake.root}' shows what becomes of them")
@@ -49,7 +49,7 @@ def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
     return max(sent.exit_code, follow(arguments, lake, sent.plan)) or chosen.exit_code
 
 
-def _without_replayed(chosen: Chosen, condition: str) -> str:
+def _exclude_replayed(chosen: Chosen, condition: str) -> str:
     again = count_letters(chosen.table, f"{condition} AND {replayed_sql()}")
     if again:
         print_line(
@@ -94,7 +94,7 @@ def _check_unfinished(lake: Lake, chosen: Chosen, condition: str) -> None:
             )
 
 
-def _in_words(arguments: DlqOptions, chosen: Chosen) -> str:
+def _redrive_command(arguments: DlqOptions, chosen: Chosen) -> str:
     names = ("group", "topic", "tag", "key", "broker", "where")
     values = {name: getattr(arguments, name) for name in names}
     given = [

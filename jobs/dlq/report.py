@@ -81,7 +81,7 @@ def show(arguments: DlqOptions, lake: Lake) -> ExitCode:
     if chosen.cause is not None:
         _print_one(*chosen.cause, samples)
         return chosen.exit_code
-    write_table((_row(number, cause) for number, cause in shown[:MAX_ROWS]), CAUSE_COLUMNS, sys.stdout)
+    write_table((_cause_row(number, cause) for number, cause in shown[:MAX_ROWS]), CAUSE_COLUMNS, sys.stdout)
     if samples:
         for number, cause in shown[:MAX_ROWS]:
             print(f"\ncause {number}")
@@ -93,7 +93,7 @@ def show(arguments: DlqOptions, lake: Lake) -> ExitCode:
     return chosen.exit_code
 
 
-def _row(number: int, cause: Cause) -> Row:
+def _cause_row(number: int, cause: Cause) -> Row:
     return {
         "n": number,
         "cause": cause.digest,
@@ -126,7 +126,7 @@ def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
 
 
 def _print_one(number: int, cause: Cause, samples: int) -> None:
-    row = _row(number, cause) | {"shape": None}
+    row = _cause_row(number, cause) | {"shape": None}
     for name in CAUSE_COLUMNS:
         if row[name] is not None:
             print_text(f"{name:<10}{printable_line(str(row[name]))}")
@@ -196,7 +196,7 @@ def _print_json(chosen: Chosen, shown: Sequence[tuple[int, Cause]], samples: int
 
 
 def _whole_row(number: int, cause: Cause, samples: int) -> Row:
-    return _row(number, cause) | {
+    return _cause_row(number, cause) | {
         "hours": {time_text(hour): count for hour, count in cause.hours.items()},
         "samples": [_json_sample(sample) for sample in cause.samples[:samples]],
     }
@@ -230,7 +230,7 @@ def dead_letters_report(found: DeadLetters, rates: RatesReport) -> Report:
         found: The dead letters by cause.
         rates: Messages of dead-letter topics over time.
     """
-    rows = [_row(number, cause) | {"first": cause.first, "last": cause.last}
+    rows = [_cause_row(number, cause) | {"first": cause.first, "last": cause.last}
             for number, cause in enumerate(found.causes, 1)]  # fmt: skip
     bars = [Bar(f"{one.topic or 'unknown topic'} {one.tag or ''}".rstrip(), one.messages, one.group)
             for one in found.causes]  # fmt: skip
@@ -245,13 +245,13 @@ def dead_letters_report(found: DeadLetters, rates: RatesReport) -> Report:
         [
             Section("worst", "The worst cause", [Paragraph(sentence) for sentence in sentences[1:]]),
             Section("causes", "Causes", causes),
-            Section("time", "Over time", list(_over_time(rates))),
+            Section("time", "Over time", list(_time_chart(rates))),
         ],
         "dlq",
     )
 
 
-def _over_time(rates: RatesReport) -> Iterator[Block]:
+def _time_chart(rates: RatesReport) -> Iterator[Block]:
     """Yield a chart of the dead letters of each group."""
     windows = rates.windows
     series = []
@@ -268,7 +268,7 @@ def answer(found: DeadLetters) -> Iterator[str]:
     if not found.messages:
         yield "No dead letter is archived."
         return
-    groups = _by_group(found)
+    groups = _count_by_group(found)
     group, most = groups[0]
     share = 100 * most / found.messages
     yield (
@@ -295,7 +295,7 @@ def cause_text(cause: Cause) -> str:
     return f"{cause.group} gave up {topic} {tag} after {attempts}{reason}"
 
 
-def _by_group(found: DeadLetters) -> list[tuple[str, int]]:
+def _count_by_group(found: DeadLetters) -> list[tuple[str, int]]:
     """Return the number of dead letters of each group, the largest first."""
     counts: Counter[str] = Counter()
     for cause in found.causes:

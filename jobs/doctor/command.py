@@ -66,7 +66,7 @@ class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies"
         """Run the checks, and print the findings."""
         from commitlake.jobs.doctor.machine import completed
 
-        findings = completed(list(_checks(self)), _SERVERS)
+        findings = completed(list(_run_checks(self)), _SERVERS)
         rows = [{name: str(value) for name, value in each._asdict().items()} for each in findings]
         if self.output == "table":
             write("table", (row | {"advice": [row["advice"]] if row["advice"] else []} for row in rows), _TABLE_COLUMNS)
@@ -79,7 +79,7 @@ class Doctor(Command, S3Arguments, OutputArguments, after={S3Arguments: "bodies"
         return ExitCode.DAMAGE if missing else ExitCode.OK
 
 
-def _checks(command: Doctor) -> Iterator[DoctorFinding]:
+def _run_checks(command: Doctor) -> Iterator[DoctorFinding]:
     from commitlake.jobs.doctor import machine
 
     yield machine.python()
@@ -93,7 +93,7 @@ def _checks(command: Doctor) -> Iterator[DoctorFinding]:
         yield from machine.stores(command.store)
     for name, place in (("lake", command.lake), ("bodies", command.bodies)):
         if place:
-            yield from _place(name, place, command)
+            yield from _check_place(name, place, command)
     if command.hbase:
         from commitlake.jobs.doctor.servers import hbase
 
@@ -104,7 +104,7 @@ def _checks(command: Doctor) -> Iterator[DoctorFinding]:
         yield from brokers(command.namesrv)
 
 
-def _place(name: str, place: str, command: Doctor) -> Iterator[DoctorFinding]:
+def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFinding]:
     from commitlake.connectors.catalog.lookup import find_lake
     from commitlake.connectors.catalog.names import is_catalog_place
     from commitlake.connectors.lake.lake import Lake
@@ -133,14 +133,14 @@ def _place(name: str, place: str, command: Doctor) -> Iterator[DoctorFinding]:
         yield machine.folder(name, str(local_folder(place)) if place.startswith("file:") else place)
     if name == "lake":
         try:
-            yield DoctorFinding(name, State.OK, _contents(Lake(place)))
+            yield DoctorFinding(name, State.OK, _lake_contents(Lake(place)))
         except CommitLakeError as error:
             yield DoctorFinding(
                 name, State.MISSING, str(error), "see the page 'My lake is damaged' of the documentation"
             )
 
 
-def _contents(lake: Lake) -> str:
+def _lake_contents(lake: Lake) -> str:
     from commitlake.connectors.lake.lake import NoTableError
 
     if lake.s3 is None and not Path(lake.root).exists():

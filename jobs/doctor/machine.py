@@ -52,11 +52,11 @@ def packages() -> DoctorFinding:
             missing.append(name)
     if missing:
         state = State.WARNING if _EXTRAS.keys() >= set(missing) else State.MISSING
-        return DoctorFinding("packages", state, f"not installed: {', '.join(missing)}", _set_up(missing))
+        return DoctorFinding("packages", state, f"not installed: {', '.join(missing)}", _installation_advice(missing))
     return DoctorFinding("packages", State.OK, ", ".join(versions))
 
 
-def _set_up(packages: Iterable[str]) -> str:
+def _installation_advice(packages: Iterable[str]) -> str:
     """Return how to install packages: by the script of a clone, or else by pip."""
     if SET_UP_SCRIPT.exists():
         return f"run {SET_UP_SCRIPT} --set-up-only"
@@ -99,7 +99,7 @@ def spark() -> DoctorFinding:
     try:
         version = importlib.metadata.version("pyspark")
     except importlib.metadata.PackageNotFoundError:
-        return DoctorFinding("spark", State.WARNING, "not installed", _set_up(["pyspark"]))
+        return DoctorFinding("spark", State.WARNING, "not installed", _installation_advice(["pyspark"]))
     home = os.environ.get("SPARK_HOME")
     if home:
         return DoctorFinding("spark", State.WARNING, f"pyspark {version}; SPARK_HOME is {home}",

@@ -77,7 +77,7 @@ def brokers(name_servers: str) -> Iterator[DoctorFinding]:
                 yield DoctorFinding("broker", State.MISSING, f"{name_servers} answers, but has no broker registered",
                               "check the broker's namesrvAddr")  # fmt: skip
             with ThreadPoolExecutor(_THREADS, thread_name_prefix="doctor") as pool:
-                yield from pool.map(lambda name: _broker(admin, name), names)
+                yield from pool.map(lambda name: _check_broker(admin, name), names)
     except (CommitLakeError, OSError) as error:
         yield DoctorFinding(
             "broker",
@@ -87,7 +87,7 @@ def brokers(name_servers: str) -> Iterator[DoctorFinding]:
         )
 
 
-def _broker(admin: Admin, name: str) -> DoctorFinding:
+def _check_broker(admin: Admin, name: str) -> DoctorFinding:
     try:
         version = admin.runtime(name).get("brokerVersionDesc", "of an unknown version")
     except (CommitLakeError, OSError) as error:

@@ -94,23 +94,23 @@ class Dump(
         if self.consumequeue or self.index:
             return _run_indexes(self)
         from commitlake.connectors.reading.stores import segment_size
-        from commitlake.jobs.dump.record_rows import DumpReport, dump_records, how_it_ended
+        from commitlake.jobs.dump.record_rows import DumpReport, dump_records, end_of_dump_text
 
         store = _find_store(self)
         report = DumpReport()
-        _print(dump_records(store, segment_size(store), self.body, report))
-        _warn_of_unread(store)
+        _print_rows(dump_records(store, segment_size(store), self.body, report))
+        _warn_of_unread_messages(store)
         for sentence in report.damage:
             print(f"damage: {sentence}", file=sys.stderr)
         if report.unreadable:
             bodies = count_text(report.unreadable, "body", "bodies")
             print(f"damage: {bodies} cannot be decompressed; body_error of each record says why", file=sys.stderr)
         damage = f", {count_text(len(report.damage), 'damaged range')}" if report.damage else ""
-        print(f"{count_text(report.records, 'record')}{damage}; {how_it_ended(report)}", file=sys.stderr)
+        print(f"{count_text(report.records, 'record')}{damage}; {end_of_dump_text(report)}", file=sys.stderr)
         return ExitCode.DAMAGE if report.damage or report.unreadable else ExitCode.OK
 
 
-def _warn_of_unread(store: Store) -> None:
+def _warn_of_unread_messages(store: Store) -> None:
     """Warn of messages that are not in the folder that is read; for a copy in an object store, `ship` does."""
     from commitlake.connectors.reading.unread import UNREAD
     from commitlake.pipelines.ship.store import SourceStore
@@ -155,10 +155,10 @@ def _run_indexes(command: Dump) -> ExitCode:
             print(f"note: keys cannot be looked up in this index: {reason}", file=sys.stderr)
         if store.is_remote:
             print("note: a copy has all IndexFiles but the broker's newest one", file=sys.stderr)
-        count = _print(dump_index_files(store, _geometry(command, store)))
+        count = _print_rows(dump_index_files(store, _index_file_geometry(command, store)))
     else:
         _check_names(store, command.topic, command.queue)
-        count = _print(dump_queues(store, command.topic, command.queue, report_damage))
+        count = _print_rows(dump_queues(store, command.topic, command.queue, report_damage))
     print(
         count_text(count, "entry", "entries") + (f", {count_text(damage, 'damaged place')}" if damage else ""),
         file=sys.stderr,
@@ -166,7 +166,7 @@ def _run_indexes(command: Dump) -> ExitCode:
     return ExitCode.DAMAGE if damage else ExitCode.OK
 
 
-def _geometry(command: Dump, store: Store) -> Geometry | None:
+def _index_file_geometry(command: Dump, store: Store) -> Geometry | None:
     """Return the size of the IndexFiles by the options or --broker-conf; None if neither gives it."""
     from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 
@@ -197,7 +197,7 @@ def _check(command: Dump) -> None:
         raise JobError("--index-slots and --index-entries need --index")
 
 
-def _print(rows: Iterable[dict[str, object]]) -> int:
+def _print_rows(rows: Iterable[dict[str, object]]) -> int:
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     write = trusted(sys.stdout).write
     count = 0

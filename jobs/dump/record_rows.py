@@ -78,7 +78,7 @@ def describe(found: FoundRecord) -> str:
     )
 
 
-def how_it_ended(report: DumpReport) -> str:
+def end_of_dump_text(report: DumpReport) -> str:
     """Return where and why a dump stopped."""
     last = report.last
     if last is None:

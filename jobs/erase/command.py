@@ -106,7 +106,7 @@ class Erase(EraseOptions):
             return show_all(self)
         if self.finish:
             return finish(self)
-        return erase(self, _wanted(self))
+        return erase(self, _keys_to_erase(self))
 
     output: str = format_option("output format of --list")
 
@@ -126,7 +126,7 @@ def _check(command: EraseOptions) -> None:
         )
 
 
-def _wanted(command: EraseOptions) -> KeysToErase:
+def _keys_to_erase(command: EraseOptions) -> KeysToErase:
     from commitlake.pipelines.erasure.selection import KeysToErase
 
     keys = {*command.key, *(read_keys(command.keys_file) if command.keys_file else ())}

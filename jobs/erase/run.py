@@ -77,14 +77,14 @@ def erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
 
 
 def _erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
-    say = _printer(command)
+    say = _line_printer(command)
     key = evidence_key(command)
-    place = _place(command)
-    error = None if command.dry_run else _finish(place, say)[1]
+    place = _erasure_place(command)
+    error = None if command.dry_run else _finish_interrupted(place, say)[1]
     plan = plan_erasure(place, wanted, keeps_later_copies=command.keep_later_copies)
     if plan.is_nothing:
         say("the lake has no matching message: nothing was erased")
-        return ExitCode.OK if command.dry_run else _complete(command, place, key, say, error)
+        return ExitCode.OK if command.dry_run else _finish_run(command, place, key, say, error)
     if command.dry_run or not command.quiet:
         for line in plan_lines(plan):
             print_line(line)
@@ -97,22 +97,22 @@ def _erase(command: EraseOptions, wanted: KeysToErase) -> ExitCode:
         nothing="nothing was erased",
         is_agreed=command.yes,
     )
-    outcome = run_erasure(place, plan, (command.reason or "").strip(), command.retention, _on_step(command, say))
+    outcome = run_erasure(place, plan, (command.reason or "").strip(), command.retention, _step_printer(command, say))
     for line in outcome_lines(outcome):
         say(line)
-    return _complete(command, place, key, say, error)
+    return _finish_run(command, place, key, say, error)
 
 
-def _complete(
+def _finish_run(
     command: EraseOptions,
     place: Place,
     key: Ed25519PrivateKey | None,
     say: Callable[[str], None],
     error: PackError | None,
 ) -> ExitCode:
-    """Delete older versions that are due, sign evidence, and then report a pack that held up an earlier erasure."""
-    purge_error = _purge(command, place, say)
-    _sign(place, key, say)
+    """Delete older versions that are due, sign evidence, and then raise the error of an unfinished erasure."""
+    purge_error = _purge_due_versions(command, place, say)
+    _sign_evidence(place, key, say)
     for line in waiting_lines(place.lake):
         say(line)
     if found := error or purge_error:
@@ -122,9 +122,9 @@ def _complete(
 
 def finish(command: EraseOptions) -> ExitCode:
     """Finish interrupted erasures, and delete older versions whose retention is over."""
-    say = _printer(command)
+    say = _line_printer(command)
     key = evidence_key(command)
-    place = _place(command)
+    place = _erasure_place(command)
     if command.dry_run:
         unfinished = unfinished_erasures(place.lake)
         due = due_erasures(read_states(place.lake), _now(), is_alone=command.now)
@@ -134,10 +134,10 @@ def finish(command: EraseOptions) -> ExitCode:
         )
         print_line("nothing was changed: this was a dry run")
         return ExitCode.OK
-    done, error = _finish(place, say)
+    done, error = _finish_interrupted(place, say)
     if not done and error is None and not due_erasures(read_states(place.lake), _now(), is_alone=command.now):
         say("no erasure is unfinished, and no deletion is due")
-    return _complete(command, place, key, say, error)
+    return _finish_run(command, place, key, say, error)
 
 
 def show_all(command: EraseOptions) -> ExitCode:
@@ -218,7 +218,7 @@ def waiting_lines(lake: Lake) -> Iterator[str]:
             )
 
 
-def _finish(place: Place, say: Callable[[str], None]) -> tuple[bool, PackError | None]:
+def _finish_interrupted(place: Place, say: Callable[[str], None]) -> tuple[bool, PackError | None]:
     """Complete unfinished erasures. Returns whether one was completed, and why another one still has bodies."""
     outcomes = finish_erasures(place, lambda _: None)
     done = [outcome for outcome in outcomes if outcome.error is None]
@@ -233,7 +233,7 @@ def _now() -> datetime.datetime:
     return datetime.datetime.now(datetime.UTC)
 
 
-def _sign(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None]) -> None:
+def _sign_evidence(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None]) -> None:
     """Sign evidence of all erasures that have none yet, including those of earlier runs that were killed."""
     if key is None:
         return
@@ -245,8 +245,8 @@ def _sign(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None
             say(line)
 
 
-def _purge(command: EraseOptions, place: Place, say: Callable[[str], None]) -> PackError | None:
-    states, purged, error = purge_erasures(place, _now(), _on_step(command, say), is_alone=command.now)
+def _purge_due_versions(command: EraseOptions, place: Place, say: Callable[[str], None]) -> PackError | None:
+    states, purged, error = purge_erasures(place, _now(), _step_printer(command, say), is_alone=command.now)
     for line in _purged_lines(states, purged):
         say(line)
     return error
@@ -263,11 +263,11 @@ def _purged_lines(states: list[ErasureState], purged: Purged) -> Iterator[str]:
         )
 
 
-def _on_step(command: EraseOptions, say: Callable[[str], None]) -> Callable[[str], None]:
+def _step_printer(command: EraseOptions, say: Callable[[str], None]) -> Callable[[str], None]:
     return (lambda step: say(f"  {step} …")) if command.verbose else lambda _: None
 
 
-def _printer(command: EraseOptions) -> Callable[[str], None]:
+def _line_printer(command: EraseOptions) -> Callable[[str], None]:
     def say(line: str) -> None:
         if not command.quiet:
             print_line(line)
@@ -275,7 +275,7 @@ def _printer(command: EraseOptions) -> Callable[[str], None]:
     return say
 
 
-def _place(command: EraseOptions) -> Place:
+def _erasure_place(command: EraseOptions) -> Place:
     """Return the lake with the location of its bodies, and refuse a wrong location, where nothing would be erased."""
     lake = lake_of(command)
     lake.table("messages")  # raises an error if this is not a lake

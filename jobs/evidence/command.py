@@ -51,7 +51,7 @@ _SHOWN = 20
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 
 
-def _sha256(text: str) -> str:
+def _parse_sha256(text: str) -> str:
     if _SHA256.fullmatch(text) is None:
         raise argparse.ArgumentTypeError(f"expected 64 hexadecimal digits, found {text[:80]!a}")
     return text.lower()
@@ -70,15 +70,15 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
     lake: str | None = option("verify and show: a folder, s3://bucket/prefix, or catalog.schema", metavar="PLACE")
     out: str | None = option("key: file for the private key; the public key is written to FILE.pub", metavar="FILE")
     public_key: tuple[str, ...] = repeated("verify: a trusted public key", metavar="FILE")
-    head: str | None = option("verify: expected SHA-256 of the newest document", parse=_sha256, metavar="SHA256")
+    head: str | None = option("verify: expected SHA-256 of the newest document", parse=_parse_sha256, metavar="SHA256")
     from_any: bool = flag("verify: the first document may have any number")
 
     def run(self) -> ExitCode:
         """Run the chosen action."""
-        return _act(without_variable(self, "file", "lake"))
+        return _run_action(without_variable(self, "file", "lake"))
 
 
-def _act(command: EvidenceCommand) -> ExitCode:
+def _run_action(command: EvidenceCommand) -> ExitCode:
     _check(command)
     if command.action == KEY:
         from commitlake.pipelines.evidence.keys import make_key
@@ -87,10 +87,10 @@ def _act(command: EvidenceCommand) -> ExitCode:
         print_line(f"{command.out}: private key; {command.out}.pub: public key, with the id {key_id}")
         return ExitCode.OK
     if command.action == SHOW:
-        for _, text in _documents(command):
+        for _, text in _read_documents(command):
             print(text)
         return ExitCode.OK
-    return _verify(command)
+    return _verify_chain(command)
 
 
 def _check(command: EvidenceCommand) -> None:
@@ -114,17 +114,17 @@ def _check(command: EvidenceCommand) -> None:
             )
 
 
-def _verify(command: EvidenceCommand) -> ExitCode:
+def _verify_chain(command: EvidenceCommand) -> ExitCode:
     from commitlake.pipelines.evidence.verifying import verify_chain
 
     first = None if command.from_any else 1
-    keys, documents = _keys(command), _documents(command)
-    found = verify_chain(documents, keys, head=command.head, first=first, last=_written(command))
+    keys, documents = _read_public_keys(command), _read_documents(command)
+    found = verify_chain(documents, keys, head=command.head, first=first, last=_newest_written_number(command))
     if command.lake:
-        from commitlake.pipelines.evidence.chain import other_work, undocumented
+        from commitlake.pipelines.evidence.chain import undocumented, work_of_other_lake
 
         lake = lake_of(command)
-        for text in other_work(lake, found.newest, found.newest_ids):
+        for text in work_of_other_lake(lake, found.newest, found.newest_ids):
             found.add("lake", text)
         if command.head is None:
             for text in undocumented(lake, found.newest, found.at):
@@ -148,7 +148,7 @@ def _verify(command: EvidenceCommand) -> ExitCode:
     return ExitCode.OK
 
 
-def _written(command: EvidenceCommand) -> int:
+def _newest_written_number(command: EvidenceCommand) -> int:
     """Return the number of the newest document ever written to a lake's table; 0 without a lake."""
     if not command.lake:
         return 0
@@ -157,7 +157,7 @@ def _written(command: EvidenceCommand) -> int:
     return written_number(lake_of(command))
 
 
-def _keys(command: EvidenceCommand) -> dict[str, Ed25519PublicKey]:
+def _read_public_keys(command: EvidenceCommand) -> dict[str, Ed25519PublicKey]:
     from commitlake.pipelines.evidence.documents import key_id_of
     from commitlake.pipelines.evidence.keys import public_key
 
@@ -165,9 +165,9 @@ def _keys(command: EvidenceCommand) -> dict[str, Ed25519PublicKey]:
     return {key_id_of(key): key for key in keys}
 
 
-def _documents(command: EvidenceCommand) -> Iterator[tuple[StoredAs | None, str]]:
+def _read_documents(command: EvidenceCommand) -> Iterator[tuple[StoredAs | None, str]]:
     if command.file:
-        yield from _lines(command.file)
+        yield from _read_lines(command.file)
         return
     from commitlake.pipelines.evidence.chain import read_documents
 
@@ -176,7 +176,7 @@ def _documents(command: EvidenceCommand) -> Iterator[tuple[StoredAs | None, str]
     yield from read_documents(lake)
 
 
-def _lines(name: str) -> Iterator[tuple[None, str]]:
+def _read_lines(name: str) -> Iterator[tuple[None, str]]:
     from commitlake.pipelines.evidence.documents import MAX_BYTES
 
     try:

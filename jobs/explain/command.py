@@ -86,7 +86,7 @@ class Explain(
         from commitlake.connectors.reading.planning import plan_read
         from commitlake.connectors.reading.request import Filters
 
-        options = ReadOptions.parse(_options(self), formats=COMMITLOGS)
+        options = ReadOptions.parse(_source_options(self), formats=COMMITLOGS)
         filters = Filters.of(self.selection)
         filters = replace(filters, min_offset=options.starting_offset, end_offset=options.ending_offset)
         plan = plan_read(options, filters)
@@ -96,7 +96,7 @@ class Explain(
             _print_table(rows)
         else:
             write_objects(self.output, rows)
-        missing = _missing(plan)
+        missing = _missing_segment_sentences(plan)
         for sentence in missing:
             print(f"damage: {sentence}", file=sys.stderr)
         return ExitCode.DAMAGE if missing else ExitCode.OK
@@ -125,7 +125,7 @@ def _check(command: Explain) -> None:
                 raise JobError(f"--{name}: expected a {name}, found {value!r}", "leave the option out to take all")
 
 
-def _options(command: Explain) -> dict[str, str]:
+def _source_options(command: Explain) -> dict[str, str]:
     """Return the options of the Spark source, except those that select messages."""
     given = {
         "path": command.store,
@@ -139,7 +139,7 @@ def _options(command: Explain) -> dict[str, str]:
     return {name: str(value) for name, value in given.items() if value is not None}
 
 
-def _missing(plan: ReadPlan) -> list[str]:
+def _missing_segment_sentences(plan: ReadPlan) -> list[str]:
     return [
         f"store {store.broker}: no segment from {segment.whole.start} to {segment.whole.end}"
         for store in plan.stores
@@ -152,11 +152,11 @@ def _print_table(rows: list[dict[str, object]]) -> None:
     """Print one paragraph per store, because a plan does not fit on one line."""
     for number, row in enumerate(rows):
         print(("\n" if number else "") + f"{printable_line(str(row['broker']))}  {printable_line(str(row['path']))}")
-        for name, value in _lines(row):
+        for name, value in _paragraph_lines(row):
             print(f"  {name.ljust(12)}{value}")
 
 
-def _lines(row: dict[str, object]) -> list[tuple[str, str]]:
+def _paragraph_lines(row: dict[str, object]) -> list[tuple[str, str]]:
     segments = f"{row['segments_planned']} of {row['segments']}"
     skipped = [
         f"{row[f'segments_skipped_by_{what}']} skipped by {what}"

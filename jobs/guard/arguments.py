@@ -12,7 +12,7 @@ from commitlake.jobs.arguments.stores import positive_decimal
 from commitlake.jobs.cli.options import Options, option
 
 
-def _time_zone(text: str) -> ZoneInfo:
+def _parse_time_zone(text: str) -> ZoneInfo:
     try:
         return ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -21,7 +21,7 @@ def _time_zone(text: str) -> ZoneInfo:
         ) from None
 
 
-def _ratio(text: str) -> float:
+def _parse_ratio(text: str) -> float:
     return positive_decimal(text, "ratio: expected more than 0, at most 1, as in 0.85", most=1)
 
 
@@ -44,11 +44,11 @@ class RuleArguments(Options):
         "RocketMQ's major version (default: 5)", parse=int, default=5, choices=(4, 5), metavar="4|5"
     )
     broker_time_zone: datetime.tzinfo | None = option(
-        "time zone of deleteWhen, as Asia/Shanghai (default: this machine's)", parse=_time_zone, metavar="ZONE"
+        "time zone of deleteWhen, as Asia/Shanghai (default: this machine's)", parse=_parse_time_zone, metavar="ZONE"
     )
     clean_forcibly_ratio: float | None = option(
-        "the broker's -Drocketmq.broker.diskSpaceCleanForciblyRatio", parse=_ratio, metavar="RATIO"
+        "the broker's -Drocketmq.broker.diskSpaceCleanForciblyRatio", parse=_parse_ratio, metavar="RATIO"
     )
     warning_level_ratio: float | None = option(
-        "the broker's -Drocketmq.broker.diskSpaceWarningLevelRatio", parse=_ratio, metavar="RATIO"
+        "the broker's -Drocketmq.broker.diskSpaceWarningLevelRatio", parse=_parse_ratio, metavar="RATIO"
     )

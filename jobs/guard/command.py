@@ -97,10 +97,10 @@ class Guard(
 
         now = datetime.datetime.now(datetime.UTC)
         lake = lake_of(self)
-        watch = _watch if self.html is None else _watch_and_write_page
+        watch = _watch_stores if self.html is None else _watch_and_write_page
         progress, watched = watch(self, lake, now)
         print_report(self.output, watched, now)
-        for line in warning_lines(watched, _places(self, lake, watched)):
+        for line in warning_lines(watched, _advice_placeholders(self, lake, watched)):
             print_line(line)
         if not self.quiet:
             lines = [*rule_lines(watched), *disk_lines(watched, now), summary(watched, self.within)]
@@ -111,7 +111,7 @@ class Guard(
         return verdict_of(watched).exit_code
 
 
-def _watch(
+def _watch_stores(
     command: Guard, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
     """Return the archived offset of each store (None without a lake), and the expected fate of the stores' segments."""
@@ -147,14 +147,14 @@ def _watch_and_write_page(
     assert file is not None
     facts = [("Lake", lake.root), ("Store", command.store)]
     with failure_page(file, "guard", TITLE, facts, lake):
-        progress, watched = _watch(command, lake, now)
-        places = _places(command, lake, watched)
+        progress, watched = _watch_stores(command, lake, now)
+        places = _advice_placeholders(command, lake, watched)
         file.write(stores_page(watched, lake, command.within, now, places=places, is_lake=progress is not None))
     return progress, watched
 
 
-def _places(command: Guard, lake: Lake, watched: Sequence[WatchedStore]) -> Places:
-    """Return the places of the advice."""
+def _advice_placeholders(command: Guard, lake: Lake, watched: Sequence[WatchedStore]) -> Places:
+    """Return the values for the placeholders of the advice."""
     named = ["--broker", watched[0].broker] if len(watched) == 1 else []
     return {"store": command.store, "lake": lake.root, "named": named}
 

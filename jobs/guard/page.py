@@ -81,29 +81,31 @@ def stores_page(
         is_lake: Whether the lake exists.
     """
     verdict = verdict_of(stores)
-    groups = [group for store in stores for group in _groups(store, now, places)]
-    kind = Kind.CRITICAL if verdict.exit_code else _worst(groups)
+    groups = [group for store in stores for group in _risk_findings(store, now, places)]
+    kind = Kind.CRITICAL if verdict.exit_code else _verdict_kind(groups)
     text = verdict.text[:1].upper() + verdict.text[1:]
     word = {Kind.CRITICAL: "Act now", Kind.WARNING: "Watch", Kind.INFO: "Safe", Kind.GOOD: "Safe"}[kind]
     sections = [
         Section("segments", "Segments", [_figures(stores, within)]),
         findings_section(groups, "No segment is lost or at risk, and no disk is too full."),
-        Section("forecast", "Upcoming deletions", [_forecast(stores)]),
-        Section("disks", "Disks", _disks(stores, now)),
+        Section("forecast", "Upcoming deletions", [_forecast_table(stores)]),
+        Section("disks", "Disks", _disk_usage_blocks(stores, now)),
         history_section(read_history(lake)) if is_lake else Section(
             "runs", "Archive runs", [Paragraph("There is no lake in this place yet: nothing is archived.")]
         ),
     ]  # fmt: skip
     sentence = Verdict(kind, f"{text} within {duration_text(within)}", word)
-    return Report(TITLE, sentence, _facts(stores, lake, within, now), sections, "guard")
+    return Report(TITLE, sentence, _page_facts(stores, lake, within, now), sections, "guard")
 
 
-def _worst(groups: Sequence[FindingGroup]) -> Kind:
+def _verdict_kind(groups: Sequence[FindingGroup]) -> Kind:
     kinds = {group.kind for group in groups}
     return Kind.WARNING if kinds & {Kind.WARNING, Kind.CRITICAL} else Kind.GOOD
 
 
-def _facts(stores: Sequence[WatchedStore], lake: Lake, within: datetime.timedelta, now: datetime.datetime) -> Facts:
+def _page_facts(
+    stores: Sequence[WatchedStore], lake: Lake, within: datetime.timedelta, now: datetime.datetime
+) -> Facts:
     gone = [watched.fate.deleted_at for store in stores for watched in store.segments
             if watched.fate.deleted_at is not None]  # fmt: skip
     written = [watched.fate.segment.modified for store in stores for watched in store.segments
@@ -134,7 +136,7 @@ def _figures(stores: Sequence[WatchedStore], within: datetime.timedelta) -> Figu
     )
 
 
-def _groups(store: WatchedStore, now: datetime.datetime, places: Places) -> Iterator[FindingGroup]:
+def _risk_findings(store: WatchedStore, now: datetime.datetime, places: Places) -> Iterator[FindingGroup]:
     if store.lost is not None:
         start, end = store.lost
         yield FindingGroup(
@@ -168,7 +170,7 @@ def _groups(store: WatchedStore, now: datetime.datetime, places: Places) -> Iter
             advice=_REPLACED.filled({**places, "store": store.root}),
             word="Refused",
         )
-    yield from _limits(store, now)
+    yield from _disk_limit_findings(store, now)
 
 
 def _risk_example(watched: WatchedSegment, store: WatchedStore) -> Example:
@@ -182,7 +184,7 @@ def _risk_example(watched: WatchedSegment, store: WatchedStore) -> Example:
     )
 
 
-def _limits(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGroup]:
+def _disk_limit_findings(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGroup]:
     for disk in store.disks:
         for percent, then in disk_limits(store.rules):
             moment = disk.time_of_excess(percent, now)
@@ -200,7 +202,7 @@ def _limits(store: WatchedStore, now: datetime.datetime) -> Iterator[FindingGrou
             )
 
 
-def _forecast(stores: Sequence[WatchedStore]) -> Table:
+def _forecast_table(stores: Sequence[WatchedStore]) -> Table:
     columns = (
         Column("segments"), Column("broker"), Column("verdict"), Column("number", is_number=True),
         Column("size", is_number=True, text=size_text), Column("last written (UTC)", key="written"),
@@ -233,7 +235,7 @@ def _segment_rows(store: WatchedStore) -> Iterator[Mapping[str, object]]:
         }
 
 
-def _disks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Sequence[Block]:
+def _disk_usage_blocks(stores: Sequence[WatchedStore], now: datetime.datetime) -> Sequence[Block]:
     columns = (
         Column("broker"), Column("used", is_number=True, text=lambda percent: f"{percent:.1f} %"),
         Column("of", is_number=True, text=size_text),

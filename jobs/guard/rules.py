@@ -54,7 +54,7 @@ def read_rules(arguments: RuleArguments, now: datetime.datetime) -> Callable[[St
 def _rules_of(store: Store, common: Rules, path: str, text: str, now: datetime.datetime) -> Rules:
     if _is_boltmq(store, text):
         try:
-            return _with_boltmq(common, store, parse_boltmq_conf(text), path, now)
+            return _apply_boltmq_settings(common, store, parse_boltmq_conf(text), path, now)
         except BrokerConfError as error:
             raise JobError(f"{path}: {error}", f"{store.broker} is a store of BoltMQ: name its broker.toml") from None
     if is_boltmq_conf(text):
@@ -78,7 +78,7 @@ def _is_boltmq(store: Store, text: str) -> bool:
     return dialects == {BOLTMQ} if dialects else is_boltmq_conf(text)
 
 
-def _with_boltmq(common: Rules, store: Store, conf: BoltmqConf, path: str, now: datetime.datetime) -> Rules:
+def _apply_boltmq_settings(common: Rules, store: Store, conf: BoltmqConf, path: str, now: datetime.datetime) -> Rules:
     started = None if conf.is_slave else _last_start(store)
     hours = " and ".join(f"{hour:02}" for hour in conf.deletion.delete_hours)
     since = f"its start at {started:%Y-%m-%dT%H:%M:%SZ}" if started else "its next start"

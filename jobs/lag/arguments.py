@@ -49,7 +49,7 @@ class LagArguments(SourceArguments, BrokerConfArgument, after={BrokerConfArgumen
     )
 
 
-def _filter(text: str) -> tuple[str, str, str]:
+def _parse_filter(text: str) -> tuple[str, str, str]:
     place, equals, expression = text.partition("=")
     group, at, topic = place.strip().rpartition("@")
     if not equals or not at or not group or not topic or not expression.strip():
@@ -71,6 +71,6 @@ class LagQuestion(Brokers, Groups, Topics):
     )
     filter: tuple[tuple[str, str, str], ...] = repeated(
         "a group's filter on a topic: tags separated by ||, or sql:EXPRESSION; overrides the stored filter",
-        parse=_filter,
+        parse=_parse_filter,
         metavar="GROUP@TOPIC=FILTER",
     )

@@ -152,17 +152,17 @@ class LagCommand(
     def run(self) -> ExitCode:
         """Measure the lag, print it, and write the page."""
         if self.html is None:
-            return _answer(None, self)
+            return _measure_and_print(None, self)
         from commitlake.jobs.lag.report import TITLE
         from commitlake.jobs.report.output import failure_page, page_file
 
         file = page_file(self.html)
         name, place = self.source
         with failure_page(file, "lag", TITLE, [(name.removeprefix("--").capitalize(), place)]):
-            return _answer(file, self)
+            return _measure_and_print(file, self)
 
 
-def _answer(file: PageFile | None, command: LagCommand) -> ExitCode:
+def _measure_and_print(file: PageFile | None, command: LagCommand) -> ExitCode:
     from commitlake.jobs.lag import report
     from commitlake.jobs.lag.source import measure_lag, unknown_names
     from commitlake.jobs.report.rows_output import write

@@ -175,11 +175,11 @@ class LagSource:
 
     @property
     def places(self) -> dict[str, str | Sequence[str]]:
-        """The places of an advice that the source fills in."""
+        """Values for the placeholders of an advice that depend on the source."""
         return {"source": self.option, self.option[0].removeprefix("--"): self.option[1]}
 
     def at_words(self, option: str) -> list[str]:
-        """Return an option with the requested time, if one was requested."""
+        """Return the words of an option with the requested time; empty if none was requested."""
         return [] if self.at is None else [option, iso_text(self.at).removesuffix("Z")]
 
 
@@ -204,12 +204,12 @@ def lag_report(
     as_of = plain_text(times[0]) if times else "not known"
     if len(times) > 1:
         as_of += f" to {plain_text(times[-1])}"
-    facts = [(label, place), ("Brokers", _brokers(answer.rows)), ("As of", f"{as_of} UTC" if times else as_of)]
+    facts = [(label, place), ("Brokers", _brokers_text(answer.rows)), ("As of", f"{as_of} UTC" if times else as_of)]
     held = [row for row in answer.rows if row.kind not in GROUP_KINDS]
     sections = [
         Section("summary", "In short", [_summary(groups)]),
         Section("do", "What to do", list(_advice(groups, missing, source, since))),
-        Section("history", "Lag over time", list(_history(groups, history, source))),
+        Section("history", "Lag over time", list(_history_charts(groups, history, source))),
         Section("groups", "Groups", [_group_table(groups)]),
         Section("queues", "Queues", [_queue_table([row for row in answer.rows if row.kind in GROUP_KINDS], "group")]),
     ]
@@ -225,19 +225,21 @@ def _verdict(groups: Sequence[GroupSummary], missing: Sequence[str]) -> Verdict:
     ill = [group for group in groups if group.verdict is not LagVerdict.OK]
     if ill:
         worst = ill[0]
-        sentence = f"{worst.group} {_HAPPENED[worst.verdict]} on {worst.worst.topic}: {_behind(worst)}."
+        sentence = f"{worst.group} {_HAPPENED[worst.verdict]} on {worst.worst.topic}: {_behind_text(worst)}."
         if len(ill) > 1:
             others = len(ill) - 1
             sentence += f" {count_text(others, 'other group needs', 'other groups need')} attention."
         return Verdict(_KINDS[worst.verdict], sentence + unknown, str(worst.verdict))
     most = max(groups, key=lambda group: group.messages.largest)
     sentence = f"{'The group keeps' if len(groups) == 1 else f'All {len(groups):,} groups keep'} up"
-    sentence += f"; {most.group} is furthest behind: {_behind(most)}." if most.messages.largest else "; none is behind."
+    sentence += (
+        f"; {most.group} is furthest behind: {_behind_text(most)}." if most.messages.largest else "; none is behind."
+    )
     return Verdict(Kind.WARNING if missing else Kind.GOOD, sentence + unknown, "unknown" if missing else "ok")
 
 
-def _behind(group: GroupSummary) -> str:
-    sentence = f"{_messages_behind(group.messages)} behind"
+def _behind_text(group: GroupSummary) -> str:
+    sentence = f"{_messages_text(group.messages)} behind"
     return (
         f"{sentence}, the next one has waited for {bounded_text(group.seconds, seconds_text)}"
         if group.seconds.largest
@@ -250,7 +252,7 @@ def _summary(groups: Sequence[GroupSummary]) -> Figures:
     worst = max((group.seconds.largest for group in groups), default=0.0)
     figures = {
         "groups": f"{len(groups):,}",
-        "messages behind": _messages(sum_bounds(group.messages for group in groups)),
+        "messages behind": _count_text(sum_bounds(group.messages for group in groups)),
         "longest wait": seconds_text(worst),
     }
     if lost := sum_bounds(group.lost for group in groups).largest:
@@ -270,11 +272,11 @@ def _advice(
         yield Notice(
             _KINDS[group.verdict],
             (Name(group.group), f" {_HAPPENED[group.verdict]} on ", Name(group.worst.topic)),
-            Paragraph(f"{_behind(group)}{_since(group, since) if is_first else ''}."),
-            *_reasons(group),
-            *_lost(group, source),
-            *_what_to_do(group, source),
-            *_notes(group),
+            Paragraph(f"{_behind_text(group)}{_since_text(group, since) if is_first else ''}."),
+            *_reason_blocks(group),
+            *_lost_messages_blocks(group, source),
+            *_group_advice(group, source),
+            *_note_blocks(group),
             word=str(group.verdict),
         )
     if len(ill) > _MAX_NOTICES:
@@ -286,7 +288,7 @@ def _advice(
         yield Paragraph("No group is stalled, stopped, slow or misplaced.")
 
 
-def _since(group: GroupSummary, since: datetime.datetime | None) -> str:
+def _since_text(group: GroupSummary, since: datetime.datetime | None) -> str:
     if since is None or group.verdict not in _NOT_MOVING:
         return ""
     moment, at = since.astimezone(datetime.UTC), group.worst.as_of.astimezone(datetime.UTC)
@@ -294,7 +296,7 @@ def _since(group: GroupSummary, since: datetime.datetime | None) -> str:
     return f", not moving since {text} UTC"
 
 
-def _reasons(group: GroupSummary) -> Iterator[Block]:
+def _reason_blocks(group: GroupSummary) -> Iterator[Block]:
     """Yield why a group has its verdict, and when it has caught up."""
     row = group.worst
     if row.judged.reason:
@@ -311,17 +313,17 @@ def _reasons(group: GroupSummary) -> Iterator[Block]:
         )
 
 
-def _notes(group: GroupSummary) -> Iterator[Block]:
+def _note_blocks(group: GroupSummary) -> Iterator[Block]:
     notes = list(dict.fromkeys(note for row in group.rows for note in row.notes))
     if notes:
         yield Folded("Notes", *(Paragraph(note, is_quiet=True) for note in notes[:_MAX_NOTICES]))
 
 
-def _lost(group: GroupSummary, source: LagSource) -> Iterator[Block]:
+def _lost_messages_blocks(group: GroupSummary, source: LagSource) -> Iterator[Block]:
     """Yield how many messages a group has lost, and how to send those again that the lake has."""
     if not group.lost.largest:
         return
-    text = f"{_messages(group.lost)} {'message was' if group.lost == (1, 1) else 'messages were'} lost."
+    text = f"{_count_text(group.lost)} {'message was' if group.lost == (1, 1) else 'messages were'} lost."
     if not source.is_lake:
         yield Paragraph(text)
         return
@@ -332,7 +334,7 @@ def _lost(group: GroupSummary, source: LagSource) -> Iterator[Block]:
     yield Advised(_SEND_AGAIN.filled_for_each(brokers))
 
 
-def _what_to_do(group: GroupSummary, source: LagSource) -> Iterator[Block]:
+def _group_advice(group: GroupSummary, source: LagSource) -> Iterator[Block]:
     row = group.worst
     places = source.places | {
         "group": group.group,
@@ -348,7 +350,7 @@ def _what_to_do(group: GroupSummary, source: LagSource) -> Iterator[Block]:
     yield Advised(_QUEUES.filled(places))
 
 
-def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Iterator[Block]:
+def _history_charts(groups: Sequence[GroupSummary], history: LagHistory | None, source: LagSource) -> Iterator[Block]:
     if history is None:
         why = "The lake has no snapshot of these groups" if source.is_lake else "A store has no history of its groups"
         yield Paragraph(f"{why}: 'commitlake snapshot', or each run of 'archive', saves their offsets.")
@@ -359,7 +361,7 @@ def _history(groups: Sequence[GroupSummary], history: LagHistory | None, source:
         Series(
             group.group,
             history.messages[group.group],
-            (Badge(_KINDS[group.verdict], str(group.verdict)), " ", _messages(group.messages)),
+            (Badge(_KINDS[group.verdict], str(group.verdict)), " ", _count_text(group.messages)),
         )
         for group in drawn
     ]
@@ -424,7 +426,7 @@ def _rest(rows: str, messages: Sequence[FigureBounds], shown: int) -> str:
     if not others:
         return ""
     the_others = "the other one is" if len(others) == 1 else f"the {len(others):,} others are"
-    behind = _messages_behind(sum_bounds(others))
+    behind = _messages_text(sum_bounds(others))
     return f"The {shown:,} worst of {len(messages):,} {rows} are shown; {the_others} {behind} behind."
 
 
@@ -432,7 +434,7 @@ def group_rows(rows: Iterable[Lag]) -> Iterator[Row]:
     """Yield a row for people for each group, and for each kind of messages that no group consumes."""
     found: dict[str, list[Lag]] = {}
     for row in rows:
-        found.setdefault(_name_of(row), []).append(row)
+        found.setdefault(_row_label(row), []).append(row)
     return (_group_row(GroupSummary(name, of_group)) for name, of_group in found.items())
 
 
@@ -447,11 +449,11 @@ def _group_row(group: GroupSummary) -> Row:
     names = [part for topic in topics[:3] for part in (", ", Name(topic))][1:]
     queues = sum(1 for row in group.rows if row.messages.low or row.messages.high is None or row.messages.high)
     return {
-        "topics": Cell(first + _and_more(len(others))),
-        "first_topics": Cell((*names, _and_more(len(topics) - 3))),
+        "topics": Cell(first + _more_text(len(others))),
+        "first_topics": Cell((*names, _more_text(len(topics) - 3))),
         "queues": Cell(f"{len(group.rows):,}"),
         "behind": Cell(f"{queues:,} of {len(group.rows):,}", queues),
-        **_figures(group),
+        **_group_cells(group),
     }
 
 
@@ -466,17 +468,17 @@ def _queue_row(row: Lag) -> Row:
             "" if last is None else Moment(plain_text(last)), None if last is None else last.timestamp()
         ),
         "narrowing": Cell("" if row.filter in {None, "*"} else Name(row.filter)),
-        **_figures(GroupSummary(_name_of(row), [row])),
+        **_group_cells(GroupSummary(_row_label(row), [row])),
     }
 
 
-def _figures(group: GroupSummary) -> Row:
+def _group_cells(group: GroupSummary) -> Row:
     rates = [row.judged.consume_tps for row in group.rows if row.judged.consume_tps is not None]
     notes = [note for row in group.rows for note in row.notes]
     return {
         "group": Cell(Name(group.group)),
-        "messages": Cell(_messages(group.messages), group.messages.largest),
-        "lost": Cell(_messages(group.lost) if group.lost.largest else "", group.lost.largest),
+        "messages": Cell(_count_text(group.messages), group.messages.largest),
+        "lost": Cell(_count_text(group.lost) if group.lost.largest else "", group.lost.largest),
         "time_lag": Cell(bounded_text(group.seconds, seconds_text), group.seconds.largest),
         "bytes": Cell(bounded_text(group.bytes, size_text), group.bytes.largest),
         "consume_tps": Cell(f"{sum(rates):,.1f}" if rates else "", sum(rates) if rates else None),
@@ -488,11 +490,11 @@ def _figures(group: GroupSummary) -> Row:
     }
 
 
-def _name_of(row: Lag) -> str:
+def _row_label(row: Lag) -> str:
     return row.group or f"({row.kind})"
 
 
-def _and_more(count: int) -> str:
+def _more_text(count: int) -> str:
     return f" and {count:,} more" if count > 0 else ""
 
 
@@ -582,14 +584,14 @@ def summary(rows: Sequence[Lag]) -> str:
     return f"{text}; worst: {place}, is {worst.judged.verdict}, {as_of}"
 
 
-def _messages_behind(figure: FigureBounds) -> str:
-    return f"{_messages(figure)} {'message' if figure.is_exact and figure.low == 1 else 'messages'}"
+def _messages_text(figure: FigureBounds) -> str:
+    return f"{_count_text(figure)} {'message' if figure.is_exact and figure.low == 1 else 'messages'}"
 
 
-def _messages(figure: FigureBounds) -> str:
+def _count_text(figure: FigureBounds) -> str:
     return bounded_text(figure, whole_number)
 
 
-def _brokers(rows: Sequence[Lag]) -> str:
+def _brokers_text(rows: Sequence[Lag]) -> str:
     brokers = sorted({row.broker for row in rows})
-    return ", ".join(brokers[:5]) + _and_more(len(brokers) - 5)
+    return ", ".join(brokers[:5]) + _more_text(len(brokers) - 5)

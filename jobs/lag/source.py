@@ -43,11 +43,11 @@ def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) ->
     """
     asked = question or LagQuestion()
     wanted, brokers = asked.selection, asked.broker
-    given = Given(_filters(asked.filter))
+    given = Given(_filters_by_group(asked.filter))
     if arguments.lake is not None:
         lake = lake_of(arguments).pinned()
         check_brokers(lake, brokers)
-        delays = _delays(arguments.broker_conf, brokers or _archived(lake))
+        delays = _delay_levels_by_broker(arguments.broker_conf, brokers or _archived_brokers(lake))
         given = replace(given, delay_levels_ms=delays, bodies=bodies_of(arguments, lake), watch=arguments.watch)
         with naming_damaged_files(lake, _READ):
             return lag_of_lake(lake, asked.at, wanted, given)
@@ -56,7 +56,9 @@ def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) ->
     if not stores:
         raise JobError(f"--broker: {arguments.source[1]} has no store of that name")
     now = datetime.datetime.now(datetime.UTC)
-    given = replace(given, delay_levels_ms=_delays(arguments.broker_conf, [store.broker for store in stores]))
+    given = replace(
+        given, delay_levels_ms=_delay_levels_by_broker(arguments.broker_conf, [store.broker for store in stores])
+    )
     answers = [lag_of_store(store, now, wanted, given) for store in stores]
     return LagAnswer(
         [row for answer in answers for row in answer.rows],
@@ -82,7 +84,7 @@ def measure_history(arguments: LagArguments, question: LagQuestion, answer: LagA
     lake = lake_of(arguments).pinned()
     until = max(row.as_of for row in answer.rows)
     brokers = sorted({row.broker for row in answer.rows})
-    filters, topics = _filters(question.filter), question.topic
+    filters, topics = _filters_by_group(question.filter), question.topic
     with naming_damaged_files(lake, _READ):
         return lag_history(lake, groups, until, brokers, filters, topics)
 
@@ -101,12 +103,12 @@ def unknown_names(question: LagQuestion, answer: LagAnswer) -> list[str]:
     ]
 
 
-def _archived(lake: Lake) -> list[str]:
+def _archived_brokers(lake: Lake) -> list[str]:
     last = read_last_commit(lake)
     return [] if last is None else sorted(last.stores)
 
 
-def _delays(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]]:
+def _delay_levels_by_broker(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]]:
     """Return the delay levels of each broker whose settings file sets them."""
     if conf is None:
         return {}
@@ -117,7 +119,7 @@ def _delays(conf: str | None, brokers: Sequence[str]) -> dict[str, Sequence[int]
     return {broker: levels for broker, levels in found.items() if levels}
 
 
-def _filters(given: Sequence[tuple[str, str, str]]) -> dict[GroupTopic, SubscriptionFilter]:
+def _filters_by_group(given: Sequence[tuple[str, str, str]]) -> dict[GroupTopic, SubscriptionFilter]:
     found = {}
     for group, topic, text in given:
         is_sql = text.startswith("sql:")

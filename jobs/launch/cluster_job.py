@@ -61,10 +61,10 @@ def run_on_yarn(options: Sequence[str], command: Sequence[str]) -> int:
     try:
         return _run(options, command)
     except JobError as error:
-        return _report(name, str(error), error.hint, error.exit_code)
+        return _print_error(name, str(error), error.hint, error.exit_code)
     except Exception as error:  # noqa: BLE001 (as for every job)
         shown = explain_error(error)
-        return _report(name, shown.message, shown.hint, shown.exit_code or ExitCode.FAILED)
+        return _print_error(name, shown.message, shown.hint, shown.exit_code or ExitCode.FAILED)
 
 
 def _run(options: Sequence[str], command: Sequence[str]) -> int:
@@ -78,13 +78,13 @@ def _run(options: Sequence[str], command: Sequence[str]) -> int:
     check_attempts(settings(options))
     parser = importlib.import_module(f"commitlake.jobs.{job}.command").build_parser()
     parsed = parser.parse_args(arguments)
-    command = with_lake_found(command, parsed)
+    command = replace_lake_name(command, parsed)
     check_shared(parser, parsed, [folder for folder in chosen.get(SETTING, "").split(",") if folder])
     with tempfile.TemporaryDirectory(prefix="commitlake-job-") as temporary:
         return _submit(command, parser, parsed, chosen, Path(temporary))
 
 
-def with_lake_found(command: Sequence[str], parsed: argparse.Namespace) -> list[str]:
+def replace_lake_name(command: Sequence[str], parsed: argparse.Namespace) -> list[str]:
     """Return a job's arguments with the name of a lake in a catalog replaced by the lake's place.
 
     Only this machine asks the catalog, so the token stays here; and the driver cannot take the name for a folder in its
@@ -126,7 +126,7 @@ def _submit(
     from commitlake.connectors.spark.session import QUIET_JVM, submission_settings
     from commitlake.connectors.spark.yarn_application import YarnApplication, forget_settings
 
-    prepared = prepare({**submission_settings(_s3_of(parsed)), **_CLUSTER_SETTINGS}, with_driver=True)
+    prepared = prepare({**submission_settings(_s3_options_of(parsed)), **_CLUSTER_SETTINGS}, with_driver=True)
     no_defaults = folder / "no-defaults.conf"
     no_defaults.touch()
     submitter = [*_SUBMITTER, "--properties-file", str(no_defaults), "--driver-java-options", QUIET_JVM]
@@ -141,14 +141,14 @@ def _submit(
         application = YarnApplication(gateway, output, staging)
         application.submit(with_file(prepared.words[:-1], job), str(Path(__file__).with_name("yarn_driver.py")))
         try:
-            return _follow(application, command[0], quiet=getattr(parsed, "quiet", False))
+            return _wait_for(application, command[0], quiet=getattr(parsed, "quiet", False))
         finally:
             output.delete_all()
     finally:
         stop(gateway)
 
 
-def _follow(application: YarnApplication, job: str, *, quiet: bool) -> int:
+def _wait_for(application: YarnApplication, job: str, *, quiet: bool) -> int:
     """Wait for the job, and return its exit code; if this process is asked to end, the application is killed."""
     asked = threading.Event()
     shown = []
@@ -223,7 +223,7 @@ def with_file(options: Sequence[str], file: Path) -> list[str]:
     return [*chain.from_iterable(pairs), "--conf", f"{_ATTEMPTS}=1"]
 
 
-def _s3_of(parsed: argparse.Namespace) -> S3Options | None:
+def _s3_options_of(parsed: argparse.Namespace) -> S3Options | None:
     """Return options of the object store if the lake is in one: Spark needs jars for it."""
     if not str(getattr(parsed, "lake", None) or "").startswith("s3://"):
         return None
@@ -232,7 +232,7 @@ def _s3_of(parsed: argparse.Namespace) -> S3Options | None:
     return s3_options(getattr(parsed, "s3_endpoint", None), getattr(parsed, "s3_region", None))
 
 
-def _report(name: str, message: str, hint: str, code: int) -> int:
+def _print_error(name: str, message: str, hint: str, code: int) -> int:
     print(f"{name}: error: {message}", file=sys.stderr)
     if hint:
         print(f"  {hint}", file=sys.stderr)

@@ -39,7 +39,7 @@ _MEANINGS = {
 
 
 def main(argv: Sequence[str] | None = None, *, wait: Callable[[float], None] = time.sleep) -> None:
-    """Run a job; return if it succeeds.
+    """Run a job, and retry it after exit code 1; raise an error if it does not succeed.
 
     Args:
         argv: arguments; by default those of the task, which Databricks puts into `sys.argv`.
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None, *, wait: Callable[[float], None] = t
         JobError: if the job's exit code is not 0. The job's own message is on standard error.
     """
     attempts, arguments = parse_task(sys.argv[1:] if argv is None else argv)
-    code = _exit_code(arguments)
+    code = _run_job(arguments)
     for attempt in range(1, attempts):
         if code != ExitCode.FAILED:
             break
@@ -57,9 +57,9 @@ def main(argv: Sequence[str] | None = None, *, wait: Callable[[float], None] = t
         after = f"attempt {attempt} of {attempts} ended with exit code 1; the next begins in {seconds:.0f} s"
         print(f"commitlake-task: {after}", file=sys.stderr)
         wait(seconds)
-        code = _exit_code(arguments)
+        code = _run_job(arguments)
     if code != ExitCode.OK:
-        raise _failure(arguments, code)
+        raise _task_error(arguments, code)
 
 
 def parse_task(arguments: Sequence[str]) -> tuple[int, list[str]]:
@@ -81,7 +81,7 @@ def parse_task(arguments: Sequence[str]) -> tuple[int, list[str]]:
     return attempts, given
 
 
-def _exit_code(arguments: Sequence[str]) -> int:
+def _run_job(arguments: Sequence[str]) -> int:
     """Run a job in this process, and return its exit code."""
     try:
         return run_command(arguments, on_spark=True)
@@ -92,7 +92,7 @@ def _exit_code(arguments: Sequence[str]) -> int:
         return ExitCode.FAILED
 
 
-def _failure(arguments: Sequence[str], code: int) -> JobError:
+def _task_error(arguments: Sequence[str], code: int) -> JobError:
     known = {int(each) for each in ExitCode}
     exit_code = ExitCode(code) if code in known else ExitCode.FAILED
     meaning = f" ({_MEANINGS[exit_code]})" if exit_code in _MEANINGS else ""

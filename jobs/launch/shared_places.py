@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.storage.uris import is_uri
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.settings_check import shown_names
+from commitlake.jobs.cli.settings_check import names_in_help
 
 SETTING = "spark.commitlake.sharedFolders"
 """Folders that all machines of the cluster have at the same place, separated by commas."""
@@ -58,7 +58,7 @@ def places(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> It
         value = getattr(arguments, action.dest, None)
         if action.metavar not in _METAVARS or not value or value == argparse.SUPPRESS:
             continue
-        name = next((name for name in shown_names(action) if name.startswith("--")), str(action.metavar))
+        name = next((name for name in names_in_help(action) if name.startswith("--")), str(action.metavar))
         for each in value if isinstance(value, list) else str(value).split(","):
             yield name, str(each).strip()
 

@@ -32,9 +32,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         from commitlake.connectors.printable import printable_line
 
         shown = printable_line(" ".join(options))
-        return _refuse(f"no job is named after {shown}", "./spark-submit.sh --help lists the jobs")
+        return _print_refusal(f"no job is named after {shown}", "./spark-submit.sh --help lists the jobs")
     if problem := _connect_problem(options):
-        return _refuse(problem, "see docs/how-to/spark.md, With Spark Connect")
+        return _print_refusal(problem, "see docs/how-to/spark.md, With Spark Connect")
     if remote := _values(options, "--remote"):
         os.environ["SPARK_REMOTE"] = remote[0]
     elif options:
@@ -65,9 +65,9 @@ def _run_in_cluster(options: Sequence[str], command: Sequence[str]) -> int:
     found = master(options) or defaults.get("spark.master", "none")
     if found.startswith("k8s://"):
         cure = "run the job itself in a pod, with --deploy-mode client: see docs/how-to/kubernetes.md"
-        return _refuse("--deploy-mode cluster: Kubernetes gives neither output nor exit code of the job", cure)
+        return _print_refusal("--deploy-mode cluster: Kubernetes gives neither output nor exit code of the job", cure)
     cure = "with another master, leave --deploy-mode out: executors may be anywhere"
-    return _refuse(f"--deploy-mode cluster: expected --master yarn, found {found}", cure)
+    return _print_refusal(f"--deploy-mode cluster: expected --master yarn, found {found}", cure)
 
 
 def _connect_problem(options: Sequence[str]) -> str | None:
@@ -85,7 +85,7 @@ def _connect_problem(options: Sequence[str]) -> str | None:
     return None
 
 
-def _refuse(found: str, cure: str) -> int:
+def _print_refusal(found: str, cure: str) -> int:
     print(f"spark-submit.sh: error: {found}", file=sys.stderr)
     print(f"  {cure}", file=sys.stderr)
     return 2

@@ -118,7 +118,7 @@ def _check_topics(command: LineageOptions) -> None:
 
 
 def one_by_one(command: LineageOptions) -> Iterator[LineageOptions]:
-    """Yield the arguments of each story."""
+    """Yield a copy of the options for each requested key or id, because each has its own story."""
     if not command.key and not command.id:
         yield command
     for key in command.key:

@@ -94,20 +94,20 @@ class Lineage(LineageOptions):
 
 def _show_story(command: LineageOptions, lake: Lake, started: float) -> ExitCode:
     if command.html is None:
-        return _print_story(command, _story(command, lake), started)
+        return _print_story(command, _read_story(command, lake), started)
     from commitlake.jobs.lineage.report import TITLE, lineage_report
     from commitlake.jobs.report.output import failure_page, page_file
 
     file = page_file(command.html)
     facts = [("Lake", command.lake)]
     with failure_page(file, "lineage", TITLE, facts):
-        story = _story(command, lake)
+        story = _read_story(command, lake)
         if file is not None:
             file.write(lineage_report(story, facts))
         return _print_story(command, story, started)
 
 
-def _story(command: LineageOptions, lake: Lake) -> Story:
+def _read_story(command: LineageOptions, lake: Lake) -> Story:
     question = question_of(command, lake)
     masks, key = masks_of(command)
     story, rows = story_and_rows(lake, question)
@@ -180,7 +180,7 @@ def _follow(command: LineageOptions, lake: Lake) -> ExitCode:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    is_final = follow(lambda: _story(command, lake), say, time.sleep, time.monotonic, timeout)
+    is_final = follow(lambda: _read_story(command, lake), say, time.sleep, time.monotonic, timeout)
     if not command.quiet:
         print_line("each outcome is final" if is_final else f"not all outcomes are final after {length_text(timeout)}")
     return ExitCode.OK if is_final else ExitCode.FAILED

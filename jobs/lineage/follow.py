@@ -34,7 +34,7 @@ class Follower:
     def show(self, story: Story) -> bool:
         """Print the new part of a story, and return True if all its outcomes are final."""
         for step in story.steps:
-            text = _line(step)
+            text = _step_line(step)
             if self._steps.get(step.id) != text:
                 self._steps[step.id] = text
                 self.say(text)
@@ -42,7 +42,7 @@ class Follower:
             key = outcome.step, outcome.group
             if self._outcomes.get(key) != outcome.text:
                 self._outcomes[key] = outcome.text
-                self.say(f"{'':19}  now: {_cut(outcome.text)}")
+                self.say(f"{'':19}  now: {_shorten(outcome.text)}")
         return bool(story.outcomes) and all(outcome.state in FINAL for outcome in story.outcomes)
 
 
@@ -70,11 +70,11 @@ def follow(
     return True
 
 
-def _line(step: Step) -> str:
+def _step_line(step: Step) -> str:
     when = "" if step.at is None else f"{in_shown_zone(step.at):%Y-%m-%d %H:%M:%S}"
-    text = f": {_cut(step.text)}" if step.text and step.text != step.title else ""
-    return f"{when:19}  {_cut(step.title)}{text}"
+    text = f": {_shorten(step.text)}" if step.text and step.text != step.title else ""
+    return f"{when:19}  {_shorten(step.title)}{text}"
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return printable_line(text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…")

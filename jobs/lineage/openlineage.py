@@ -72,10 +72,10 @@ def story_events(story: Story) -> Iterator[RunEvent]:
         start, end = source.at or target.at, target.at or source.at
         if start is None or end is None:
             continue
-        inputs = [_dataset(source, story)] if source.lane else []
-        outputs = [_dataset(target, story)] if target.lane and target.consumption is None else []
+        inputs = [_dataset_name(source, story)] if source.lane else []
+        outputs = [_dataset_name(target, story)] if target.lane and target.consumption is None else []
         failed = target.consumption is not None and target.consumption.succeeded is False
-        yield from _events(_job(edge, target), f"{edge.kind}:{edge.source}:{edge.target}", (start, max(start, end)),
+        yield from _events(_job_of(edge, target), f"{edge.kind}:{edge.source}:{edge.target}", (start, max(start, end)),
                            inputs, outputs, failed=failed)  # fmt: skip
 
 
@@ -92,11 +92,11 @@ def graph_events(graph: TopicGraph, namespace: str) -> Iterator[RunEvent]:
         yield from _events(name, run, times, [(namespace, link.source)], [(namespace, link.target)])
 
 
-def _job(edge: Edge, target: Step) -> str:
+def _job_of(edge: Edge, target: Step) -> str:
     return target.consumption.group if target.consumption is not None else edge.kind
 
 
-def _dataset(step: Step, story: Story) -> tuple[str, str]:
+def _dataset_name(step: Step, story: Story) -> tuple[str, str]:
     broker = step.record.broker if step.record is not None else None
     if broker is None:  # for a missing step, use the broker of a neighbouring record
         broker = next((record.broker for record in story.records), "unknown")
@@ -123,9 +123,9 @@ def _events(
             eventType=state,
             eventTime=iso_text(at, "milliseconds"),
             run=Run(str(uuid.uuid5(_RUNS, run.encode("utf-8", "backslashreplace").decode()))),
-            job=Job(NAMESPACE, _cut(job) or "unknown", facets=dict(about)),
-            inputs=[InputDataset(_cut(namespace), _cut(name)) for namespace, name in inputs],
-            outputs=[OutputDataset(_cut(namespace), _cut(name)) for namespace, name in outputs],
+            job=Job(NAMESPACE, _shorten(job) or "unknown", facets=dict(about)),
+            inputs=[InputDataset(_shorten(namespace), _shorten(name)) for namespace, name in inputs],
+            outputs=[OutputDataset(_shorten(namespace), _shorten(name)) for namespace, name in outputs],
             producer=_PRODUCER,
         )
 
@@ -143,7 +143,7 @@ def write_events(events: Iterable[RunEvent], target: str, api_key: str = "") -> 
     from openlineage.client.serde import Serde
 
     if _is_url(target):
-        return _send(events, target, api_key)
+        return _send_events(events, target, api_key)
     count = 0
     with write_whole(Path(target)) as file:
         for event in events:
@@ -152,7 +152,7 @@ def write_events(events: Iterable[RunEvent], target: str, api_key: str = "") -> 
     return count
 
 
-def _send(events: Iterable[RunEvent], target: str, api_key: str) -> int:
+def _send_events(events: Iterable[RunEvent], target: str, api_key: str) -> int:
     from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, HttpTransport
 
     parts = urlsplit(target)
@@ -186,5 +186,5 @@ def _is_url(target: str) -> bool:
     return target.lower().startswith(("http://", "https://"))
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return text[:_MAX_NAME].encode("utf-8", "backslashreplace").decode()

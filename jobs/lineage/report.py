@@ -84,13 +84,13 @@ def lineage_report(story: Story, facts: Sequence[tuple[str, str]]) -> Report:
     if story.steps:
         picture, left_out = _picture(story, rows)
         if story.outcomes:
-            sections.append(Section("outcomes", "Outcomes", [_outcomes(story, rows)]))
+            sections.append(Section("outcomes", "Outcomes", [_outcome_table(story, rows)]))
         sections.append(Section("picture", "What happened", [picture]))
         if story.cautions or story.not_shown or left_out:
-            sections.append(Section("cautions", "Not known", _cautions(story, left_out)))
+            sections.append(Section("cautions", "Not known", _caution_paragraphs(story, left_out)))
         sections.append(Section("steps", "Each step", [_ALL_STEPS, details(story, rows)]))
     elif story.cautions:
-        sections.append(Section("cautions", "Not known", _cautions(story, 0)))
+        sections.append(Section("cautions", "Not known", _caution_paragraphs(story, 0)))
     return Report(TITLE, verdict_of(story), facts, sections, "lineage")
 
 
@@ -101,18 +101,18 @@ def step_section(story: Story) -> Section:
 
 def verdict_of(story: Story) -> Verdict:
     """Return a sentence that sums up a story."""
-    asked = _cut(story.asked)
+    asked = _shorten(story.asked)
     if not story.steps:
         return Verdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")
     if not story.outcomes:
         return Verdict(Kind.INFO, f"{asked}: {count_text(len(story.steps), 'step')}; the outcome is not known.")
     worst = min(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     kind, word = _KINDS[worst.state], _WORDS[worst.state].capitalize()
-    text = _cut(worst.text).rstrip(".")
+    text = _shorten(worst.text).rstrip(".")
     if len(story.outcomes) == 1:
         return Verdict(kind, f"{asked}: {text}.", word)
     counts = Counter(outcome.state for outcome in story.outcomes)
-    counted = ", ".join(_counted(state, counts[state]) for state in _WORST_FIRST if counts[state])
+    counted = ", ".join(_count_in_words(state, counts[state]) for state in _WORST_FIRST if counts[state])
     return Verdict(kind, f"{asked}: {counted}. {text[:1].upper()}{text[1:]}.", word)
 
 
@@ -143,18 +143,18 @@ def _picture(story: Story, rows: Rows) -> tuple[Html, int]:
     return joined([definitions([*glyphs]), figure]), left_out
 
 
-def _outcomes(story: Story, rows: Rows) -> Table:
+def _outcome_table(story: Story, rows: Rows) -> Table:
     ordered = sorted(story.outcomes, key=lambda outcome: _WORST_FIRST.index(outcome.state))
     shown = ordered[:MAX_OUTCOMES]
     rest = f"The worst {len(shown):,} of {len(ordered):,} are shown." if len(shown) < len(ordered) else ""
     return Table("Each message, in each group that is known to consume it", _COLUMNS,
-                 [_outcome(outcome, rows) for outcome in shown], rest=rest)  # fmt: skip
+                 [_outcome_cells(outcome, rows) for outcome in shown], rest=rest)  # fmt: skip
 
 
-def _outcome(outcome: Outcome, rows: Rows) -> list[Cell]:
+def _outcome_cells(outcome: Outcome, rows: Rows) -> list[Cell]:
     row = rows.row_of.get(outcome.step)
     rank = len(_WORST_FIRST) - _WORST_FIRST.index(outcome.state)
-    link: Text = "folded" if row is None else StepLink(row.number, _cut(row.step.title))
+    link: Text = "folded" if row is None else StepLink(row.number, _shorten(row.step.title))
     return [
         Cell(Badge(_KINDS[outcome.state], _WORDS[outcome.state]), rank),
         Cell(Sentence(outcome.text)),
@@ -165,8 +165,8 @@ def _outcome(outcome: Outcome, rows: Rows) -> list[Cell]:
     ]
 
 
-def _cautions(story: Story, left_out: int) -> list[Paragraph]:
-    sentences = [_cut(caution) for caution in story.cautions[:MAX_CAUTIONS]]
+def _caution_paragraphs(story: Story, left_out: int) -> list[Paragraph]:
+    sentences = [_shorten(caution) for caution in story.cautions[:MAX_CAUTIONS]]
     if len(story.cautions) > MAX_CAUTIONS:
         sentences.append(f"{len(story.cautions) - MAX_CAUTIONS:,} more remarks are left out of this page.")
     if story.not_shown:
@@ -180,11 +180,11 @@ def _cautions(story: Story, left_out: int) -> list[Paragraph]:
     return [Paragraph(sentence) for sentence in sentences]
 
 
-def _counted(state: OutcomeState, count: int) -> str:
+def _count_in_words(state: OutcomeState, count: int) -> str:
     return count_text(count, _WORDS[state]) if state is OutcomeState.DEAD else f"{count:,} {_WORDS[state]}"
 
 
-def _cut(value: str) -> str:
+def _shorten(value: str) -> str:
     return value if len(value) <= _MAX_SENTENCE else f"{value[:_MAX_SENTENCE]}…"
 
 

@@ -50,16 +50,16 @@ def story_object(story: Story) -> dict[str, Any]:
         "version": VERSION,
         "asked": story.asked,
         "as_of": _time(story.as_of),
-        "steps": [_step(step) for step in story.steps],
-        "edges": [_edge(edge) for edge in story.edges],
-        "outcomes": [_outcome(outcome) for outcome in story.outcomes],
+        "steps": [_step_object(step) for step in story.steps],
+        "edges": [_edge_object(edge) for edge in story.edges],
+        "outcomes": [_outcome_object(outcome) for outcome in story.outcomes],
         "cautions": list(story.cautions),
         "not_shown": story.not_shown,
         "missing": list(story.missing),
     }
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step_object(step: Step) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": step.id, "kind": str(step.kind), "at": _time(step.at), "lane": step.lane, "title": step.title,
         "text": step.text,
@@ -98,13 +98,13 @@ def record_object(record: Record) -> dict[str, Any]:
     return found
 
 
-def _edge(edge: Edge) -> dict[str, Any]:
+def _edge_object(edge: Edge) -> dict[str, Any]:
     gap = None if edge.gap is None else edge.gap // MILLISECOND
     return {"kind": edge.kind, "source": edge.source, "target": edge.target, "gap_ms": gap, "text": edge.text,
             "joined_by": edge.joined_by}  # fmt: skip
 
 
-def _outcome(outcome: Outcome) -> dict[str, Any]:
+def _outcome_object(outcome: Outcome) -> dict[str, Any]:
     return {"step": outcome.step, "state": str(outcome.state), "text": outcome.text, "proof": str(outcome.proof),
             "group": outcome.group, "at": _time(outcome.at)}  # fmt: skip
 

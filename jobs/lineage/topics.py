@@ -65,7 +65,7 @@ def topics_report(graph: TopicGraph, facts: Sequence[tuple[str, str]]) -> Report
     sections = []
     rest = f"{graph.not_shown:,} more links are not shown." if graph.not_shown else ""
     if graph.links:
-        sections.append(Section("picture", "The picture", [_picture(graph)]))
+        sections.append(Section("picture", "The picture", [_draw_graph(graph)]))
         links = Table.of("Keys that pass from one topic to another", _PAGE_COLUMNS, link_rows(graph), rest)
         sections.append(Section("links", "Each link", [links]))
     if graph.topics:
@@ -96,15 +96,15 @@ def _verdict(graph: TopicGraph) -> Verdict:
     return Verdict(Kind.INFO, text)
 
 
-def _picture(graph: TopicGraph) -> Html:
-    links = _drawn(graph.links)
+def _draw_graph(graph: TopicGraph) -> Html:
+    links = _choose_drawn_links(graph.links)
     order = topic_order(links)
     rows = {topic: number for number, topic in enumerate(order)}
     records = {node.topic: node.records for node in graph.topics}
     height = len(order) * _ROW + 8
     most = max(link.passes for link in links)
-    arcs = [_arc(link, rows, most) for link in links]
-    names = [_name(topic, row, records) for topic, row in rows.items()]
+    arcs = [_link_arc(link, rows, most) for link in links]
+    names = [_topic_label(topic, row, records) for topic, row in rows.items()]
     drawn = tag(
         "svg", *arcs, *names, width="100%", height=height, role="img",
         aria_label="Topics, and arcs for keys that pass between them; the table below has the same data",
@@ -115,7 +115,7 @@ def _picture(graph: TopicGraph) -> Html:
     return tag("figure", tag("figcaption", caption), drawn, class_="figure")
 
 
-def _drawn(links: Sequence[TopicLink]) -> list[TopicLink]:
+def _choose_drawn_links(links: Sequence[TopicLink]) -> list[TopicLink]:
     topics: set[str] = set()
     found = []
     for link in links:
@@ -143,7 +143,7 @@ def topic_order(links: Sequence[TopicLink]) -> list[str]:
     return order
 
 
-def _arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
+def _link_arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
     start, end = rows[link.source], rows[link.target]
     is_back = end < start
     y1 = start * _ROW + 26 + (4 if not is_back else -4)
@@ -162,7 +162,7 @@ def _arc(link: TopicLink, rows: Mapping[str, int], most: int) -> Html:
     )  # fmt: skip
 
 
-def _name(topic: str, row: int, records: Mapping[str, int]) -> Html:
+def _topic_label(topic: str, row: int, records: Mapping[str, int]) -> Html:
     shown = printable_line(topic[: _MAX_NAME + 1])
     shown = shown if len(shown) <= _MAX_NAME else f"{shown[: _MAX_NAME - 1]}…"
     y = row * _ROW + 26
@@ -184,13 +184,13 @@ def graph_json(graph: TopicGraph) -> str:
         "from": iso_text(graph.start, "milliseconds"),
         "to": iso_text(graph.end, "milliseconds"),
         "topics": [{"topic": node.topic, "records": node.records, "keys": node.keys} for node in graph.topics],
-        "links": [_link(link) for link in graph.links],
+        "links": [_link_object(link) for link in graph.links],
         "not_shown": graph.not_shown,
     }
     return printable_json(json.dumps(document, ensure_ascii=False, indent=2)) + "\n"
 
 
-def _link(link: TopicLink) -> dict[str, Any]:
+def _link_object(link: TopicLink) -> dict[str, Any]:
     return {
         "from": link.source, "to": link.target, "passes": link.passes, "keys": link.keys,
         "median_ms": link.median // MILLISECOND, "p95_ms": link.p95 // MILLISECOND,

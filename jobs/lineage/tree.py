@@ -97,14 +97,14 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
         if story.as_of is None
         else f"the lake is complete until {in_shown_zone(story.as_of):%Y-%m-%d %H:%M:%S %Z}"
     )
-    yield from _wrapped("", Text(_shown(story.asked), "bold"), width)
-    yield from _wrapped("", Text(f"{count_text(len(story.steps), 'step')}; {known}"), width)
-    yield from _steps(story, width, glyphs)
+    yield from _wrap_text("", Text(_printable_text(story.asked), "bold"), width)
+    yield from _wrap_text("", Text(f"{count_text(len(story.steps), 'step')}; {known}"), width)
+    yield from _step_lines(story, width, glyphs)
     if story.outcomes:
         yield Text("")
         yield Text("Outcomes", "bold")
-        for line in _outcomes(story):
-            yield from _wrapped(f"  {glyphs.dot} ", line, width)
+        for line in _outcome_lines(story):
+            yield from _wrap_text(f"  {glyphs.dot} ", line, width)
     cautions = [*story.cautions]
     if story.not_shown:
         more = count_text(story.not_shown, "more record that matches", "more records that match")
@@ -113,12 +113,12 @@ def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[T
         yield Text("")
         yield Text("Not known", "bold")
         for caution in cautions:
-            yield from _wrapped(f"  {glyphs.dot} ", Text(_shown(caution)), width)
+            yield from _wrap_text(f"  {glyphs.dot} ", Text(_printable_text(caution)), width)
 
 
-def _outcomes(story: Story) -> Iterator[Text]:
+def _outcome_lines(story: Story) -> Iterator[Text]:
     """Yield a line for each outcome; one with a count for many messages with the same title, group and state."""
-    messages = _messages(story)
+    messages = _title_steps(story)
 
     def key(outcome: Outcome) -> tuple[str, str | None, OutcomeState]:
         return messages[outcome.step].title, outcome.group, outcome.state
@@ -129,56 +129,58 @@ def _outcomes(story: Story) -> Iterator[Text]:
     for outcome in story.outcomes:
         others, style = alike[key(outcome)], _STATES.get(outcome.state, "")
         if len(others) <= _MAX_ALIKE:
-            yield Text(f"{_about(messages[outcome.step])}: ", "dim").append(_shown(outcome.text), style)
+            yield Text(f"{_title_and_time(messages[outcome.step])}: ", "dim").append(
+                _printable_text(outcome.text), style
+            )
         elif outcome is others[0]:
-            yield _counted(others, messages).append(_shown(_state_words(outcome)), style)
+            yield _count_line(others, messages).append(_printable_text(_state_in_words(outcome)), style)
 
 
-def _counted(outcomes: Sequence[Outcome], messages: Mapping[str, Step]) -> Text:
+def _count_line(outcomes: Sequence[Outcome], messages: Mapping[str, Step]) -> Text:
     times = sorted(at for outcome in outcomes if (at := messages[outcome.step].at) is not None)
-    span = f", {_clock(times[0])} to {_clock(times[-1])}" if times else ""
-    title = _shown(messages[outcomes[0].step].title)
+    span = f", {_clock_text(times[0])} to {_clock_text(times[-1])}" if times else ""
+    title = _printable_text(messages[outcomes[0].step].title)
     return Text(f"{count_text(len(outcomes), 'message')} {title}{span}: ", "dim")
 
 
-def _state_words(outcome: Outcome) -> str:
+def _state_in_words(outcome: Outcome) -> str:
     group = "" if outcome.group is None else f" ({outcome.group})"
     return f"{outcome.state.replace('_', ' ')}{group}"
 
 
-def _messages(story: Story) -> dict[str, Step]:
-    """Return the step that names each outcome; for a consumption, it is the record that was consumed."""
+def _title_steps(story: Story) -> dict[str, Step]:
+    """Return, by the id of a step, the step whose title its outcome shows: for a consumption, the consumed record."""
     steps = {step.id: step for step in story.steps}
     sources = {edge.target: steps[edge.source] for edge in story.edges if edge.source in steps}
     return {name: sources.get(name, step) if step.consumption is not None else step for name, step in steps.items()}
 
 
-def _about(step: Step) -> str:
-    when = f", {_clock(step.at)}" if step.at is not None else ""
-    return f"{_shown(step.title)}{when}"
+def _title_and_time(step: Step) -> str:
+    when = f", {_clock_text(step.at)}" if step.at is not None else ""
+    return f"{_printable_text(step.title)}{when}"
 
 
-def _steps(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
+def _step_lines(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
     branches = list(story.branches())
-    children = _children(branches)
+    children = _follower_counts(branches)
     stack: list[_OpenStep] = []
     day: datetime.date | None = None
     for number, branch in enumerate(branches):
         while stack and stack[-1].depth >= branch.depth:
             stack.pop()
         above = stack[-1] if stack else None
-        first, rest = _prefix(branch, above, glyphs)
+        first, rest = _line_prefixes(branch, above, glyphs)
         at = branch.step.at
         if at is not None and (today := in_shown_zone(at)).date() != day:
             day = today.date()
             yield Text("")
             yield Text(f"{today:%Y-%m-%d (%Z)}", "dim")
-        yield from _step(branch, first, rest, width)
+        yield from _lines_of_step(branch, first, rest, width)
         below = rest if _times_width(width) + cell_len(rest) + _LEAST < width else rest[:-3] or rest
         stack.append(_OpenStep(children[number], below, branch.depth))
 
 
-def _children(branches: Sequence[Branch]) -> list[int]:
+def _follower_counts(branches: Sequence[Branch]) -> list[int]:
     """Return the number of direct followers of each branch."""
     found = [0] * len(branches)
     path: list[int] = []
@@ -190,7 +192,7 @@ def _children(branches: Sequence[Branch]) -> list[int]:
     return found
 
 
-def _prefix(branch: Branch, above: _OpenStep | None, glyphs: _Glyphs) -> tuple[str, str]:
+def _line_prefixes(branch: Branch, above: _OpenStep | None, glyphs: _Glyphs) -> tuple[str, str]:
     """Return the prefix of a step's first line, and that of the lines below it."""
     if above is None:
         return glyphs.root, ""
@@ -201,25 +203,25 @@ def _prefix(branch: Branch, above: _OpenStep | None, glyphs: _Glyphs) -> tuple[s
     return above.before + glyphs.fork, above.before + glyphs.bar
 
 
-def _step(branch: Branch, first: str, rest: str, width: int) -> Iterator[Text]:
+def _lines_of_step(branch: Branch, first: str, rest: str, width: int) -> Iterator[Text]:
     step = branch.step
-    line = Text(_shown(step.title), _style(step))
+    line = Text(_printable_text(step.title), _style(step))
     if branch.again:
         line.append(" (shown above)", "dim")
     elif step.text and step.text != step.title:
-        line.append(f": {_shown(step.text)}", "dim")
+        line.append(f": {_printable_text(step.text)}", "dim")
     if branch.edge is not None and branch.edge.kind in ("retried", "dead"):
-        line.append(f" ({_shown(branch.edge.text)})", "dim")
+        line.append(f" ({_printable_text(branch.edge.text)})", "dim")
     if branch.cut:
         line.append(f" … {count_text(branch.cut, 'edge')} more", "dim")
-    clock = _clock(step.at) if step.at is not None else ""
+    clock = _clock_text(step.at) if step.at is not None else ""
     gap = length_text(branch.gap) if branch.gap is not None else ""
     head = f"{clock:<12} {gap:>8}  "
     times = _times_width(width)
     if not times:
         yield Text(head.rstrip(), "dim")
     below = " " * times + rest + " " * (cell_len(first) - cell_len(rest))
-    yield from _wrapped((head if times else "") + first, line, width, below)
+    yield from _wrap_text((head if times else "") + first, line, width, below)
 
 
 def _times_width(width: int) -> int:
@@ -234,7 +236,7 @@ def _style(step: Step) -> str:
     return _KINDS.get(step.kind, "")
 
 
-def _wrapped(first: str, text: Text, width: int, rest: str | None = None) -> Iterator[Text]:
+def _wrap_text(first: str, text: Text, width: int, rest: str | None = None) -> Iterator[Text]:
     """Yield the lines of a text after a prefix, each within the width if it is wide enough for words."""
     below = " " * cell_len(first) if rest is None else rest
     room = max(_LEAST, width - cell_len(first))
@@ -245,10 +247,10 @@ def _wrapped(first: str, text: Text, width: int, rest: str | None = None) -> Ite
         yield Text.assemble((first if number == 0 else below, "dim"), line)
 
 
-def _clock(moment: datetime.datetime) -> str:
+def _clock_text(moment: datetime.datetime) -> str:
     return clock_text(in_shown_zone(moment))
 
 
-def _shown(text: str) -> str:
+def _printable_text(text: str) -> str:
     shown = printable_line(text[:MAX_TEXT])
     return shown if len(text) <= MAX_TEXT else f"{shown}…"

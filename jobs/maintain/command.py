@@ -69,7 +69,7 @@ class Maintain(MaintainOptions):
         from commitlake.connectors.lake.packs.location import pack_location
         from commitlake.connectors.lake.packs.stores import open_store
         from commitlake.connectors.runtime.local_runner import HERE
-        from commitlake.jobs.maintain.work import MaintenancePlan, care_for_packs, care_for_tables
+        from commitlake.jobs.maintain.work import MaintenancePlan, maintain_packs, maintain_tables
 
         started = time.monotonic()
         _check(self)
@@ -81,7 +81,7 @@ class Maintain(MaintainOptions):
         location = pack_location(bodies_of(self, lake))
         open_store(location)  # fails for an invalid place before a table has changed
         lake.table("messages")  # raises an error if this is not a lake
-        _check_bodies(lake, self.bodies)
+        _check_pack_folder(lake, self.bodies)
         now = datetime.datetime.now(datetime.UTC)
         plan = MaintenancePlan(
             lake,
@@ -93,13 +93,13 @@ class Maintain(MaintainOptions):
             now,
             HERE if self.dry_run else make_runner(self, "maintain"),
         )
-        for care in care_for_tables(plan):
-            _print(table_lines(care, dry_run=self.dry_run), quiet=self.quiet)
-        packs = care_for_packs(plan, location)
-        _print(_purge(self, plan), quiet=self.quiet)
-        _print(pack_lines(packs, dry_run=self.dry_run), quiet=self.quiet)
+        for care in maintain_tables(plan):
+            _print_lines(table_lines(care, dry_run=self.dry_run), quiet=self.quiet)
+        packs = maintain_packs(plan, location)
+        _print_lines(_purge(self, plan), quiet=self.quiet)
+        _print_lines(pack_lines(packs, dry_run=self.dry_run), quiet=self.quiet)
         took = duration_text(datetime.timedelta(seconds=round(time.monotonic() - started)))
-        _print([f"nothing was changed: this was a dry run ({took})" if self.dry_run else f"done in {took}"],
+        _print_lines([f"nothing was changed: this was a dry run ({took})" if self.dry_run else f"done in {took}"],
               quiet=self.quiet)  # fmt: skip
         return ExitCode.OK
 
@@ -127,12 +127,12 @@ def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
             f"{count_text(purged.packs, 'pack')}"
         )
         if error is not None:
-            _print(lines, quiet=command.quiet)
+            _print_lines(lines, quiet=command.quiet)
             raise error
     return lines
 
 
-def _check_bodies(lake: Lake, given: str | None) -> None:
+def _check_pack_folder(lake: Lake, given: str | None) -> None:
     """Refuse to clean up if packs are in a table's folder, where they would be deleted as unused files."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.archive.body_location import IN_LAKE, WAY_OUT, folder_around
@@ -218,7 +218,7 @@ def _expired_text(expired: Expired) -> str:
     return f"{count_text(expired.rows, 'row')} in {count_text(expired.count, 'file')} ({size_text(expired.bytes)})"
 
 
-def _print(lines: Sequence[str], *, quiet: bool) -> None:
+def _print_lines(lines: Sequence[str], *, quiet: bool) -> None:
     if not quiet:
         for line in lines:
             print_line(line)

@@ -38,34 +38,34 @@ def run_repair(command: MaintainOptions, lake: Lake) -> ExitCode:
         0 if the lake is intact, or was repaired; 3 if it is not intact, or rows are lost.
     """
     _check_is_lake(lake)
-    stores = _stores(command, lake)
+    stores = _named_stores(command, lake)
     runner = make_runner(command, "maintain")
     plan = plan_repair(lake, stores=stores, runner=runner)
     if plan.is_nothing and not command.dry_run:  # an earlier repair may have been interrupted
-        _finish(command, lake, runner)
+        _finish_repair(command, lake, runner)
     if plan.is_nothing:
-        _print(
+        _print_line(
             command,
             f"{lake.root}: no table is damaged ('commitlake audit' checks the bodies)",
         )
         return ExitCode.DAMAGE if warn_of_lost_ranges("maintain", lake) else ExitCode.OK
     for line in plan.lines():
-        _print(command, line)
+        _print_line(command, line)
     if command.dry_run:
-        _print(command, "nothing was changed: this was a dry run")
+        _print_line(command, "nothing was changed: this was a dry run")
         return ExitCode.DAMAGE
     missing = repair_lake(lake, plan, _VERSION, runner)
-    _finish(command, lake, runner, [contents.table for contents in plan.contents])
+    _finish_repair(command, lake, runner, [contents.table for contents in plan.contents])
     for line in missing:
-        _print(command, f"not recovered: {line}")
-    _print(
+        _print_line(command, f"not recovered: {line}")
+    _print_line(
         command, f"repaired; the replaced files are in {lake.root.rstrip('/')}/_damaged. Run 'commitlake archive' now"
     )
     is_lost = bool(warn_of_lost_ranges("maintain", lake))
     return ExitCode.DAMAGE if missing or is_lost else ExitCode.OK
 
 
-def _finish(command: MaintainOptions, lake: Lake, runner: Runner, changed: Collection[str] = ()) -> None:
+def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed: Collection[str] = ()) -> None:
     """Repeat erasures whose data the repair has brought back, and update the profiles of messages read again.
 
     Args:
@@ -76,7 +76,9 @@ def _finish(command: MaintainOptions, lake: Lake, runner: Runner, changed: Colle
     for outcome in outcomes:
         if outcome.error is not None:
             continue
-        _print(command, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}")
+        _print_line(
+            command, f"erasure {outcome.state.number} was repeated: {count_text(outcome.state.messages, 'message')}"
+        )
     record_new_places(lake, bodies_of(command, lake), runner)
     # Others keep the sums that they have: what another program changes from now on is a finding of the next audit.
     seal_contents(lake, {*changed, *unsealed_tables(lake)}, runner)
@@ -91,7 +93,7 @@ def _check_is_lake(lake: Lake) -> None:
         lake.table("messages")
 
 
-def _stores(command: MaintainOptions, lake: Lake) -> Stores | None:
+def _named_stores(command: MaintainOptions, lake: Lake) -> Stores | None:
     """Return the named stores; None if no store is named."""
     if not command.store:
         return None
@@ -115,6 +117,6 @@ def _stores(command: MaintainOptions, lake: Lake) -> Stores | None:
     return Stores(stores, pack_location(bodies_of(command, lake)), masks, _VERSION)
 
 
-def _print(command: MaintainOptions, line: str) -> None:
+def _print_line(command: MaintainOptions, line: str) -> None:
     if not command.quiet:
         print_line(line)

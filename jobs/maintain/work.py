@@ -56,7 +56,7 @@ COPIES = "replay_rows"
 
 @dataclass(frozen=True, slots=True)
 class MaintenancePlan:
-    """The settings of one run.
+    """Settings of one maintenance run.
 
     Attributes:
         lake: the lake.
@@ -120,7 +120,7 @@ class PackCare:
     merges: PackMerges = field(default_factory=PackMerges)
 
 
-def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
+def maintain_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
     """Expire, merge, vacuum and checkpoint every existing table.
 
     Raises:
@@ -133,7 +133,7 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
         if opened is None:
             continue
         before = measure(read_table_files(opened))
-        expired, notes = _drop_copies(plan) if table == COPIES else (_expire(plan, table), [])
+        expired, notes = _drop_replay_copies(plan) if table == COPIES else (_expire(plan, table), [])
         compaction = _compact(plan, table, declared.sort_columns)
         if compaction.unsorted:
             notes.append(
@@ -156,7 +156,7 @@ def care_for_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
         )
 
 
-def _drop_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
+def _drop_replay_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
     """Drop the rows of `replay_rows` that no replay needs any more.
 
     Returns:
@@ -168,15 +168,15 @@ def _drop_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
         drop_copies(plan.lake, found)
     notes = []
     if found.unknown:
-        notes.append(f"rows of {_named(found.unknown)} are kept, because the table 'replays' has no outcome of it")
+        notes.append(f"rows of {_names(found.unknown)} are kept, because the table 'replays' has no outcome of it")
     if found.resumable:
         notes.append(
-            f"rows of {_named(found.resumable)} are kept, because it can be resumed: --keep {COPIES}=TIME deletes them"
+            f"rows of {_names(found.resumable)} are kept, because it can be resumed: --keep {COPIES}=TIME deletes them"
         )
     return Expired(len(found.files), found.bytes, found.rows), notes
 
 
-def _named(replays: Sequence[str]) -> str:
+def _names(replays: Sequence[str]) -> str:
     more = f" and {len(replays) - 1:,} more" if len(replays) > 1 else ""
     return f"the replay {replays[0]}{more}"
 
@@ -198,10 +198,12 @@ def _compact(plan: MaintenancePlan, table: str, sort_columns: tuple[str, ...]) -
     if plan.dry_run:
         return Compaction(sum(len(found.files) for found in bins), len(bins), size)
     with runner_progress(plan.runner, f"merging {table}", size, quiet=plan.quiet) as advance:
-        return compact(plan.lake, table, bins, sort_columns, advance, plan.runner, _join(plan, table) if bins else None)
+        return compact(
+            plan.lake, table, bins, sort_columns, advance, plan.runner, _join_for_merge(plan, table) if bins else None
+        )
 
 
-def _join(plan: MaintenancePlan, table: str) -> Join | None:
+def _join_for_merge(plan: MaintenancePlan, table: str) -> Join | None:
     """Return the join that the merge of a table applies to its rows; None if rows stay unchanged."""
     if table != "topic_minutes":
         return None
@@ -216,7 +218,7 @@ def _vacuum(plan: MaintenancePlan, table: str) -> Garbage:
     return found
 
 
-def care_for_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
+def maintain_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
     """Delete packs that are expired, that no row names, or that are unfinished, and merge small ones.
 
     Raises:

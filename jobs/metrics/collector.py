@@ -34,7 +34,7 @@ class MetricsCollector(Collector):
         """Yield the metrics; if they cannot be read, yield one metric that says so."""
         with self._lock:
             if time.monotonic() - self._measured_at >= self._keep_seconds:
-                self._families = self._ask()
+                self._families = self._measure_or_report()
                 self._measured_at = time.monotonic()
             yield from self._families
 
@@ -42,7 +42,7 @@ class MetricsCollector(Collector):
         """Yield nothing, so that the registry need not measure to learn the names."""
         yield from ()
 
-    def _ask(self) -> Sequence[GaugeMetricFamily]:
+    def _measure_or_report(self) -> Sequence[GaugeMetricFamily]:
         try:
             return [*self._measure(), up(is_readable=True)]
         except (CommitLakeError, OSError) as error:

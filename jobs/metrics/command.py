@@ -74,7 +74,7 @@ class Metrics(Command, LagArguments):
 
         if self.textfile is not None:
             return _write(self, Path(self.textfile))
-        host, port = _address(self.listen or "")
+        host, port = _parse_address(self.listen or "")
         Measured.of(self)  # fails at once for a wrong lake or store
         return _serve(self, host, port)
 
@@ -129,7 +129,7 @@ def _serve(command: Metrics, host: str, port: int) -> ExitCode:
     return ExitCode.OK
 
 
-def _address(text: str) -> tuple[str, int]:
+def _parse_address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     number = parse_int(port, 1, 0xFFFF)
     if not host or number is None:

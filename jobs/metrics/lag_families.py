@@ -59,9 +59,9 @@ def lag_families(
         others: Ends of the queues of topics without a row; see `queue_ends`.
     """
     consuming = [row for row in answer.rows if row.kind in {"group", "retry"}]
-    yield from _differences(consuming)
-    yield from _of_groups(consuming, cluster)
-    yield from _of_topics(_queue_states(answer, consuming, others or {}), cluster)
+    yield from _diff_families(consuming)
+    yield from _group_families(consuming, cluster)
+    yield from _topic_families(_queue_states(answer, consuming, others or {}), cluster)
     verdicts = Counter((row.broker, row.topic, row.group, str(row.judged.verdict)) for row in consuming)
     labels = ("broker", "topic", "group", "verdict")
     yield gauge("commitlake_lag_verdict", "Queues of a group with this verdict", labels, verdicts.items())
@@ -76,7 +76,7 @@ def lag_families(
     yield gauge("commitlake_lag_stores_missing", "Stores whose lag is not known", (), missing)
 
 
-def _differences(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
+def _diff_families(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
     for kind, name, help_text in (
         ("group", "rocketmq_group_diff", "GroupDiff"),
         ("retry", "rocketmq_group_retrydiff", "GroupRetryDiff"),
@@ -96,14 +96,14 @@ def _differences(rows: Sequence[Lag]) -> Iterator[GaugeMetricFamily]:
         yield gauge(name, help_text, _DIFF, values)
 
 
-def _of_groups(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]:
+def _group_families(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]:
     by_group: dict[Labels, list[Lag]] = defaultdict(list)
     for row in rows:
         by_group[cluster, row.broker, row.topic, row.group].append(row)
     figures: tuple[tuple[str, str, Callable[[Sequence[Lag]], float | None]], ...] = (
         ("rocketmq_group_get_latency_by_storetime", "GroupGetLatencyByStoreTime", _latency_ms),
-        ("rocketmq_consumer_offset", "GroupBrokerTotalOffset", _consumed),
-        ("rocketmq_group_consume_total_offset", "GroupConsumeTotalOffset", _consumed),
+        ("rocketmq_consumer_offset", "GroupBrokerTotalOffset", _consumed_offset_sum),
+        ("rocketmq_group_consume_total_offset", "GroupConsumeTotalOffset", _consumed_offset_sum),
         ("rocketmq_consumer_tps", "GroupGetNums", _consume_tps),
         ("rocketmq_group_consume_tps", "GroupConsumeTPS", _consume_tps),
     )
@@ -112,7 +112,7 @@ def _of_groups(rows: Sequence[Lag], cluster: str) -> Iterator[GaugeMetricFamily]
         yield gauge(name, help_text, _OF_GROUP, ((labels, value) for labels, value in found if value is not None))
 
 
-def _consumed(rows: Sequence[Lag]) -> float:
+def _consumed_offset_sum(rows: Sequence[Lag]) -> float:
     return float(sum(row.offset.low for row in rows))
 
 
@@ -148,7 +148,7 @@ def _queue_states(
     return found
 
 
-def _of_topics(queues: Mapping[Queue, _QueueState], cluster: str) -> Iterator[GaugeMetricFamily]:
+def _topic_families(queues: Mapping[Queue, _QueueState], cluster: str) -> Iterator[GaugeMetricFamily]:
     ends: dict[Labels, float] = defaultdict(float)
     rates: dict[Labels, list[float | None]] = defaultdict(list)
     for queue, state in queues.items():

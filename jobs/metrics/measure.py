@@ -27,7 +27,7 @@ _READ = ("messages", "topic_minutes", "quarantine", "gaps", "archive_runs")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The figures measured at one time.
+    """The lag, the state of the lake, its dead letters and its traffic, all measured at one time.
 
     Attributes:
         lag: The lag of groups.

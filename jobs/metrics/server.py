@@ -72,11 +72,11 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
             kept = [one for one in self._open.items() if not one[1].is_cut]
             if len(kept) > MAX_CONNECTIONS:
                 # Without any that waits for a request, the new one is cut: all others wait for their answers.
-                _cut(*next((one for one in kept if not one[1].has_request), kept[-1]))
+                _cut_connection(*next((one for one in kept if not one[1].has_request), kept[-1]))
         super().process_request(request, client_address)
 
     def begin(self, request: socket.socket, seconds: float | None) -> None:
-        """Set how long a connection with a request may last from now on; None for as long as its answer is measured."""
+        """Set how many more seconds a connection with a request may last; None while its answer is measured."""
         with self._guard:
             connection = self._open[request]
             connection.has_request = True
@@ -88,7 +88,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         with self._guard:
             for request, connection in self._open.items():
                 if connection.due is not None and connection.due < now and not connection.is_cut:
-                    _cut(request, connection)
+                    _cut_connection(request, connection)
 
     def shutdown_request(self, request: Any) -> None:
         """Close a connection."""
@@ -101,7 +101,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         _LOG.debug("the connection to %s failed", client_address, exc_info=True)
 
 
-def _cut(request: socket.socket, connection: _Connection) -> None:
+def _cut_connection(request: socket.socket, connection: _Connection) -> None:
     """End a connection, whose thread then closes it."""
     connection.is_cut = True
     try:
@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _answer(self, write: Callable[[bytes], None]) -> None:
-        if self._has_ended():
+        if self._is_closed():
             return
         self.server.begin(self.connection, None)
         path = self.path.partition("?")[0]
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         write(data)
 
-    def _has_ended(self) -> bool:
+    def _is_closed(self) -> bool:
         """Return whether the connection was cut, or its client has left.
 
         The end of the connection within a request is read as the end of the request.

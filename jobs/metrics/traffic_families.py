@@ -53,10 +53,10 @@ def traffic_families(traffic: Traffic, answer: LagAnswer, cluster: str) -> Itera
     yield gauge("rocketmq_producer_message_size", "TopicPutMessageSize", ("cluster", "broker", "topic"), sizes.items())
     yield gauge("rocketmq_topic_dlq_offset", "TopicRetryOffset", ("cluster", "broker", "group"), ends.items())
     labels = ("group", "topic", "countOfOnlineConsumers", "msgModel")
-    yield gauge("rocketmq_group_dlqdiff", "GroupDLQDiff", labels, _behind_in_dead_letters(answer).items())
+    yield gauge("rocketmq_group_dlqdiff", "GroupDLQDiff", labels, _unconsumed_dead_letters(answer).items())
 
 
-def _behind_in_dead_letters(answer: LagAnswer) -> dict[Labels, float]:
+def _unconsumed_dead_letters(answer: LagAnswer) -> dict[Labels, float]:
     rows = [row for row in answer.rows if row.kind == "group" and row.topic.startswith(DLQ_PREFIX)]
     members: dict[str, int] = {}
     for row in rows:

@@ -24,7 +24,7 @@ from commitlake.connectors.printable import printable, printable_line
 from commitlake.connectors.whole_files import write_whole
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.stores import positive_decimal
-from commitlake.jobs.arguments.times import join_times, parse_time
+from commitlake.jobs.arguments.times import join_time_values, parse_time
 from commitlake.jobs.report.markup import tag
 from commitlake.jobs.report.page import render_pictures
 from commitlake.jobs.report.rows_output import write_table
@@ -94,7 +94,7 @@ class Notebook:
         Raises:
             UsageError: The value is not a time.
         """
-        return self._parsed(name, parse_time)
+        return self._parse_parameter(name, parse_time)
 
     def length(self, name: str) -> datetime.timedelta | None:
         """Return a parameter as a duration; None if it is not given.
@@ -102,7 +102,7 @@ class Notebook:
         Raises:
             UsageError: The value is not a duration.
         """
-        return self._parsed(name, parse_duration)
+        return self._parse_parameter(name, parse_duration)
 
     def number(self, name: str) -> float | None:
         """Return a parameter as a positive number; None if it is not given.
@@ -110,13 +110,13 @@ class Notebook:
         Raises:
             UsageError: The value is not a positive number.
         """
-        return self._parsed(name, _positive)
+        return self._parse_parameter(name, _parse_positive)
 
     def texts(self, name: str) -> list[str]:
         """Return a parameter's values, which are separated by commas."""
         return [text for part in self.values[name].split(",") if (text := part.strip())]
 
-    def _parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
+    def _parse_parameter(self, name: str, parse: Callable[[str], T]) -> T | None:
         text = self.values[name].strip()
         try:
             return parse(text) if text else None
@@ -136,7 +136,7 @@ class Notebook:
                     self._show_table(block)
                 elif not isinstance(block, LineChart | HeatMap | BarChart | Html):
                     self.say(*lines([block]))
-            self._draw(section)
+            self._show_pictures(section)
 
     def _show_table(self, table: Table) -> None:
         """Show a table, or a sentence if it has no rows."""
@@ -163,7 +163,7 @@ class Notebook:
         if table.rest:
             self.say(table.rest)
 
-    def _draw(self, section: Section) -> None:
+    def _show_pictures(self, section: Section) -> None:
         """Show a section's pictures, or write them to the folder `plots`; a script without it shows their numbers."""
         pictures = [block for block in section.blocks if isinstance(block, LineChart | HeatMap | BarChart | Html)]
         if not pictures:
@@ -196,10 +196,10 @@ class Notebook:
         if "get_ipython" not in self.names:
             return None
         display = importlib.import_module("IPython.display")
-        return lambda page: display.display(display.HTML(_framed(page)))
+        return lambda page: display.display(display.HTML(_html_frame(page)))
 
 
-def _framed(page: str) -> str:
+def _html_frame(page: str) -> str:
     """Return a page in a frame, so that its style stays its own; its script cannot reach the notebook."""
     frame = tag("iframe", srcdoc=Html(escape(page)), sandbox="allow-scripts", width="100%", height=_FRAME_HEIGHT)
     return tag("div", frame)
@@ -232,7 +232,7 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
         )
     if is_script:
         sys.excepthook = _print_error
-    arguments = join_times(sys.argv[1:], *(f"--{one.name}" for one in parameters)) if is_script else []
+    arguments = join_time_values(sys.argv[1:], *(f"--{one.name}" for one in parameters)) if is_script else []
     values = vars(parser.parse_args(arguments))
     if values[PLOTS]:
         _create_folder(values[PLOTS])
@@ -257,5 +257,5 @@ def _print_error(kind: type[BaseException], error: BaseException, trace: Traceba
         sys.__excepthook__(kind, error, trace)
 
 
-def _positive(text: str) -> float:
+def _parse_positive(text: str) -> float:
     return positive_decimal(text, "positive number", most=1e18)

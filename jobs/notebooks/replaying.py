@@ -22,7 +22,7 @@ from commitlake.pipelines.replay.planning import (
     OverTime,
     QueueCount,
     check_queue_numbers,
-    cut_parts,
+    divide_into_parts,
     make_plan,
     origin_topics,
     target_queue_ends,
@@ -107,7 +107,7 @@ def replay(
     """
     if not name_servers or not choice:
         return None
-    earlier = None if is_again else _earlier(lake, condition, name_servers, topic)
+    earlier = None if is_again else _find_earlier_replay(lake, condition, name_servers, topic)
     with target_client(name_servers) as client:
         if earlier is not None:
             plan, counts = earlier, Ledger(lake, earlier.replay_id).counts()
@@ -116,7 +116,7 @@ def replay(
             queues = target_queue_ends(client, topics_of(choice, topic, origins))
             target = Target(name_servers, topic, QueueMapping.SAME, queues)
             check_queue_numbers(choice, target)
-            plan = make_plan(choice, cut_parts(table, condition), condition, target, command="by a notebook")
+            plan = make_plan(choice, divide_into_parts(table, condition), condition, target, command="by a notebook")
             others = find_others(lake, plan, table)
             if not is_again:
                 check_unfinished(others)
@@ -138,7 +138,7 @@ def replay(
     return Replayed(plan, counts, groups, is_new=earlier is None)
 
 
-def _earlier(lake: Lake, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
+def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
     """Return the newest finished replay of the same messages to the same place; one that was withdrawn sent nothing."""
     states = [
         state
@@ -171,7 +171,7 @@ def choice_report(choice: Sequence[QueueCount], over_time: OverTime, rate: float
         over_time: Their numbers by time and topic.
         rate: Messages per second at which they would be sent, if it is limited.
     """
-    first, *others = _answer(choice, rate)
+    first, *others = _choice_sentences(choice, rate)
     queues = Table.of("Queues", _QUEUE_COLUMNS, map(asdict, choice))
     selected: list[Block] = [*map(Paragraph, others), queues]
     if over_time.starts:
@@ -182,7 +182,7 @@ def choice_report(choice: Sequence[QueueCount], over_time: OverTime, rate: float
     return Report("Replay", Verdict(Kind.INFO, first), [], [Section("selected", "Selected", selected)], "replay")
 
 
-def _answer(choice: Sequence[QueueCount], rate: float | None) -> Iterator[str]:
+def _choice_sentences(choice: Sequence[QueueCount], rate: float | None) -> Iterator[str]:
     """Yield sentences about what would be sent."""
     if not choice:
         yield "No message matches: there is nothing to send."
@@ -201,7 +201,7 @@ def _answer(choice: Sequence[QueueCount], rate: float | None) -> Iterator[str]:
 
 def sent_report(replayed: Replayed | None) -> Report:
     """Return the report on what was sent, and its state in the groups that consume it; None for a dry run."""
-    first, *others = _sent(replayed)
+    first, *others = _sent_sentences(replayed)
     groups = [
         {
             "group": one.group,
@@ -215,7 +215,7 @@ def sent_report(replayed: Replayed | None) -> Report:
     return Report("Replay", Verdict(Kind.INFO, first), [], sections, "replay")
 
 
-def _sent(replayed: Replayed | None) -> Iterator[str]:
+def _sent_sentences(replayed: Replayed | None) -> Iterator[str]:
     """Yield sentences about what was sent."""
     if replayed is None:
         yield "Nothing was sent: this is a dry run. To send, set the parameter namesrv to the target's name servers."

@@ -37,7 +37,7 @@ def apply_offsets(command: OffsetsOptions, rows: Sequence[PlannedOffset], client
     """
     group = command.group[0]
     wanted = {row.asked.message_queue: row.asked.low for row in rows if not row.asked.problem}
-    changes = {queue: offset for queue, offset in wanted.items() if _current(rows, queue) != offset}
+    changes = {queue: offset for queue, offset in wanted.items() if _current_offset(rows, queue) != offset}
     if not changes:
         if not command.quiet:
             print_line(f"the offsets of {group} already have these values: {NOTHING}")
@@ -51,7 +51,7 @@ def apply_offsets(command: OffsetsOptions, rows: Sequence[PlannedOffset], client
     return report_set("commitlake offsets", group, done, quiet=command.quiet)
 
 
-def _current(rows: Sequence[PlannedOffset], queue: MessageQueue) -> int | None:
+def _current_offset(rows: Sequence[PlannedOffset], queue: MessageQueue) -> int | None:
     return next(row.current for row in rows if row.asked.message_queue == queue)
 
 
@@ -115,7 +115,7 @@ def mqadmin_lines(command: OffsetsOptions, rows: Sequence[PlannedOffset], client
     by_topic: dict[str, list[PlannedOffset]] = defaultdict(list)
     for row in rows:
         by_topic[row.asked.queue.topic].append(row)
-    addresses = _addresses(client, {row.asked.queue.broker for row in rows})
+    addresses = _broker_addresses(client, {row.asked.queue.broker for row in rows})
     live = LiveQueues(client, command.group[0])
     for topic, of_topic in sorted(by_topic.items()):
         wanted = {row.asked.message_queue: row.asked.low for row in of_topic if not row.asked.problem}
@@ -127,7 +127,7 @@ def mqadmin_lines(command: OffsetsOptions, rows: Sequence[PlannedOffset], client
                 yield f"# not set: {queue_text(row.asked.message_queue)}: {row.asked.problem}"
 
 
-def _addresses(client: OffsetClient, brokers: set[str]) -> Mapping[str, str]:
+def _broker_addresses(client: OffsetClient, brokers: set[str]) -> Mapping[str, str]:
     for broker in sorted(brokers):
         version = client.admin.runtime(broker).get("brokerVersionDesc", "")
         if version.startswith("V4"):

@@ -69,10 +69,10 @@ class Offsets(OffsetsOptions):
                 if is_given:
                     raise JobError(f"--{name}: expected --namesrv, the brokers' name server")
         with nullcontext() if self.namesrv is None else offset_client(self.namesrv) as client:
-            return _answer(self, client)
+            return _compute_and_print(self, client)
 
 
-def _answer(command: OffsetsOptions, client: OffsetClient | None) -> ExitCode:
+def _compute_and_print(command: OffsetsOptions, client: OffsetClient | None) -> ExitCode:
     from commitlake.jobs.offsets.apply import apply_offsets, mqadmin_lines
     from commitlake.jobs.offsets.formatting import GROUP_COLUMNS, PLAIN_COLUMNS, plain_rows, summary, table_row
     from commitlake.jobs.offsets.gather import gather
@@ -84,7 +84,7 @@ def _answer(command: OffsetsOptions, client: OffsetClient | None) -> ExitCode:
         if gathered.unknown and command.apply:
             raise JobError(f"--apply: {gathered.unknown}", "no offset was set")
     now = datetime.datetime.now(datetime.UTC)
-    lost = _warn_of_lost(command)
+    lost = _warn_of_lost_messages(command)
     shown = (row for one, gathered in found for row in plain_rows(gathered.rows, one.group[0], now))
     if command.output == MQADMIN and client is not None:
         for one, gathered in found:
@@ -112,7 +112,7 @@ def _answer(command: OffsetsOptions, client: OffsetClient | None) -> ExitCode:
     return ExitCode.OK if is_complete else ExitCode.DAMAGE
 
 
-def _warn_of_lost(command: OffsetsOptions) -> list[str]:
+def _warn_of_lost_messages(command: OffsetsOptions) -> list[str]:
     """Warn of messages that the lake has lost, and that may be in the queues at these times; return the sentences."""
     if command.lake is None:
         return []

@@ -43,7 +43,7 @@ def _bounds_text(low: int, high: int | None) -> str:
     return f"{low} or more" if high is None else f"{low} to {high}"
 
 
-def _waited(row: PlannedOffset, now: datetime.datetime) -> float | None:
+def _waiting_seconds(row: PlannedOffset, now: datetime.datetime) -> float | None:
     if row.lag is None or row.lag.next_time is None:
         return None
     return max(0.0, (now - row.lag.next_time).total_seconds())
@@ -68,7 +68,7 @@ def plain_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime
             "messages_max": None if lag is None or lag.messages.high is None else int(lag.messages.high),
             "bytes": None if lag is None else lag.bytes,
             "next_message_time": None if lag is None or lag.next_time is None else time_text(lag.next_time),
-            "time_lag_s": _waited(row, now),
+            "time_lag_s": _waiting_seconds(row, now),
             "problem": asked.problem or None,
             "notes": list(asked.notes),
         }

@@ -13,7 +13,7 @@ from commitlake.connectors.rocketmq import Admin, ClientOptions, Puller
 from commitlake.jobs.arguments.broker_name import named_stores
 from commitlake.jobs.arguments.lake_names import check_brokers
 from commitlake.jobs.arguments.layouts import layout_of
-from commitlake.jobs.arguments.names import did_you_mean, nearest_or_all, some_names, there_are
+from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, nearest_or_all, some_names
 from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import naming_damaged_files
@@ -71,15 +71,17 @@ def gather(command: OffsetsOptions, client: OffsetClient | None) -> Gathered:
         stores = named_stores(command.source[1], None, None, layout_of(command))
         sources = store_sources(store for store in stores if not command.broker or store.broker in command.broker)
         if not sources:
-            raise JobError(f"--broker: {command.store} has no store of that name", there_are(s.broker for s in stores))
-        return _gather(command, sources, None, client)
+            raise JobError(
+                f"--broker: {command.store} has no store of that name", known_names_hint(s.broker for s in stores)
+            )
+        return _gather_offsets(command, sources, None, client)
     lake = lake_of(command)
     with naming_damaged_files(lake, _READ):
         check_brokers(lake, command.broker)
-        return _gather(command, lake_sources(lake, command.broker), lake, client)
+        return _gather_offsets(command, lake_sources(lake, command.broker), lake, client)
 
 
-def _gather(
+def _gather_offsets(
     command: OffsetsOptions, sources: Sequence[OffsetSource], lake: Lake | None, client: OffsetClient | None
 ) -> Gathered:
     live = None if client is None else LiveQueues(client, command.group[0])
@@ -87,9 +89,9 @@ def _gather(
         _check_live_brokers(client, sources)
     if command.at is not None:
         assert lake is not None, "--at needs --lake"
-        return _had(command, command.at, sources, lake, live)
+        return _offsets_at_time(command, command.at, sources, lake, live)
     assert command.consume_from is not None
-    return _needed(command, command.consume_from, sources, live)
+    return _offsets_to_consume_from(command, command.consume_from, sources, live)
 
 
 def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -> None:
@@ -103,7 +105,7 @@ def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -
             )
 
 
-def _had(
+def _offsets_at_time(
     command: OffsetsOptions, at: datetime.datetime, sources: Sequence[OffsetSource], lake: Lake, live: LiveQueues | None
 ) -> Gathered:
     table = open_snapshots(lake, OFFSETS)
@@ -115,7 +117,7 @@ def _had(
     had = read_past_offsets(table, sources, command.group[0], at, command.topic)
     groups = set(had.groups).union(*(source.groups for source in sources))
     if command.group[0] not in groups and len(had.missing) < len(sources):
-        return _unknown_group(command.group[0], groups)
+        return _unknown_group_result(command.group[0], groups)
     missing = list(had.missing)
     if not had.offsets and not missing:
         of_what = f" of {' or '.join(command.topic)}" if command.topic else ""
@@ -123,7 +125,7 @@ def _had(
     return Gathered(plan_had(sources, command.group[0], had.offsets, live), missing)
 
 
-def _needed(
+def _offsets_to_consume_from(
     command: OffsetsOptions, start: datetime.datetime, sources: Sequence[OffsetSource], live: LiveQueues | None
 ) -> Gathered:
     group = command.group[0]
@@ -134,7 +136,7 @@ def _needed(
             raise JobError(f"no topic of the group {group!a} is known", "name the topics with --topic")
         if not_read := [f"{source.broker}: {sentence}" for source in sources for sentence in source.not_read]:
             return Gathered((), not_read)
-        return _unknown_group(group, groups)
+        return _unknown_group_result(group, groups)
     broadcast = {topic for source in sources for topic in topics if _broadcasts(source, group, topic)}
     missing = [
         f"the group {group} broadcasts {topic}: each of its clients keeps its own offsets, and ignores those of the "
@@ -161,7 +163,7 @@ def _broadcasts(source: OffsetSource, group: str, topic: str) -> bool:
     return source.subscriptions.of(GroupTopic(group, topic)).message_model == BROADCASTING
 
 
-def _unknown_group(group: str, groups: set[str]) -> Gathered:
+def _unknown_group_result(group: str, groups: set[str]) -> Gathered:
     unknown = (
         f"no offset and no subscription of the group {group!a} is known (--topic names topics for --consume-from)."
         f"{nearest_or_all(group, groups)}"

@@ -28,8 +28,8 @@ _EXCERPT = "it shows an excerpt; --id MSG_ID --body prints the body of one messa
 _LOOK_UPS = "HBase looks up by id, key, or topic"
 
 
-def _given_text(text: str) -> str | None:
-    """Parse a text; an empty one, as of a variable that is set to nothing, is as none."""
+def _parse_text(text: str) -> str | None:
+    """Return the text, or None for an empty one, such as the value of an empty environment variable."""
     return text or None
 
 
@@ -107,13 +107,13 @@ class QueryOptions(
     )
     hbase: str | None = option(
         "HBase's Thrift server (default: localhost:9090)",
-        parse=_given_text,
+        parse=_parse_text,
         metavar="HOST[:PORT]",
         rules=needs("via hbase"),
     )
     hbase_table: str | None = option(
         "name of the table in HBase (default: commitlake_messages)",
-        parse=_given_text,
+        parse=_parse_text,
         metavar="NAME",
         rules=needs("via hbase"),
     )
@@ -139,7 +139,7 @@ class QueryOptions(
         return self.body or self.body_out is not None
 
     def check(self) -> None:
-        """Check what the declarations of the options do not say.
+        """Check values and combinations that the declarations of the options do not check.
 
         Raises:
             JobError: for the first conflict.

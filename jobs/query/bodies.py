@@ -133,13 +133,13 @@ def write_one_body(rows: Iterator[Row], fetch: Fetch, to: str | None) -> int | N
     if body is None:
         raise JobError(f"message {found[0]['msg_id']} has no body in the lake: its body_ref is null")
     if to is not None:
-        _write_file(Path(to), body)
+        _write_body_file(Path(to), body)
     else:
-        _write_out(body)
+        _write_to_stdout(body)
     return len(body)
 
 
-def _write_file(path: Path, body: bytes) -> None:
+def _write_body_file(path: Path, body: bytes) -> None:
     from commitlake.connectors.whole_files import write_whole
 
     try:
@@ -149,7 +149,7 @@ def _write_file(path: Path, body: bytes) -> None:
         raise JobError(f"--body-out {path}: {error.strerror}") from None
 
 
-def _write_to(out: Any, body: bytes) -> None:
+def _write_body_to(out: Any, body: bytes) -> None:
     if hasattr(out, "buffer"):
         out.buffer.write(body)
         return
@@ -161,10 +161,10 @@ def _write_to(out: Any, body: bytes) -> None:
         ) from None
 
 
-def _write_out(body: bytes) -> None:
+def _write_to_stdout(body: bytes) -> None:
     out: Any = sys.stdout
     if not isinstance(out, GuardedStream) or not out.isatty():  # a file or a pipe, or --raw
-        _write_to(trusted(out), body)
+        _write_body_to(trusted(out), body)
         return
     text = body.decode(errors="replace")
     if printable(text) != text or "\ufffd" in text:

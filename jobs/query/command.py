@@ -145,10 +145,10 @@ class Query(QueryOptions):
 
             return answer_tables(self, lake_of(self))
         with limited(self.limits()):
-            return _answer(self)
+            return _run_query(self)
 
 
-def _answer(query: QueryOptions) -> ExitCode:
+def _run_query(query: QueryOptions) -> ExitCode:
     if query.sql is not None:
         return answer_sql(query, lake_of(query), _open)
     lake = lake_of(query).pinned()
@@ -162,17 +162,17 @@ def _answer(query: QueryOptions) -> ExitCode:
         return _answer_missing_table(query, started)
     _check_brokers(query, lake, table)
     known = _known_columns(table)
-    columns = _columns(query, known)
+    columns = _selected_columns(query, known)
     hidden = [name for name in COLUMNS if name not in columns] if fetch else []
     table_query = _table_query(query, [*columns, *hidden], known)
     if query.table == "messages" and table is not None:
-        table_query = _with_places(table_query, lake)
-    missing = _warn_of_lost(query, lake, table)
+        table_query = _add_key_places(table_query, lake)
+    missing = _warn_of_lost_messages(query, lake, table)
     whole = ExitCode.DAMAGE if missing else ExitCode.OK
     try:
         if query.grep is not None and table is not None:
             return max(answer_grep(query, table_query, lake, table), whole)
-        batches = _ask(query, table_query, lake, table)
+        batches = _ask_engine(query, table_query, lake, table)
         if query.count:
             found = sum(batch.column(0)[0].as_py() for batch in batches if batch.num_rows)
             print(found)
@@ -213,33 +213,33 @@ def _check_brokers(query: QueryOptions, lake: Lake, table: DeltaTable | None) ->
         check_brokers(lake, query.broker)
 
 
-def _warn_of_lost(query: QueryOptions, lake: Lake, table: DeltaTable | None) -> list[str]:
+def _warn_of_lost_messages(query: QueryOptions, lake: Lake, table: DeltaTable | None) -> list[str]:
     if table is None or query.table not in OF_MESSAGES:
         return []
     return warn_of_lost_ranges("query", lake, query.broker, query.start, query.end)
 
 
-def _explain_masks(lake: Lake) -> None:
+def _explain_masked_keys(lake: Lake) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
 
     last = read_last_commit(lake)
     if last is None or last.masks is None:
         return
-    from commitlake.pipelines.masking.archiving import shown_rules
+    from commitlake.pipelines.masking.archiving import rules_text
 
-    _warn(f"the messages of this lake are masked ({shown_rules(last.masks)}): search for the masked form of a key")
+    _warn(f"the messages of this lake are masked ({rules_text(last.masks)}): search for the masked form of a key")
 
 
 def _explain_empty(query: QueryOptions, lake: Lake, table: DeltaTable | None, count: int) -> None:
     """Warn of topics that the lake does not have; after an empty result, also of queues, masked keys and the time."""
     if not count and query.key and table is not None:
-        _explain_masks(lake)
+        _explain_masked_keys(lake)
     has_time = not count and (query.start or query.end)
     if query.table != "messages" or not (query.topic or query.queue or has_time):
         return
     if count and len(query.topic) < 2:  # of several topics, one may be misspelled
         return
-    from commitlake.jobs.arguments.lake_names import archived_time, unknown_queues, unknown_topics
+    from commitlake.jobs.arguments.lake_names import archived_time_sentence, unknown_queues, unknown_topics
 
     if table is None:  # HBase was queried
         try:
@@ -249,7 +249,7 @@ def _explain_empty(query: QueryOptions, lake: Lake, table: DeltaTable | None, co
     sentences = unknown_topics(lake, table, query.topic)
     if query.queue and not sentences and not count:
         sentences = unknown_queues(table, query.topic, query.queue)
-    if has_time and not sentences and (known := archived_time(table)):
+    if has_time and not sentences and (known := archived_time_sentence(table)):
         sentences = [known]
     for sentence in sentences:
         _warn(sentence)
@@ -265,7 +265,7 @@ def _open(lake: Lake, table: str) -> DeltaTable:
 
 def _answer_missing_table(query: QueryOptions, started: float) -> ExitCode:
     """Answer for a table that does not exist yet because it has no row, like `quarantine` without damage."""
-    columns = _columns(query, LAKE_TABLES[query.table].columns.names)
+    columns = _selected_columns(query, LAKE_TABLES[query.table].columns.names)
     if query.count:
         print(0)
         return ExitCode.OK
@@ -303,7 +303,7 @@ def _known_columns(table: DeltaTable | None) -> list[str]:
     return list(MESSAGES.names)
 
 
-def _ask(
+def _ask_engine(
     query: QueryOptions, table_query: TableQuery, lake: Lake, table: DeltaTable | None
 ) -> Iterator[pa.RecordBatch]:
     if table is None:
@@ -313,8 +313,8 @@ def _ask(
     return ask_spark(table_query, lake) if is_on_spark else ask_deltalake(table_query, table)
 
 
-def _with_places(table_query: TableQuery, lake: Lake) -> TableQuery:
-    """Add the physical places of the messages to a query, if the table of keys knows them."""
+def _add_key_places(table_query: TableQuery, lake: Lake) -> TableQuery:
+    """Add conditions on physical offsets to a query by key or id, from the table of keys."""
     from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 
     keys = table_query.selection.keys
@@ -330,13 +330,13 @@ def _table_query(query: QueryOptions, columns: Sequence[str], known: Sequence[st
         table=query.table,
         selection=query.selection,
         columns=columns,
-        order=_order(query, known),
+        order=_sort_columns(query, known),
         limit=query.limit + 1 if query.limit else 0,  # one more row shows whether there are more
         count=query.count,
     )
 
 
-def _order(query: QueryOptions, known: Sequence[str]) -> list[str]:
+def _sort_columns(query: QueryOptions, known: Sequence[str]) -> list[str]:
     """Return the sort columns, with `DESC` if requested; the usual order breaks ties."""
     order: list[str] = []
     for part in query.order_by.split(",") if query.order_by else ():
@@ -370,7 +370,7 @@ class _LimitedRows:
             yield row
 
 
-def _columns(query: QueryOptions, known: list[str]) -> list[str]:
+def _selected_columns(query: QueryOptions, known: list[str]) -> list[str]:
     if query.columns is None:
         if query.output == "table" and query.prints_bodies:
             return []

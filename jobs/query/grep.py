@@ -57,7 +57,7 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
     most = limit + 1 if limit else 0  # one more row shows whether there are more
     search = Search(lake, table.version(), location, pattern, conditions, columns, most, with_excerpts=not query.count)
     read = Read()
-    runner = _runner(query)
+    runner = _search_runner(query)
     with runner_progress(runner, "Bodies searched", plan.bytes, quiet=query.quiet) as advance:
         batches = run_search(
             search, plan, runner, read, limit=limit, expired_before=read_expiries(table).get("bodies"), advance=advance
@@ -85,7 +85,7 @@ def _bodies_of(query: QueryOptions, lake: Lake) -> str:
     return bodies_of(query, lake)
 
 
-def _runner(query: QueryOptions) -> Runner:
+def _search_runner(query: QueryOptions) -> Runner:
     if query.is_on_spark:
         from commitlake.connectors.spark.runner import SparkRunner
         from commitlake.jobs.arguments.runner import open_session

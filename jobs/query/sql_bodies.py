@@ -82,14 +82,14 @@ def rows_with_bodies(
     texts = open_bodies()
     shown = {name: _NAME if name.startswith(_FUNCTION) else name for name in places}
     names = [part for name in columns for part in ((shown[name], shown[name] + _ENCODED) if name in shown else (name,))]
-    return (_with_bodies(row, shown, texts) for row in chain([first], rows)), names
+    return (_replace_places(row, shown, texts) for row in chain([first], rows)), names
 
 
 def _is_place(value: object) -> bool:
     return isinstance(value, dict) and tuple(value) == _PLACE
 
 
-def _with_bodies(row: Row, places: Mapping[str, str], texts: BodyTexts) -> Row:
+def _replace_places(row: Row, places: Mapping[str, str], texts: BodyTexts) -> Row:
     """Return a row with its bodies under their column names."""
     changed: Row = {}
     for name, value in row.items():

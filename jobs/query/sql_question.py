@@ -40,13 +40,13 @@ def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str]
     assert query.sql is not None
     started = time.monotonic()
     sql = expand_body(query.sql.strip().rstrip(";"))
-    tables = _named_tables(sql, lake, open_named)
+    tables = _open_named_tables(sql, lake, open_named)
     try:
         answer: Iterable[pa.RecordBatch]
         if query.is_on_spark:
-            columns, answer = _ask_spark(lake, tables, sql, query.limit)
+            columns, answer = _run_select_on_spark(lake, tables, sql, query.limit)
         else:
-            columns, answer = _ask(tables, sql, sorts_all=not query.limit)
+            columns, answer = _run_select(tables, sql, sorts_all=not query.limit)
         opened: list[BodyTexts] = []
 
         def open_bodies() -> BodyTexts:
@@ -84,7 +84,7 @@ def _explain_table_error(message: str) -> str:
     return f"there is no table {name!a}.{did_you_mean(name, LAKE_TABLES)}"
 
 
-def _named_tables(sql: str, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> dict[str, DeltaTable]:
+def _open_named_tables(sql: str, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> dict[str, DeltaTable]:
     """Open the tables that the SELECT names; always open `messages`, whose error says that there is no lake."""
     tables = {"messages": open_named(lake, "messages")}
     for name in LAKE_TABLES:
@@ -96,7 +96,9 @@ def _named_tables(sql: str, lake: Lake, open_named: Callable[[Lake, str], DeltaT
     return tables
 
 
-def _ask_spark(lake: Lake, tables: Iterable[str], sql: str, limit: int) -> tuple[list[str], Iterator[pa.RecordBatch]]:
+def _run_select_on_spark(
+    lake: Lake, tables: Iterable[str], sql: str, limit: int
+) -> tuple[list[str], Iterator[pa.RecordBatch]]:
     """Run a SELECT on Spark, and fetch one row more than the limit, to detect that there are more."""
     from commitlake.connectors.lake.spark_reader import run_spark_select
     from commitlake.connectors.spark.session import get_session
@@ -105,7 +107,9 @@ def _ask_spark(lake: Lake, tables: Iterable[str], sql: str, limit: int) -> tuple
     return run_spark_select(get_session("query", lake.s3), sql, places, limit + 1 if limit else 0)
 
 
-def _ask(tables: dict[str, DeltaTable], sql: str, *, sorts_all: bool) -> tuple[list[str], Iterable[pa.RecordBatch]]:
+def _run_select(
+    tables: dict[str, DeltaTable], sql: str, *, sorts_all: bool
+) -> tuple[list[str], Iterable[pa.RecordBatch]]:
     """Run a SELECT; any other statement is refused before it has an effect.
 
     The engine could also write files (COPY) and change its settings. Only a query is valid as a named subquery, and

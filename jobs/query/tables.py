@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from commitlake.connectors.lake.catalog_tables import catalog_tables
 from commitlake.connectors.lake.lake import Lake
-from commitlake.jobs.arguments.names import did_you_mean, there_are
+from commitlake.jobs.arguments.names import did_you_mean, known_names_hint
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.query.arguments import QueryOptions
 from commitlake.jobs.report.rows_output import write
@@ -39,7 +39,7 @@ def answer_tables(query: QueryOptions, lake: Lake) -> ExitCode:
     if query.describe not in tables:
         is_known = query.describe in LAKE_TABLES
         why = " yet; it is created with its first row" if is_known else f".{did_you_mean(query.describe, tables)}"
-        raise JobError(f"--describe: the lake has no table {query.describe!a}{why}", there_are(tables))
+        raise JobError(f"--describe: the lake has no table {query.describe!a}{why}", known_names_hint(tables))
     columns = tables[query.describe].columns
     shown = [{"column": one["name"], "type": one["type_text"], "contents": one.get("comment")} for one in columns]
     write(query.output, shown, _COLUMNS)

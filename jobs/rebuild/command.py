@@ -131,7 +131,7 @@ def _check_salvage(store: Store) -> None:
             f"--salvage writes RocketMQ's log: a {title} broker skips damaged parts of its {folder}",
             "leave --salvage out: queue files are made for all intact records",
         )
-    if not (dialect := store.format.dialects.main(store.segments)).is_rocketmq:
+    if not (dialect := store.format.dialects.dialect_of(store.segments)).is_rocketmq:
         raise JobError(
             f"--salvage writes RocketMQ's log, but {store.root} belongs to {dialect.name}",
             "leave --salvage out: queues are made for all intact records",
@@ -164,16 +164,16 @@ def _rebuild(command: RebuildOptions, store: Store) -> ExitCode:
         rebuilt = rebuild_in_place(command, store, wanted)
     elif command.salvage:
         salvaged, rebuilt = run_salvage(command, store, command.out, wanted)
-        _print(command, salvage_summary(salvaged))
+        _print_line(command, salvage_summary(salvaged))
     else:
         rebuilt = run_rebuild(command, store, command.out, wanted)
     if rebuilt is not None:
         for line in summary(rebuilt):
-            _print(command, line)
+            _print_line(command, line)
     return exit_code(rebuilt, salvaged)
 
 
-def _print(command: RebuildOptions, line: str) -> None:
+def _print_line(command: RebuildOptions, line: str) -> None:
     if not command.quiet:
         print_line(line)
 

@@ -47,10 +47,10 @@ def rebuild_in_place(command: RebuildOptions, store: Store, wanted: RequestedSet
         replacement = Replacement(root, store.format, log_range(store, is_live=False), wanted)
         replacement.check_places()
         if replacement.clear():
-            _print(command, "the log has changed since the interrupted run: everything is rebuilt")
+            _print_line(command, "the log has changed since the interrupted run: everything is rebuilt")
         if replacement.has_started:
             is_all = replacement.has_started_this
-            _replace(command, replacement)
+            _replace_files(command, replacement)
             if is_all:
                 return None
         rebuilt = run_rebuild(command, store, replacement.out, wanted, owns_lock=True)
@@ -58,8 +58,8 @@ def rebuild_in_place(command: RebuildOptions, store: Store, wanted: RequestedSet
         _refuse_assumed_delays(rebuilt)
         replacement.verify(store, rebuilt.shifted_queues, wanted.topics, rebuilt.settings.delay_levels_ms or None)
         if taken:
-            _print(command, f"{count_text(taken, 'queue')} without a record in the log: files are kept")
-        _replace(command, replacement)
+            _print_line(command, f"{count_text(taken, 'queue')} without a record in the log: files are kept")
+        _replace_files(command, replacement)
     finally:
         lock.release()
     return replace(rebuilt, out=root)
@@ -76,12 +76,12 @@ def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
         )
 
 
-def _replace(command: RebuildOptions, replacement: Replacement) -> None:
+def _replace_files(command: RebuildOptions, replacement: Replacement) -> None:
     stamp = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%SZ")
     for path in replacement.replace(stamp):
-        _print(command, f"kept {path}")
+        _print_line(command, f"kept {path}")
 
 
-def _print(command: RebuildOptions, line: str) -> None:
+def _print_line(command: RebuildOptions, line: str) -> None:
     if not command.quiet:
         print_line(line)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.reading.files.store_files import open_small_files, open_store_files, store_of
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.jobs.arguments.names import did_you_mean, there_are
+from commitlake.jobs.arguments.names import did_you_mean, known_names_hint
 from commitlake.jobs.arguments.runner import make_runner
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.progress import runner_progress
@@ -36,7 +36,7 @@ def run_rebuild(
         wanted: The broker's settings as the user gave them.
         owns_lock: Whether this process holds the store's lock.
     """
-    with _progress(command, f"rebuilding {command.store}", store) as (runner, advance):
+    with _runner_with_progress(command, f"rebuilding {command.store}", store) as (runner, advance):
         rebuilt = rebuild_store(store, out, wanted, runner=runner, advance=advance, owns_lock=owns_lock)
     _check_topics(store, out, wanted)
     return rebuilt
@@ -51,7 +51,7 @@ def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
         return
     names = store.format.queues.folders
     files = open_store_files(store_of(store.root))
-    made = {topic for name in names for topic in _folders(out / name)}
+    made = {topic for name in names for topic in _subfolder_names(out / name)}
     had = {topic for name in names for topic in files.folders_in(name)}
     for topic in wanted.topics:
         if topic not in made | had:
@@ -59,11 +59,11 @@ def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
                 remove_tree(out / name)
             raise JobError(
                 f"--topic: neither the log nor the queues have a topic {topic!a}.{did_you_mean(topic, had)}",
-                there_are(had),
+                known_names_hint(had),
             )
 
 
-def _folders(path: Path) -> set[str]:
+def _subfolder_names(path: Path) -> set[str]:
     return {each.name for each in path.iterdir()} if path.is_dir() else set()
 
 
@@ -71,19 +71,19 @@ def run_salvage(
     command: RebuildOptions, store: Store, out: Path, wanted: RequestedSettings
 ) -> tuple[Salvaged, Rebuilt]:
     """Write a clean log, and rebuild the files that belong to it."""
-    with _progress(command, f"salvaging {command.store}", store) as (runner, advance):
+    with _runner_with_progress(command, f"salvaging {command.store}", store) as (runner, advance):
         salvaged = salvage_store(store, out, runner=runner, advance=advance)
     (clean,) = find_stores(str(out), store.broker, formats=all_formats().only(store.format))
-    return salvaged, run_rebuild(command, clean, out, with_settings_of(store, wanted))
+    return salvaged, run_rebuild(command, clean, out, complete_settings(store, wanted))
 
 
-def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettings:
-    """Return the wanted settings; those that the user did not give come from the remains of the damaged store."""
+def complete_settings(store: Store, wanted: RequestedSettings) -> RequestedSettings:
+    """Return the requested settings, completed from the remaining files of the damaged store."""
     from commitlake.pipelines.rebuild.settings import find_settings
 
     with open_small_files(store.root) as root:
         files = open_store_files(store_of(store.root))
-        dialect = store.format.dialects.main(store.segments)
+        dialect = store.format.dialects.dialect_of(store.segments)
         found = find_settings(root, wanted, store.format, dialect, store.segments, files)
     return RequestedSettings(
         wanted.topics,
@@ -99,7 +99,9 @@ def with_settings_of(store: Store, wanted: RequestedSettings) -> RequestedSettin
 
 
 @contextmanager
-def _progress(command: RebuildOptions, what: str, store: Store) -> Iterator[tuple[Runner, Callable[[int], None]]]:
+def _runner_with_progress(
+    command: RebuildOptions, what: str, store: Store
+) -> Iterator[tuple[Runner, Callable[[int], None]]]:
     """Yield the runner of the tasks, and a function that reports how many bytes of the log are done."""
     runner = make_runner(command, "rebuild")
     size = sum(segment.file_size for segment in store.segments)

@@ -47,7 +47,7 @@ def show_all(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         unreadable.append(replay_id)
         warn(PROG, f"replay {replay_id}: {error}")
 
-    rows = [_row(lake, state) for state in read_states(lake, on_error=on_error).values()]
+    rows = [_replay_row(lake, state) for state in read_states(lake, on_error=on_error).values()]
     write(arguments.output, rows, _COLUMNS)
     if not rows and not unreadable and not arguments.quiet:
         print_line("the lake has no replays")
@@ -58,25 +58,25 @@ def show_one(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     """Show one replay, its events, and the queues in which its messages landed."""
     rows = read_events(lake, arguments.replay_id)
     state = state_of(arguments.replay_id, rows)
-    events = [_event(row) for row in rows]
+    events = [_event_row(row) for row in rows]
     landings = Ledger(lake, arguments.replay_id).landings()
     if arguments.output == "table":
-        write("table", [_row(lake, state)], _COLUMNS)
+        write("table", [_replay_row(lake, state)], _COLUMNS)
         for shown, columns in ((events, _EVENT_COLUMNS), (landings, _LANDING_COLUMNS)):
             if shown:
                 print()
                 write("table", shown, columns)
     else:
-        row = _row(lake, state) | {"events": events, "queues": landings}
+        row = _replay_row(lake, state) | {"events": events, "queues": landings}
         write(arguments.output, [row], [*_COLUMNS, "events", "queues"])
     return ExitCode.OK
 
 
-def _event(row: Row) -> Row:
+def _event_row(row: Row) -> Row:
     return {name: time_text(row["at"]) if name == "at" else row.get(name) for name in _EVENT_COLUMNS}
 
 
-def _row(lake: Lake, state: ReplayState) -> Row:
+def _replay_row(lake: Lake, state: ReplayState) -> Row:
     plan = state.plan
     counts = Ledger(lake, plan.replay_id).counts()
     return {

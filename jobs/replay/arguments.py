@@ -72,26 +72,26 @@ _CHANGES = Section("changes to the messages", "--dry-run shows the first message
 _UNDO = Section("undo")
 
 
-def _rate(text: str) -> float:
-    rate = 0.0 if text == _NONE else _positive(text.removesuffix("/s"))
+def _parse_rate(text: str) -> float:
+    rate = 0.0 if text == _NONE else _parse_positive(text.removesuffix("/s"))
     if rate is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate: expected messages per second, as in 500 or 0.5")
     return rate
 
 
-def _speed(text: str) -> float:
-    speed = 0.0 if text == _NONE else _positive(text.removesuffix("x"))
+def _parse_speed(text: str) -> float:
+    speed = 0.0 if text == _NONE else _parse_positive(text.removesuffix("x"))
     if speed is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a speed: expected 1x, 2x or 0.5x")
     return speed
 
 
-def _positive(text: str) -> float | None:
+def _parse_positive(text: str) -> float | None:
     number = parse_decimal(text) if _NUMBER.fullmatch(text) else None
     return number or None
 
 
-def _lag_limit(text: str) -> tuple[str, int]:
+def _parse_lag_limit(text: str) -> tuple[str, int]:
     group, _, number = text.partition(">")
     messages = parse_int64(number.strip())
     if not group.strip() or messages is None or messages < 0:
@@ -146,19 +146,19 @@ class SendingArguments(Selecting):
     rate: float | None = option(
         "at most N messages per second (default: as fast as the target accepts them); with throttle and resume, none "
         "removes the limit",
-        parse=_rate,
+        parse=_parse_rate,
         metavar="N[/s]",
         section=_PACE,
     )
     speed: float | None = option(
         "at the pace at which they were stored, or a multiple of it: 1x, 2x, 0.5x; none as with --rate",
-        parse=_speed,
+        parse=_parse_speed,
         metavar="Nx",
         section=_PACE,
     )
     pause_if_lag: tuple[str, int] | None = option(
         "pause while this group of the target is more than N messages behind",
-        parse=_lag_limit,
+        parse=_parse_lag_limit,
         metavar="'GROUP>N'",
         section=_PACE,
     )
@@ -202,7 +202,7 @@ class SendingArguments(Selecting):
                 raise JobError(f"--{name}: expected 0 or more, found {number}")
 
 
-def _not_of_lake(*others: str) -> tuple[Rule, ...]:
+def _refused_without_lake(*others: str) -> tuple[Rule, ...]:
     text = "{other} needs messages of the lake, and cannot be used with {this}"
     return tuple(Rule(text, other, is_refused_with=True) for other in others)
 
@@ -242,13 +242,13 @@ class ReplayOptions(
         "messages from the log of a store in this folder, or of several by a glob; nothing needs to be archived",
         metavar="PATH",
         section=_FROM,
-        rules=(*not_with("from_broker", hint="leave one of them out"), *_not_of_lake("offsets_at", "bodies")),
+        rules=(*not_with("from_broker", hint="leave one of them out"), *_refused_without_lake("offsets_at", "bodies")),
     )
     from_broker: str | None = option(
         "messages from live topics of the brokers that these name servers know; needs --topic or --dlq-of",
         metavar="HOST:PORT",
         section=_FROM,
-        rules=(*_not_of_lake("offsets_at", "bodies"), *not_with("all_copies", hint=_ALL_COPIES_HINT)),
+        rules=(*_refused_without_lake("offsets_at", "bodies"), *not_with("all_copies", hint=_ALL_COPIES_HINT)),
     )
     layout: str | None = layout_option(_FROM)
     keys_file: str | None = option(

@@ -40,12 +40,12 @@ def changes_of(arguments: SendingArguments) -> Changes:
     masks = [parse_mask(text) for text in arguments.mask]
     key = os.environ.get(KEY_VARIABLE, "").encode()
     check_key(masks, key)
-    return Changes(None if arguments.transform is None else _function(arguments.transform), masks, key)
+    return Changes(None if arguments.transform is None else _load_function(arguments.transform), masks, key)
 
 
 def write_changes(lake: Lake, messages: PlannedMessages, changes: Changes) -> None:
     """Write the changed messages of a plan to `replay_rows`; raises the errors of `write_changed`."""
-    write_changed(lake, messages, changes, _session(lake, changes))
+    write_changed(lake, messages, changes, _session_for_transform(lake, changes))
 
 
 def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessages, changes: Changes) -> None:
@@ -54,13 +54,13 @@ def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessa
     before, errors = as_produced(rows, messages.bodies(rows))
     before = before.filter(pa.array([error is None for error in errors], pa.bool_()))
     after = before
-    spark = _session(lake, changes)
+    spark = _session_for_transform(lake, changes)
     if spark is not None and changes.transform is not None:
         from commitlake.pipelines.replay.spark_transform import apply_transform
 
         after = apply_transform(changes.transform, spark.createDataFrame(before)).toArrow().cast(before.schema)
     found = [
-        {"msg_id": message_id, "field": field, "before": _text(was), "after": _text(becomes)}
+        {"msg_id": message_id, "field": field, "before": _shown_text(was), "after": _shown_text(becomes)}
         for message_id, field, was, becomes in differences(before, *finish(after, changes))
     ]
     failed = len(errors) - before.num_rows
@@ -74,13 +74,13 @@ def show_changes(arguments: SendingArguments, lake: Lake, messages: PlannedMessa
         )
 
 
-def _text(value: object) -> str | None:
+def _shown_text(value: object) -> str | None:
     if isinstance(value, bytes):
         return value[:_MAX_SHOWN].decode(errors="replace")
     return None if value is None else str(value)[:_MAX_SHOWN]
 
 
-def _session(lake: Lake, changes: Changes) -> SparkSession | None:
+def _session_for_transform(lake: Lake, changes: Changes) -> SparkSession | None:
     if changes.transform is None:
         return None
     from commitlake.connectors.spark.session import get_session
@@ -88,7 +88,7 @@ def _session(lake: Lake, changes: Changes) -> SparkSession | None:
     return get_session("replay", lake.s3)
 
 
-def _function(name: str) -> Transform:
+def _load_function(name: str) -> Transform:
     """Return the function named by `module:function` or `file.py:function`."""
     place, colon, function = name.rpartition(":")
     if not colon or not place or not function:
@@ -96,7 +96,7 @@ def _function(name: str) -> Transform:
             f"--transform {name}: expected MODULE:FUNCTION", "as in fixes.orders:mend, or ./mend_orders.py:mend"
         )
     try:
-        module = _module_of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        module = _load_module_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (Exception, SystemExit) as error:  # noqa: BLE001 (whatever a user's module raises)
         raise JobError(f"--transform {name}: {place} cannot be loaded: {type(error).__name__}: {error}") from None
     found = getattr(module, function, None)
@@ -106,7 +106,7 @@ def _function(name: str) -> Transform:
     return transform
 
 
-def _module_of_file(path: Path) -> ModuleType:
+def _load_module_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ImportError("expected a Python file")

@@ -10,7 +10,7 @@ from pathlib import Path
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_one_of, text_literal
-from commitlake.jobs.arguments.names import did_you_mean, there_are, warn
+from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, warn
 from commitlake.jobs.arguments.sizes import size_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.replay.actions import PROG
@@ -55,7 +55,7 @@ def choose_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource)
     wanted = replace(
         arguments.selection,
         kinds=SENDABLE if arguments.all_copies else (),
-        keys=[*arguments.key, *_keys_in(arguments.keys_file)],
+        keys=[*arguments.key, *_read_keys(arguments.keys_file)],
         groups=() if arguments.dlq_of is None else (arguments.dlq_of,),
     )
     origin = original_topic_sql(source.table) if arguments.all_copies else None
@@ -78,9 +78,9 @@ def _not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source: Mess
     except UnknownGroupError as error:
         known = source.offsets(arguments.broker or ([] if source.is_copied else archived_stores(lake))).groups
         groups = [name for name in known if not is_system_group(name)]
-        raise JobError(f"{error}.{did_you_mean(group, groups)}", there_are(groups)) from None
+        raise JobError(f"{error}.{did_you_mean(group, groups)}", known_names_hint(groups)) from None
     # A topic without any message is reported as unknown.
-    lacking = [] if arguments.all_copies else _stored(source, sorted(wanted - found.names))
+    lacking = [] if arguments.all_copies else _topics_with_messages(source, sorted(wanted - found.names))
     for sentence in [
         *found.warnings,
         *(f"the group {group} is not known to consume {topic}: none of its messages is chosen" for topic in lacking),
@@ -89,15 +89,15 @@ def _not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source: Mess
     return found
 
 
-def _stored(source: MessageSource, topics: Sequence[str]) -> list[str]:
-    """Return those of some topics that have messages."""
+def _topics_with_messages(source: MessageSource, topics: Sequence[str]) -> list[str]:
+    """Return the given topics that have messages."""
     if not topics:
         return []
     sql = f"SELECT DISTINCT topic FROM messages WHERE {is_one_of('topic', map(text_literal, topics))}"
     return sorted(row["topic"] for row in run_sql(source.table, "messages", sql).read_all().to_pylist())
 
 
-def _keys_in(path: str | None) -> list[str]:
+def _read_keys(path: str | None) -> list[str]:
     if path is None:
         return []
     try:

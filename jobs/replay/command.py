@@ -82,19 +82,19 @@ class Replay(ReplayOptions):
     def run(self) -> ExitCode:
         """Run the chosen action."""
         if self.resume is not None:
-            return self._resuming(self.resume).run()
+            return self._to_resume_action(self.resume).run()
         self.check()
         lake = lake_of(self)
         with naming_damaged_files(lake, _READ):
-            return self._act(lake)
+            return self._run_action(lake)
 
-    def _resuming(self, replay_id: str) -> Replay:
+    def _to_resume_action(self, replay_id: str) -> Replay:
         """Return the command `replay resume ID` for `replay --resume ID`."""
         if self.action != SEND or self.replay_id:
             raise JobError(f"--resume cannot be used with 'replay {self.action}'", "leave one of them out")
         return replace(self, action=RESUME, replay_id=replay_id, resume=None)
 
-    def _act(self, lake: Lake) -> ExitCode:
+    def _run_action(self, lake: Lake) -> ExitCode:
         from commitlake.jobs.replay.actions import ask_to_stop, show_all, show_one, throttle
         from commitlake.jobs.replay.send import resume, send
         from commitlake.jobs.replay.undo import undo

@@ -59,7 +59,7 @@ from commitlake.pipelines.replay.planning import (
     QueueCount,
     check_queue_numbers,
     count_queues,
-    cut_parts,
+    divide_into_parts,
     make_plan,
     origin_topics,
     plan_of_changed,
@@ -103,7 +103,7 @@ def send(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     with open_source(arguments, lake) as source:
         warn_of_unknown_names(arguments, lake, source)
         chosen = choose_messages(arguments, lake, source)
-        code = send_chosen(arguments, lake, source, chosen, _in_words(arguments)).exit_code
+        code = send_chosen(arguments, lake, source, chosen, _replay_command(arguments)).exit_code
         return ExitCode.DAMAGE if (source.damaged or source.missing) and code == ExitCode.OK else code
 
 
@@ -121,7 +121,7 @@ def send_chosen(
         ReplayError: if the messages cannot be sent.
     """
     changes, condition = changes_of(arguments), chosen.condition
-    choice = _choice(arguments, lake, source, condition)
+    choice = _count_chosen(arguments, lake, source, condition)
     if not choice:
         _show_not_consumed(chosen.not_consumed)
         print("no message matches: nothing is sent", file=sys.stderr)
@@ -131,8 +131,8 @@ def send_chosen(
         _show_choice(arguments, source, choice, chosen.not_consumed)
         nowhere = Target("", None, QueueMapping(arguments.queues), ())
         if changes:
-            plan = _plan(arguments, source, condition, choice, nowhere, choice_in_words)
-            show_changes(arguments, lake, _messages(arguments, lake, source, plan), changes)
+            plan = _make_plan(arguments, source, condition, choice, nowhere, choice_in_words)
+            show_changes(arguments, lake, _planned_messages(arguments, lake, source, plan), changes)
         return Sent(ExitCode.OK)
     with target_client(arguments.namesrv) as client:
         origins = origin_topics(source.table, condition) if arguments.to_topic is None else []
@@ -140,26 +140,26 @@ def send_chosen(
         queues = target_queue_ends(client, topics)
         target = Target(arguments.namesrv, arguments.to_topic, QueueMapping(arguments.queues), queues)
         check_queue_numbers(choice, target)
-        plan = _plan(arguments, source, condition, choice, target, choice_in_words)
-        others = _others(lake, source, plan)
+        plan = _make_plan(arguments, source, condition, choice, target, choice_in_words)
+        others = _find_other_replays(lake, source, plan)
         if arguments.dry_run or not arguments.quiet:
             _show_choice(arguments, source, choice, chosen.not_consumed)
             _show_target(arguments, source, plan, choice, client.admin)
-            _show_others(others)
+            _show_other_replays(others)
         if arguments.dry_run:
             if changes:
-                show_changes(arguments, lake, _messages(arguments, lake, source, plan), changes)
+                show_changes(arguments, lake, _planned_messages(arguments, lake, source, plan), changes)
             return Sent(ExitCode.OK)
         if not arguments.again:
             check_unfinished(others)
         _confirm(arguments, plan)
         if source.is_copied:
             open_for_append(lake)  # the ledger is stored in a lake, which may be new
-        sent = _written(arguments, lake, source, plan, changes)
+        sent = _write_changed_messages(arguments, lake, source, plan, changes)
         announce(lake, sent, source.table, others, plan.selection)
         if not arguments.quiet:
             print_line(f"replay {plan.replay_id} begins")
-        return Sent(_run(arguments, lake, sent, client, is_resumed=False), sent)
+        return Sent(_run_replay(arguments, lake, sent, client, is_resumed=False), sent)
 
 
 def _show_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
@@ -172,7 +172,7 @@ def _show_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
         print(f"{were} sent by a replay, and left out: --include-replayed selects them, too", file=sys.stderr)
 
 
-def _choice(arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str) -> list[QueueCount]:
+def _count_chosen(arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str) -> list[QueueCount]:
     try:
         with limited(limits_of_where("replay", arguments.where)):
             return count_queues(source.table, condition)
@@ -184,7 +184,7 @@ def _choice(arguments: SendingArguments, lake: Lake, source: MessageSource, cond
         raise JobError(f"--where is not a valid condition: {error}") from None
 
 
-def _plan(
+def _make_plan(
     arguments: SendingArguments,
     source: MessageSource,
     condition: str,
@@ -192,12 +192,12 @@ def _plan(
     target: Target,
     choice_in_words: str,
 ) -> ReplayPlan:
-    parts = cut_parts(source.table, condition)
+    parts = divide_into_parts(source.table, condition)
     plan = make_plan(choice, parts, condition, target, limit=arguments.limit, command=choice_in_words)
     return replace(plan, rate=arguments.rate or 0.0, speed=arguments.speed or 0.0, lag_limit=arguments.pause_if_lag)
 
 
-def _others(lake: Lake, source: MessageSource, plan: ReplayPlan) -> list[OtherReplay]:
+def _find_other_replays(lake: Lake, source: MessageSource, plan: ReplayPlan) -> list[OtherReplay]:
     try:
         return find_others(lake, plan, source.table, on_unreadable=_warn_unreadable)
     except LakeError:
@@ -210,20 +210,22 @@ def _warn_unreadable(replay_id: str, error: ReplayError) -> None:
     warn(PROG, f"whether the replay {replay_id} has the same messages is not known: {error}")
 
 
-def _messages(arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan) -> PlannedMessages:
+def _planned_messages(
+    arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan
+) -> PlannedMessages:
     """Return the messages of a plan before they are changed or copied."""
     packs = None if source.is_copied else open_store(bodies_of(arguments, lake))
     return PlannedMessages(plan, source.table, packs)
 
 
-def _written(
+def _write_changed_messages(
     arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan, changes: Changes
 ) -> ReplayPlan:
     """Write the messages to `replay_rows` if they differ from the lake's, and return the plan that sends those rows."""
     if changes:
-        write_changes(lake, _messages(arguments, lake, source, plan), changes)
+        write_changes(lake, _planned_messages(arguments, lake, source, plan), changes)
     elif source.is_copied:
-        write_copied(lake, _messages(arguments, lake, source, plan))
+        write_copied(lake, _planned_messages(arguments, lake, source, plan))
     else:
         return plan
     sent = plan_of_changed(plan, lake.table("replay_rows"))
@@ -261,15 +263,17 @@ def resume(arguments: ReplayOptions, lake: Lake) -> ExitCode:
         add_event(lake, plan.replay_id, ReplayEvent.THROTTLED, rate=arguments.rate, speed=arguments.speed)
     paced = replace(
         plan,
-        rate=_first_known(arguments.rate, state.rate, plan.rate),
-        speed=_first_known(arguments.speed, state.speed, plan.speed),
+        rate=_first_number(arguments.rate, state.rate, plan.rate),
+        speed=_first_number(arguments.speed, state.speed, plan.speed),
         lag_limit=arguments.pause_if_lag or plan.lag_limit,
     )
     with target_client(arguments.namesrv or plan.target.name_servers) as client:
-        return _run(arguments, lake, paced, client, is_resumed=_has_begun(state), has_lost_rows=state.has_lost_rows)
+        return _run_replay(
+            arguments, lake, paced, client, is_resumed=_has_begun(state), has_lost_rows=state.has_lost_rows
+        )
 
 
-def _first_known(*numbers: float | None) -> float:
+def _first_number(*numbers: float | None) -> float:
     return next((number for number in numbers if number is not None), 0.0)
 
 
@@ -277,7 +281,7 @@ def _has_begun(state: ReplayState) -> bool:
     return state.owner is not None
 
 
-def _run(
+def _run_replay(
     arguments: SendingArguments,
     lake: Lake,
     plan: ReplayPlan,
@@ -347,7 +351,7 @@ def _show_choice(
     not_consumed: NotConsumed | None,
 ) -> None:
     columns = list(_COLUMNS if not_consumed is None else _COLUMNS + _OFFSET_COLUMNS)
-    write(arguments.output, (_row(queue, not_consumed) for queue in choice), columns, source.missing)
+    write(arguments.output, (_queue_row(queue, not_consumed) for queue in choice), columns, source.missing)
     _show_not_consumed(not_consumed)
     messages, size = sum(queue.messages for queue in choice), sum(queue.bytes for queue in choice)
     times = [moment for queue in choice for moment in (queue.first_at, queue.last_at) if moment is not None]
@@ -359,7 +363,7 @@ def _show_choice(
     )
 
 
-def _row(queue: QueueCount, not_consumed: NotConsumed | None) -> Row:
+def _queue_row(queue: QueueCount, not_consumed: NotConsumed | None) -> Row:
     row: Row = {name: getattr(queue, name) for name in _COLUMNS}
     times = {"first_at": queue.first_at, "last_at": queue.last_at}
     if not_consumed is not None:
@@ -372,12 +376,14 @@ def _show_not_consumed(not_consumed: NotConsumed | None) -> None:
     """Print on standard error by which offsets a group has not consumed the messages."""
     if not_consumed is None:
         return
-    print(f"not consumed by {not_consumed.group}, by its offsets {_as_of(not_consumed.as_of)}", file=sys.stderr)
+    print(
+        f"not consumed by {not_consumed.group}, by its offsets {_offsets_age_text(not_consumed.as_of)}", file=sys.stderr
+    )
     for note in not_consumed.notes:
         print(note, file=sys.stderr)
 
 
-def _as_of(times: Mapping[str, datetime.datetime]) -> str:
+def _offsets_age_text(times: Mapping[str, datetime.datetime]) -> str:
     """Return when stores' offsets were read, and how long ago that is."""
     now = datetime.datetime.now(datetime.UTC)
     by_time: dict[datetime.datetime, list[str]] = defaultdict(list)
@@ -419,18 +425,18 @@ def _show_target(
             is_archived = is_archived or places is not None
             if places is None:
                 places, by = _offsets_in_target(admin, group, brokers), "by its offsets in the target, it"
-            lines.append(f"{group} consumes {topic}, and receives them; {_consumed(chosen, places, by)}")
+            lines.append(f"{group} consumes {topic}, and receives them; {_consumed_text(chosen, places, by)}")
         if not groups:
             lines.append(f"no group in the target consumes {topic}")
     if is_archived:
-        lines.append(f"what groups have consumed is by their offsets {_as_of(known.as_of)}")
+        lines.append(f"what groups have consumed is by their offsets {_offsets_age_text(known.as_of)}")
     if plan.limit and plan.limit < plan.messages:
         lines.append(f"only the first {plan.limit:,} are sent")
-    lines.append(_time_needed(arguments, plan, choice))
+    lines.append(_duration_text(arguments, plan, choice))
     print("\n".join(lines), file=sys.stderr)
 
 
-def _consumed(chosen: ChosenMessages, places: Places, by: str) -> str:
+def _consumed_text(chosen: ChosenMessages, places: Places, by: str) -> str:
     """Return what is known about the messages that a group has consumed."""
     if not places:
         return "what it has consumed of these messages is not known"
@@ -450,7 +456,7 @@ def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Plac
         return {}
 
 
-def _time_needed(arguments: SendingArguments, plan: ReplayPlan, choice: Sequence[QueueCount]) -> str:
+def _duration_text(arguments: SendingArguments, plan: ReplayPlan, choice: Sequence[QueueCount]) -> str:
     """Return how long sending takes, as far as the pace determines it."""
     slowest: list[tuple[float, str]] = []
     if arguments.rate:
@@ -467,7 +473,7 @@ def _time_needed(arguments: SendingArguments, plan: ReplayPlan, choice: Sequence
     return f"without a limit, sending takes about {max(1.0, seconds):,.0f} s if a broker accepts {_USUAL_MESSAGES:,}/s"
 
 
-def _show_others(others: Sequence[OtherReplay]) -> None:
+def _show_other_replays(others: Sequence[OtherReplay]) -> None:
     for other in others[-_MAX_OTHERS:]:
         state, name = other.state, other.state.plan.replay_id
         what = f"has not finished ({state.event})" if other.is_unfinished else f"is {state.event}"
@@ -485,7 +491,7 @@ def _confirm(arguments: SendingArguments, plan: ReplayPlan) -> None:
     )
 
 
-def _in_words(arguments: ReplayOptions) -> str:
+def _replay_command(arguments: ReplayOptions) -> str:
     names = (
         "store",
         "from_broker",

@@ -20,7 +20,7 @@ from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq import Admin
 from commitlake.jobs.arguments.layouts import layout_of
-from commitlake.jobs.arguments.names import did_you_mean, there_are, warn
+from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.cli.progress import counted_progress
@@ -124,7 +124,7 @@ def _copy_store(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSourc
     for broker in arguments.broker:
         if broker not in names:
             near = did_you_mean(broker, names)
-            raise JobError(f"--broker: {path} has no store {broker!a}.{near}", there_are(names))
+            raise JobError(f"--broker: {path} has no store {broker!a}.{near}", known_names_hint(names))
     for sentence in unknown_names(stores, arguments.topic, arguments.queue):
         warn(PROG, sentence)
 
@@ -145,15 +145,15 @@ def _copy_store(path: str, arguments: ReplayOptions, copy: Lake) -> MessageSourc
     def not_consumed(_: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
         return not_consumed_in_stores(stores, group, takes_topic)
 
-    with _progress(arguments, f"reading {path}") as advance:
-        damaged = copy_store(stores, _read_from_source(arguments), copy, advance, has_bodies=_needs_bodies(arguments))
+    with _copy_progress(arguments, f"reading {path}") as advance:
+        damaged = copy_store(stores, _source_selection(arguments), copy, advance, has_bodies=_needs_bodies(arguments))
     return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
 def _copy_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -> MessageSource:
     from commitlake.pipelines.replay.copied_messages import copy_topics
 
-    wanted = _read_from_source(arguments)
+    wanted = _source_selection(arguments)
     if not wanted.topics:
         raise JobError("--from-broker: expected topics", "as in --topic orders, or --dlq-of billing")
     with Admin(client_options(name_servers)) as admin:
@@ -170,13 +170,13 @@ def _copy_topics(name_servers: str, arguments: ReplayOptions, copy: Lake) -> Mes
         with Admin(client_options(name_servers)) as admin:
             return not_consumed_live(admin, group, wanted.topics, arguments.broker)
 
-    with _progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
+    with _copy_progress(arguments, f"reading {', '.join(wanted.topics)}") as advance:
         damaged = copy_topics(name_servers, wanted, copy, advance, has_bodies=_needs_bodies(arguments))
     return MessageSource(copy.table("messages"), offsets, not_consumed, is_copied=True, damaged=damaged)
 
 
-def _read_from_source(arguments: ReplayOptions) -> Selection:
-    """Return the selected messages by what a log or a queue knows of them; other conditions apply to the copy."""
+def _source_selection(arguments: ReplayOptions) -> Selection:
+    """Return the conditions that a log or a queue can check itself; the others are applied to the copied messages."""
     dead = [] if arguments.dlq_of is None else [DLQ_PREFIX + arguments.dlq_of]
     return Selection(
         topics=() if arguments.all_copies else tuple(dict.fromkeys([*arguments.topic, *dead])),
@@ -191,7 +191,7 @@ def _needs_bodies(arguments: ReplayOptions) -> bool:
 
 
 @contextmanager
-def _progress(arguments: ReplayOptions, what: str) -> Iterator[Callable[[int, int], None]]:
+def _copy_progress(arguments: ReplayOptions, what: str) -> Iterator[Callable[[int, int], None]]:
     with counted_progress(what, _STEPS, "parts in a thousand", quiet=arguments.quiet) as advance:
         shown = 0
 
@@ -219,7 +219,7 @@ def known_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[s
     for broker in arguments.broker:
         if broker not in brokers:
             near = did_you_mean(broker, brokers)
-            raise JobError(f"--broker: the name server has no broker {broker!a}.{near}", there_are(brokers))
+            raise JobError(f"--broker: the name server has no broker {broker!a}.{near}", known_names_hint(brokers))
     known = admin.topics()
     unknown = [_unknown_topic(topic, known) for topic in topics if topic not in known]
     found = [topic for topic in topics if topic in known]
@@ -227,7 +227,7 @@ def known_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[s
         kind = kind_of(topics[0])
         others = [topic for topic in known if kind_of(topic) is kind]
         prefix = DLQ_PREFIX if kind is Kind.DLQ else ""
-        raise JobError(unknown[0], there_are(topic.removeprefix(prefix) for topic in others))
+        raise JobError(unknown[0], known_names_hint(topic.removeprefix(prefix) for topic in others))
     for sentence in unknown:
         warn(PROG, sentence)
     if arguments.queue:

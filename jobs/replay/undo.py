@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.rocketmq.queue_reading import queue_text
-from commitlake.jobs.arguments.names import did_you_mean, there_are, warn
+from commitlake.jobs.arguments.names import did_you_mean, known_names_hint, warn
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.terminal import print_line
@@ -45,20 +45,20 @@ def undo(arguments: ReplayOptions, lake: Lake) -> ExitCode:
     state = read_state(lake, arguments.replay_id)
     check_is_free(state, Ledger(lake, arguments.replay_id).last_written())
     with offset_client(arguments.namesrv or state.plan.target.name_servers) as client:
-        runs = _sent(lake, state, client)
+        runs = _read_sent_runs(lake, state, client)
         if not runs:
             print_line(f"the replay {arguments.replay_id} has sent nothing: there is nothing to skip")
             return ExitCode.OK
         sources = lake_sources(lake)
         known = groups_of_target(client, runs, sources)
-        groups = _chosen(arguments.group, known)
+        groups = _selected_groups(arguments.group, known)
         _check_count(groups)
         steps = list(plan_steps(client, arguments.replay_id, runs, groups, sources, skips_others=arguments.skip_others))
-        write(arguments.output, (_row(step) for step in steps), _COLUMNS)
+        write(arguments.output, (_step_row(step) for step in steps), _COLUMNS)
         _print_steps(arguments, steps, groups)
         is_done = all(not step.problem for step in steps)
         if arguments.apply:
-            is_done = _apply(arguments, lake, steps, client) and is_done
+            is_done = _set_offsets(arguments, lake, steps, client) and is_done
     has_left = any(step.step is not None and step.step.left for step in steps)
     return ExitCode.OK if is_done and not has_left else ExitCode.DAMAGE
 
@@ -73,24 +73,24 @@ def _check_count(groups: Mapping[str, Collection[str]]) -> None:
         )
 
 
-def _sent(lake: Lake, state: ReplayState, client: OffsetClient) -> RunsByQueue:
+def _read_sent_runs(lake: Lake, state: ReplayState, client: OffsetClient) -> RunsByQueue:
     runs = read_sent_runs(lake, state.plan.replay_id)
     return runs if state.event is ReplayEvent.FINISHED else add_unrecorded(runs, state.plan, client.puller)
 
 
-def _chosen(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
+def _selected_groups(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
     """Return the selected groups of each topic."""
     names = {group for groups in known.values() for group in groups}
     for group in wanted:
         if group not in names:
             raise JobError(
                 f"--group: no group {group!a} consumes {' or '.join(sorted(known))}.{did_you_mean(group, names)}",
-                there_are(names),
+                known_names_hint(names),
             )
     return {topic: [group for group in groups if not wanted or group in wanted] for topic, groups in known.items()}
 
 
-def _row(found: GroupStep) -> Row:
+def _step_row(found: GroupStep) -> Row:
     step, queue = found.step, found.queue
     row: Row = {
         "group": found.group,
@@ -113,27 +113,27 @@ def _row(found: GroupStep) -> Row:
         "skips": step.skipped.count,
         "left": step.left,
         "others": step.others.count,
-        "note": _note(found),
+        "note": _step_note(found),
     }
 
 
-def _note(found: GroupStep) -> str:
+def _step_note(found: GroupStep) -> str:
     step = found.step
     assert step is not None
     if step.skipped.count:
         return (
             f"{count_text(step.skipped.count, 'message of others is', 'messages of others are')} skipped "
-            f"({_names(step.skipped.names)})"
+            f"({_names_text(step.skipped.names)})"
         )
     if step.others.count:
         return (
             f"{step.left:,} more follow after {count_text(step.others.count, 'message')} of others "
-            f"({_names(step.others.names)}), which the group would lose"
+            f"({_names_text(step.others.names)}), which the group would lose"
         )
     return "" if step.stepped else "the group has consumed all of them"
 
 
-def _names(names: Sequence[str]) -> str:
+def _names_text(names: Sequence[str]) -> str:
     return "; ".join(names) + "; …" if len(names) > 1 else "".join(names)
 
 
@@ -148,7 +148,7 @@ def _print_steps(arguments: ReplayOptions, steps: Sequence[GroupStep], groups: M
     if moving:
         print_line(
             f"{count_text(over, 'message')} of the replay can be skipped, in {count_text(len(moving), 'queue')} of "
-            f"{_groups(moving)}"
+            f"{_group_names_text(moving)}"
         )
     else:
         print_line("no group has messages of the replay to skip")
@@ -161,11 +161,11 @@ def _print_steps(arguments: ReplayOptions, steps: Sequence[GroupStep], groups: M
         print_line(f"{consumed:,} are already consumed, which cannot be undone")
 
 
-def _groups(steps: Sequence[GroupStep]) -> str:
+def _group_names_text(steps: Sequence[GroupStep]) -> str:
     return ", ".join(sorted({step.group for step in steps})) or "no group"
 
 
-def _apply(arguments: ReplayOptions, lake: Lake, steps: Sequence[GroupStep], client: OffsetClient) -> bool:
+def _set_offsets(arguments: ReplayOptions, lake: Lake, steps: Sequence[GroupStep], client: OffsetClient) -> bool:
     """Ask for confirmation, set the offsets, and return True if all were set."""
     by_group: dict[str, list[GroupStep]] = defaultdict(list)
     for step in steps:
@@ -182,7 +182,7 @@ def _apply(arguments: ReplayOptions, lake: Lake, steps: Sequence[GroupStep], cli
         for group, found in sorted(by_group.items())
     }
     moving = [step for found in by_group.values() for step in found]
-    text = f"{count_text(len(moving), 'offset')} of {_groups(moving)}"
+    text = f"{count_text(len(moving), 'offset')} of {_group_names_text(moving)}"
     confirm(f"Set {text}", what=f"{text} would be set", nothing=NOTHING, is_agreed=arguments.yes)
     is_done = True
     details = []

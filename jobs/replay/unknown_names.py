@@ -31,22 +31,22 @@ def warn_of_unknown_names(arguments: ReplayOptions, lake: Lake, source: MessageS
         JobError: if the lake has no such store.
     """
     if source.is_copied:
-        for sentence in _sentences_of_copy(arguments, source):
+        for sentence in _unknown_in_copy(arguments, source):
             warn(PROG, sentence)
         return
     check_brokers(lake, arguments.broker)
-    for sentence in _sentences(arguments, lake, source):
+    for sentence in _unknown_in_lake(arguments, lake, source):
         warn(PROG, sentence)
 
 
-def _sentences_of_copy(arguments: ReplayOptions, source: MessageSource) -> Iterator[str]:
+def _unknown_in_copy(arguments: ReplayOptions, source: MessageSource) -> Iterator[str]:
     if arguments.dlq_of is not None:
         groups, sentence = [arguments.dlq_of], "there is no dead letter of the group {}"
         yield from unknown_values(source.table, "topic", groups, sentence, _IS_DEAD, DLQ_PREFIX)
     yield from unknown_values(source.table, "tags", arguments.tag, "no message that was read has the tag {}")
 
 
-def _sentences(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> Iterator[str]:
+def _unknown_in_lake(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> Iterator[str]:
     topics = list(arguments.topic)
     if arguments.all_copies:  # for some of these topics, only retries or dead letters may be archived
         origin = original_topic_sql(source.table)

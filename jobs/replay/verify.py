@@ -45,7 +45,7 @@ def verify_sent(arguments: SendingArguments, lake: Lake, messages: PlannedMessag
     began = time.monotonic()
     with counted_progress("verifying", plan.wanted, "messages", quiet=arguments.quiet) as advance:
         found = verify_replay(messages, Ledger(lake, plan.replay_id), puller, advance)
-    result = _in_words(found)
+    result = _result_text(found)
     add_event(lake, plan.replay_id, ReplayEvent.VERIFIED, detail=result)
     if found.problems:
         write(arguments.output, [difference._asdict() for difference in found.examples], list(Difference._fields))
@@ -54,7 +54,7 @@ def verify_sent(arguments: SendingArguments, lake: Lake, messages: PlannedMessag
     return ExitCode.DAMAGE if found.problems else ExitCode.OK
 
 
-def _in_words(found: Verification) -> str:
+def _result_text(found: Verification) -> str:
     text = f"{count_text(found.compared, 'message')} read back from the target and compared with the lake"
     if found.without_body:
         text += f", {found.without_body:,} of them by size and checksum, because the lake does not have their bodies"

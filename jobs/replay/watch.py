@@ -38,7 +38,7 @@ def watched(
         lag.check()  # before the first message is sent
     stop = threading.Event()
     thread = threading.Thread(
-        target=_watch, args=(lake, replay_id, pace, lag, tell, stop), name="replay-watch", daemon=True
+        target=_follow_requests, args=(lake, replay_id, pace, lag, tell, stop), name="replay-watch", daemon=True
     )
     thread.start()
     try:
@@ -48,7 +48,7 @@ def watched(
         thread.join()
 
 
-def _watch(
+def _follow_requests(
     lake: Lake,
     replay_id: str,
     pace: Pace,

@@ -50,7 +50,7 @@ class Scale:
             return cls(1.0, is_log)
         if is_log:
             return cls(10.0 ** math.ceil(math.log10(max(largest, 10.0))), is_log)
-        step = _nice(largest / 4)
+        step = _round_up_step(largest / 4)
         return cls(step * math.ceil(largest / step - 1e-9), is_log)
 
     def place(self, value: float) -> float:
@@ -64,11 +64,11 @@ class Scale:
             powers = round(math.log10(self.top))
             # With more than two powers, the mark for 1 would be too close to that for 0.
             return [0.0, *(10.0**power for power in range(int(powers > 2), powers + 1, max(1, math.ceil(powers / 5))))]
-        step = _nice(self.top / 4)
+        step = _round_up_step(self.top / 4)
         return [step * number for number in range(round(self.top / step) + 1)]
 
 
-def _nice(step: float) -> float:
+def _round_up_step(step: float) -> float:
     """Round a step up to 1, 2 or 5 times a power of ten."""
     power: float = 10.0 ** math.floor(math.log10(step))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= step * (1 - 1e-9))

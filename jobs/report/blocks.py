@@ -59,11 +59,11 @@ def block_html(block: Block) -> Html:
             head = tag("h3", badge(block.kind, block.word), " ", tag("span", inline(block.title)))
             found = tag("article", head, blocks_html(block.blocks), class_=f"notice {block.kind}")
         case Advised():
-            found = joined(_advised(block))
+            found = joined(_advice_html(block))
         case Folded():
             found = tag("details", tag("summary", block.summary), blocks_html(block.blocks))
         case Examples():
-            found = tag("ol", *map(_example, block.examples), class_="examples")
+            found = tag("ol", *map(_example_html, block.examples), class_="examples")
         case Table():
             found = table(block)
         case LineChart():
@@ -80,12 +80,12 @@ def paragraph(*content: str, is_quiet: bool = False) -> Html:
     return tag("p", *content, class_="quiet" if is_quiet else None)
 
 
-def _example(fields: Mapping[str, str]) -> Html:
+def _example_html(fields: Mapping[str, str]) -> Html:
     pairs = (tag("div", tag("dt", title), tag("dd", tag("bdi", value))) for title, value in fields.items() if value)
     return tag("li", tag("dl", *pairs))
 
 
-def _advised(block: Advised) -> Iterator[Html]:
+def _advice_html(block: Advised) -> Iterator[Html]:
     """Yield the sentence of an advice, and its commands to copy."""
     if not block.advice.parts:
         return
@@ -134,29 +134,29 @@ def table(block: Table) -> Html:
     ]
     shown = [columns[place] for place in places]
     heads = [tag("th", column, role="columnheader", scope="col", class_="number" if column.is_number else None,
-                 data_sort=_sort(column))
+                 data_sort=_sort_kind(column))
              for column in shown]  # fmt: skip
     found = tag(
         "table",
         tag("caption", block.caption),
         tag("thead", tag("tr", *heads, role="row"), role="rowgroup"),
-        tag("tbody", *(_row(shown, [row[place] for place in places]) for row in rows), role="rowgroup"),
+        tag("tbody", *(_row_html(shown, [row[place] for place in places]) for row in rows), role="rowgroup"),
         role="table", class_="cards", data_shown=ROWS_SHOWN,
     )  # fmt: skip
     return tag("div", found, tag("p", block.rest, class_="quiet") if block.rest else Html(), class_="table")
 
 
-def _sort(column: Column) -> str | None:
+def _sort_kind(column: Column) -> str | None:
     """Return how the page's script sorts by a column; None if it does not."""
     return ("number" if column.is_number or column.is_ranked else "text") if column.can_sort else None
 
 
-def _row(columns: Sequence[Column], row: Sequence[Cell]) -> Html:
+def _row_html(columns: Sequence[Column], row: Sequence[Cell]) -> Html:
     cells = []
     for place, (column, cell) in enumerate(zip(columns, row, strict=True)):
         cells.append(
             tag(
-                "td" if place else "th", tag("span", _content(cell)),
+                "td" if place else "th", tag("span", _cell_html(cell)),
                 role="cell" if place else "rowheader", scope=None if place else "row",
                 data_label=column, data_order=None if cell.order is None else repr(cell.order),
                 class_="number" if column.is_number else None,
@@ -165,5 +165,5 @@ def _row(columns: Sequence[Column], row: Sequence[Cell]) -> Html:
     return tag("tr", *cells, role="row")
 
 
-def _content(cell: Cell) -> Html:
+def _cell_html(cell: Cell) -> Html:
     return sparkline(cell.content) if isinstance(cell.content, Trend) else inline(cell.content)

@@ -49,23 +49,27 @@ def line_chart(chart: LineChart) -> Html:
     bands = range(1, len(series)) if chart.has_bands else ()
     plot = tag(
         "svg",
-        *(_band(series[place - 1], series[place], scale, windows, place) for place in bands),
-        *(_line(one, scale, windows, place) for place, one in enumerate(series)),
+        *(_band_html(series[place - 1], series[place], scale, windows, place) for place in bands),
+        *(_line_html(one, scale, windows, place) for place, one in enumerate(series)),
         x=0, y=_TOP, width="100%", height=_HEIGHT, viewBox=f"0 0 {_STRETCHED} {_HEIGHT}", preserveAspectRatio="none",
     )  # fmt: skip
     picture = tag(
         "svg",
-        *(_mark(mark, windows) for mark in chart.marks),
-        *_grid(scale),
+        *(_mark_html(mark, windows) for mark in chart.marks),
+        *_grid_lines(scale),
         plot,
-        *_labels(scale, windows, chart.axis),
+        *_axis_labels(scale, windows, chart.axis),
         tag("line", x1=0, x2=0, y1=_TOP, y2=_TOP + _HEIGHT, class_="cursor"),
         width="100%", height=_TOP + _HEIGHT + _BELOW, class_="chart", role="img", data_plot=True, tabindex=0,
         aria_label=f"{chart.title}. The numbers are in the table below the chart.",
     )  # fmt: skip
     heads = ["from (UTC)", *(one.name for one in series), "remarks"]
     rows = [
-        [windows.label(at), *(_figure(one, at, chart.number) for one in series), _marked(chart.marks, windows, at)]
+        [
+            windows.label(at),
+            *(_figure_text(one, at, chart.number) for one in series),
+            _mark_notes(chart.marks, windows, at),
+        ]
         for at in range(windows.count)
     ]
     return tag(
@@ -74,7 +78,7 @@ def line_chart(chart: LineChart) -> Html:
         _legend(series, chart.marks),
         picture,
         _READOUT,
-        _numbers(chart, heads, rows),
+        _numbers_table(chart, heads, rows),
         class_="figure",
     )
 
@@ -90,12 +94,12 @@ def _caption(chart: LineChart | HeatMap) -> Html:
                f". {chart.note}" if chart.note else "")  # fmt: skip
 
 
-def _figure(series: Series, at: int, number: Callable[[float], str]) -> str:
+def _figure_text(series: Series, at: int, number: Callable[[float], str]) -> str:
     value = series.values[at]
     return NO_FIGURE if value is None else number(value)
 
 
-def _numbers(chart: LineChart | HeatMap, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
+def _numbers_table(chart: LineChart | HeatMap, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
     """Return the numbers of a chart as a table, with each row's position on the chart's axis."""
     lines = [
         tag("tr", tag("th", row[0], scope="row"), *(tag("td", value) for value in row[1:]),
@@ -109,7 +113,7 @@ def _numbers(chart: LineChart | HeatMap, heads: Sequence[str], rows: Sequence[Se
     return tag("details", tag("summary", "The numbers as a table"), shown)
 
 
-def _marked(marks: Sequence[Mark], windows: TimeWindows, at: int) -> str:
+def _mark_notes(marks: Sequence[Mark], windows: TimeWindows, at: int) -> str:
     start = windows.start + at * windows.length
     end = start + windows.length
     return "; ".join(dict.fromkeys(mark.note for mark in marks if mark.start < end and start < mark.end))
@@ -123,7 +127,7 @@ def _legend(series: Sequence[Series], marks: Sequence[Mark]) -> Html:
     ]  # fmt: skip
     words = {MarkKind.MISSING: "no figures", MarkKind.PARTIAL: "in part", MarkKind.DAMAGE: "damage"}
     kinds = {mark.kind for mark in marks}
-    entries += [_key(f"mark {kind}", words[kind]) for kind in MarkKind if kind in kinds]
+    entries += [_legend_entry(f"mark {kind}", words[kind]) for kind in MarkKind if kind in kinds]
     return tag("ul", *entries, class_="legend")
 
 
@@ -132,7 +136,7 @@ def percent(place: float) -> str:
     return f"{100 * place:.5g}%"
 
 
-def _mark(mark: Mark, windows: TimeWindows) -> Html:
+def _mark_html(mark: Mark, windows: TimeWindows) -> Html:
     left, right = windows.place(mark.start), windows.place(mark.end)
     shown = tag("rect", x=percent(left), width=percent(max(right - left, 0.003)), y=_TOP, height=_HEIGHT,
                 class_=f"mark {mark.kind}")  # fmt: skip
@@ -140,13 +144,13 @@ def _mark(mark: Mark, windows: TimeWindows) -> Html:
     return tag("g", tag("title", mark.note), shown, sign if mark.kind is MarkKind.DAMAGE else Html())
 
 
-def _grid(scale: Scale) -> Iterator[Html]:
+def _grid_lines(scale: Scale) -> Iterator[Html]:
     for value in scale.ticks():
         y = _height_of(scale, value)
         yield tag("line", x1=0, x2="100%", y1=y, y2=y, class_="grid")
 
 
-def _labels(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
+def _axis_labels(scale: Scale, windows: TimeWindows, axis: Callable[[float], str]) -> Iterator[Html]:
     """Yield the labels of both axes, which are on the grid lines, so that the lines have the whole width."""
     for value in scale.ticks():
         yield tag("text", axis(value), x=2, y=_height_of(scale, value) - 4, class_="axis halo")
@@ -167,7 +171,7 @@ def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:
                   class_="axis" if place % 2 == kept else "axis wide-only")  # fmt: skip
 
 
-def _points(values: Sequence[float | None], scale: Scale, windows: TimeWindows) -> Iterator[list[tuple[str, str]]]:
+def _line_parts(values: Sequence[float | None], scale: Scale, windows: TimeWindows) -> Iterator[list[tuple[str, str]]]:
     """Yield the parts of a line between its gaps."""
     stretch: list[tuple[str, str]] = []
     for at, value in enumerate(values):
@@ -182,9 +186,9 @@ def _points(values: Sequence[float | None], scale: Scale, windows: TimeWindows) 
         yield stretch
 
 
-def _line(series: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
+def _line_html(series: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
     lines, dots = [], []
-    for stretch in _points(series.values, scale, windows):
+    for stretch in _line_parts(series.values, scale, windows):
         (x, y), others = stretch[0], stretch[1:]
         if others:
             lines.append(f"M{x},{y}L" + " ".join(",".join(point) for point in others))
@@ -194,12 +198,12 @@ def _line(series: Series, scale: Scale, windows: TimeWindows, place: int) -> Htm
     return joined([tag("path", d="".join(paths), class_=kind) for paths, kind in drawn if paths])
 
 
-def _band(lower: Series, upper: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
+def _band_html(lower: Series, upper: Series, scale: Scale, windows: TimeWindows, place: int) -> Html:
     both = [(low, high) for low, high in zip(lower.values, upper.values, strict=True)]
     lows = [low if high is not None else None for low, high in both]
     highs = [high if low is not None else None for low, high in both]
     paths = []
-    for below, above in zip(_points(lows, scale, windows), _points(highs, scale, windows), strict=True):
+    for below, above in zip(_line_parts(lows, scale, windows), _line_parts(highs, scale, windows), strict=True):
         paths.append("M" + "L".join(",".join(point) for point in [*above, *reversed(below)]) + "z")
     return tag("path", d="".join(paths), class_=f"band s{place}") if paths else Html()
 
@@ -209,33 +213,35 @@ def heat_map(chart: HeatMap) -> Html:
     windows = chart.windows
     lines = [
         tag("div", tag("span", name(row.name), class_="heat-name"), tag("span", inline(row.last), class_="heat-last"),
-            _strip(chart, place), class_="heat-row")
+            _heat_strip(chart, place), class_="heat-row")
         for place, row in enumerate(chart.rows)
     ]  # fmt: skip
     axis = tag("svg", *time_axis(windows, 13), width="100%", height=18, class_="chart", aria_hidden="true")
     legend = [*((f"heat h{level}", label) for level, label in enumerate(_LEVEL_NAMES)), ("mark missing", "no figures")]
     heads = ["from (UTC)", *(row.name for row in chart.rows)]
-    rows = [[windows.label(at), *(_figure(row, at, chart.number) for row in chart.rows)] for at in range(windows.count)]
+    rows = [
+        [windows.label(at), *(_figure_text(row, at, chart.number) for row in chart.rows)] for at in range(windows.count)
+    ]
     return tag(
         "figure",
         _caption(chart),
-        tag("ul", *(_key(look, label) for look, label in legend), class_="legend"),
+        tag("ul", *(_legend_entry(look, label) for look, label in legend), class_="legend"),
         *lines,
         tag("div", axis, class_="heat-row heat-axis"),
         _READOUT,
-        _numbers(chart, heads, rows),
+        _numbers_table(chart, heads, rows),
         class_="figure heat-map",
     )
 
 
-def _key(look: str, label: str) -> Html:
+def _legend_entry(look: str, label: str) -> Html:
     """Return the entry of a legend for a coloured area."""
     area = tag("svg", tag("rect", width=26, height=12, class_=look), width=26, height=12, aria_hidden="true")
     return tag("li", area, name(label))
 
 
 def level(value: float) -> int:
-    """Return the colour of a figure.
+    """Return the number of a figure's colour: 0 below 1, and one more for each power of ten.
 
     >>> [level(value) for value in (0, 1, 9, 10, 99_999, 100_000, 10**9)]
     [0, 1, 1, 2, 5, 6, 6]
@@ -243,7 +249,7 @@ def level(value: float) -> int:
     return 0 if value < 1 else min(LEVELS - 1, 1 + math.floor(math.log10(value) + 1e-9))
 
 
-def _strip(chart: HeatMap, place: int) -> Html:
+def _heat_strip(chart: HeatMap, place: int) -> Html:
     row, windows, number = chart.rows[place], chart.windows, chart.number
     known = [(value, at) for at, value in enumerate(row.values) if value is not None]
     said = f"{row.name}: no figures"
@@ -253,14 +259,14 @@ def _strip(chart: HeatMap, place: int) -> Html:
     missing = len(row.values) - len(known)
     if known and missing:
         said += f"; no figures in {missing} of {count_text(len(row.values), 'window')}"
-    inner = tag("svg", *_runs(row.values), width="100%", height="100%", viewBox=f"0 0 {windows.count} 1",
+    inner = tag("svg", *_coloured_rectangles(row.values), width="100%", height="100%", viewBox=f"0 0 {windows.count} 1",
                 preserveAspectRatio="none")  # fmt: skip
     missing_back = tag("rect", width="100%", height="100%", class_="mark missing")
     return tag("svg", missing_back, inner, width="100%", height=22, class_="strip", role="img", aria_label=said,
                data_plot=True, data_series=place, tabindex=0)  # fmt: skip
 
 
-def _runs(values: Sequence[float | None]) -> Iterator[Html]:
+def _coloured_rectangles(values: Sequence[float | None]) -> Iterator[Html]:
     """Yield a rectangle for each run of windows with the same colour, and none for windows without figures."""
     at = 0
     for colour, run in groupby(None if value is None else level(value) for value in values):
@@ -282,7 +288,7 @@ def bar_chart(chart: BarChart) -> Html:
                 width="100%", height=22, class_="strip", aria_hidden="true"), class_="heat-row")
         for bar in chart.bars
     ]  # fmt: skip
-    legend = [_key(look, group) for group, look in looks.items() if group]
+    legend = [_legend_entry(look, group) for group, look in looks.items() if group]
     return tag("figure", tag("figcaption", tag("b", chart.title)),
                tag("ul", *legend, class_="legend") if legend else Html(), *lines, class_="figure")  # fmt: skip
 
@@ -293,7 +299,7 @@ def sparkline(trend: Trend) -> Html:
     count = max(len(values), 1)
     windows = TimeWindows(datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(minutes=1), count)
     scale = Scale(max((value for value in values if value is not None), default=0.0) or 1.0)
-    line = _line(Series("", values), scale, windows, 0)
+    line = _line_html(Series("", values), scale, windows, 0)
     inner = tag("svg", line, width="100%", height="100%", viewBox=f"0 -12 {_STRETCHED} {_HEIGHT + 24}",
                 preserveAspectRatio="none")  # fmt: skip
     return tag("svg", inner, class_="spark", width=90, height=20, role="img", aria_label=trend.label)

@@ -38,14 +38,14 @@ _SHOWN_BYTES = 16
 
 
 def decode_value(value: str, code: str = "magic") -> str:
-    """Return a found or expected value with its numbers decoded.
+    """Return a found or expected value with readable magic codes, checksums, times and sizes.
 
     Args:
         value: The text.
         code: Class of the finding, or reason of the row in `quarantine`; it determines which numbers are magic codes.
     """
     if code in _MAGIC_CODES:
-        value = _HEX.sub(lambda match: _with(match[0], _magic_name(match[0])), value)
+        value = _HEX.sub(lambda match: _with_note(match[0], _magic_name(match[0])), value)
     if code in _CRC_CODES:
         value = _LEADING_NUMBER.sub(lambda match: f"{int(match[0]) & 0xFFFFFFFF:08X} ({match[0]})", value)
     value = _MILLISECONDS.sub(lambda match: f"{time_of_ms(int(match[1]))} ({match[0]})", value)
@@ -64,12 +64,12 @@ def time_of_ms(milliseconds: int) -> str:
 def bytes_text(count: int) -> str:
     """Format a number of bytes, and a large one also with a unit: `1,048,576 bytes (1.0 MiB)`."""
     shown = count_text(count, "byte")
-    return _with(shown, size_text(count)) if count >= 1024 else shown
+    return _with_note(shown, size_text(count)) if count >= 1024 else shown
 
 
 def offset_text(offset: int) -> str:
     """Format a physical offset as a plain number, which can be copied, and a large one also as a size."""
-    return _with(f"{offset}", size_text(offset)) if offset >= 1 << 20 else f"{offset}"
+    return _with_note(f"{offset}", size_text(offset)) if offset >= 1 << 20 else f"{offset}"
 
 
 def decode_first_bytes(data: bytes) -> Mapping[str, str]:
@@ -84,12 +84,12 @@ def decode_first_bytes(data: bytes) -> Mapping[str, str]:
     text = "".join(chr(byte) if byte in _PRINTABLE else "·" for byte in shown)
     more = "…" if len(data) > _SHOWN_BYTES else ""
     found = {"first bytes": f"{shown.hex(' ')}{more} ({text}{more})"}
-    if head := "; ".join(_head_words(data)):
+    if head := "; ".join(_header_field_texts(data)):
         found["says of itself"] = head
     return found
 
 
-def _head_words(data: bytes) -> Iterator[str]:
+def _header_field_texts(data: bytes) -> Iterator[str]:
     """Yield the header fields of a record of RocketMQ or BoltMQ, if the magic code is one of theirs."""
     if len(data) < BLANK.size:
         return
@@ -117,5 +117,5 @@ def _magic_name(code: str) -> str:
     return f'the text "{data.decode("ascii")}"' if all(byte in _PRINTABLE for byte in data) else ""
 
 
-def _with(value: str, note: str) -> str:
+def _with_note(value: str, note: str) -> str:
     return f"{value} ({note})" if note else value

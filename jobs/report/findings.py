@@ -99,10 +99,10 @@ def findings_section(groups: Sequence[FindingGroup], nothing: str) -> Section:
         nothing: Sentence to show if there are no findings.
     """
     ordered = sorted(groups, key=lambda group: _ORDER.index(group.kind))
-    return Section("findings", "Findings", list(_notices(ordered)) if ordered else [Paragraph(nothing)])
+    return Section("findings", "Findings", list(_group_notices(ordered)) if ordered else [Paragraph(nothing)])
 
 
-def _notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
+def _group_notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
     left = MAX_BYTES
     seen: set[Command] = set()
     for group in groups[:MAX_GROUPS]:
@@ -110,8 +110,8 @@ def _notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
         seen.update(new)
         shown, folded = _shown_examples(group, left)
         heading = {"title": bounded(group.title), "why": bounded(group.why, MAX_SENTENCE)}
-        left -= sum(map(_size, (heading, *shown, *folded)))
-        yield _notice(group, new, shown, folded)
+        left -= sum(map(_page_bytes, (heading, *shown, *folded)))
+        yield _group_notice(group, new, shown, folded)
     if rest := groups[MAX_GROUPS:]:
         count = sum(group.count for group in rest)
         yield Paragraph(
@@ -124,23 +124,23 @@ def _shown_examples(group: FindingGroup, left: int) -> tuple[list[Fields], list[
     if left <= 0:
         return [], []
     shown: list[Fields] = [example.fields() for example in group.examples[:SHOWN_EXAMPLES]]
-    left -= sum(map(_size, shown))
+    left -= sum(map(_page_bytes, shown))
     folded: list[Fields] = []
     for example in group.examples[SHOWN_EXAMPLES:]:
         fields = example.fields()
-        left -= _size(fields)
+        left -= _page_bytes(fields)
         if left < 0:
             break
         folded.append(fields)
     return shown, folded
 
 
-def _size(fields: Fields) -> int:
+def _page_bytes(fields: Fields) -> int:
     """Return about how many bytes of a page an example takes."""
     return _ROW_BYTES + sum(len(escape(value).encode()) for value in fields.values())
 
 
-def _notice(
+def _group_notice(
     group: FindingGroup, commands: Sequence[Command], shown: Sequence[Fields], folded: Sequence[Fields]
 ) -> Notice:
     blocks: list[Block] = []
@@ -152,13 +152,13 @@ def _notice(
         blocks.append(Examples(shown))
     more = group.count - len(shown)
     if group.examples and more > 0:
-        blocks.append(_rest(f"{more:,} more like this", folded, is_all=len(folded) == more))
+        blocks.append(_folded_examples(f"{more:,} more like this", folded, is_all=len(folded) == more))
     counted = group.counted or (f"{group.count:,} found" if group.count > 1 else "")
     title = (bounded(group.title), *((Quiet(bounded(f" · {counted}")),) if counted else ()))
     return Notice(group.kind, title, *blocks, word=group.word)
 
 
-def _rest(words: str, folded: Sequence[Fields], *, is_all: bool) -> Block:
+def _folded_examples(words: str, folded: Sequence[Fields], *, is_all: bool) -> Block:
     """Return a note on the findings that are not shown at once, with some of them folded under it."""
     if not folded:
         return Paragraph(words, is_quiet=True)

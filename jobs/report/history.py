@@ -52,7 +52,7 @@ def history_section(history: RunHistory, this_run: str = "") -> Section:
         content = Paragraph("No archive run of this lake has finished yet.")
     else:
         caption = f"The newest {MAX_RUNS} archive runs" if len(history.runs) >= MAX_RUNS else "All archive runs"
-        content = Table.of(caption, _COLUMNS, [_row(run, is_this=run.run_id == this_run) for run in history.runs])
+        content = Table.of(caption, _COLUMNS, [_run_cells(run, is_this=run.run_id == this_run) for run in history.runs])
     return Section("runs", "Archive runs", [content])
 
 
@@ -68,12 +68,12 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _row(run: PastRun, *, is_this: bool) -> dict[str, object]:
+def _run_cells(run: PastRun, *, is_this: bool) -> dict[str, object]:
     number = "stopped" if run.sequence is None else f"{run.sequence}"
     return {
         "run": f"{number} (this run)" if is_this else number,
         "ended": run.ended_at,
-        "outcome": Cell(_outcome(run)),
+        "outcome": Cell(_outcome_text(run)),
         "messages": run.messages,
         "log": run.bytes,
         "unreadable": run.quarantined,
@@ -83,7 +83,7 @@ def _row(run: PastRun, *, is_this: bool) -> dict[str, object]:
     }
 
 
-def _outcome(run: PastRun) -> Text:
+def _outcome_text(run: PastRun) -> Text:
     if run.is_stopped:
         return Badge(Kind.CRITICAL, "stopped")
     if run.quarantined or run.gaps:

@@ -51,13 +51,13 @@ def tag(element: str, /, *content: str, **attributes: str | float | bool | None)
         attributes: Values by name; `_` stands for `-`, and one at the end is dropped, as in `class_`. None and False
             omit the attribute, and True writes it without a value.
     """
-    given = "".join(_attribute(key, value) for key, value in attributes.items())
+    given = "".join(_attribute_text(key, value) for key, value in attributes.items())
     if element in _VOID:
         return Html(f"<{element}{given}>")
     return Html(f"<{element}{given}>{joined(content)}</{element}>")
 
 
-def _attribute(key: str, value: str | float | bool | None) -> str:
+def _attribute_text(key: str, value: str | float | bool | None) -> str:
     key = key.rstrip("_").replace("_", "-")
     if value is None or value is False:
         return ""
@@ -75,10 +75,10 @@ def name(value: object) -> Html:
 
 def inline(parts: Text) -> Html:
     """Return a text of a report as HTML."""
-    return joined(map(_part, parts)) if isinstance(parts, tuple) else _part(parts)
+    return joined(map(_part_html, parts)) if isinstance(parts, tuple) else _part_html(parts)
 
 
-def _part(part: Part) -> Html:
+def _part_html(part: Part) -> Html:
     match part:
         case Badge():
             found = badge(part.kind, part.word)

@@ -56,7 +56,7 @@ def display() -> Display:
 
 @contextmanager
 def displaying(arguments: argparse.Namespace) -> Iterator[None]:
-    """Set what `display` returns, and the zone of texts for people, from a job's arguments."""
+    """Set the result of `display` and the time zone of texts from a job's arguments, while a block runs."""
     form = getattr(arguments, "output", None) or getattr(arguments, "format", None) or "table"
     is_local = getattr(arguments, "local_time", False) and form in ("table", "tree")
     shown = Display(

@@ -19,7 +19,7 @@ from commitlake.jobs.report.markup import badge, tag
 from commitlake.schemas.report import Block, Html, Report, Section
 
 
-def _made_now(job: str) -> str:
+def _footer_text(job: str) -> str:
     now = datetime.datetime.now(datetime.UTC)
     return f"Made at {now:%Y-%m-%d %H:%M:%S} UTC by commitlake {job}, version {version('commitlake')}."
 
@@ -32,20 +32,20 @@ def write_page(path: Path, report: Report) -> None:
 
 def render_page(report: Report) -> str:
     """Return a report as a page."""
-    main = tag("main", *map(_section, report.sections), id="content")
+    main = tag("main", *map(_section_html, report.sections), id="content")
     skip = tag("a", "Skip to the report", class_="skip", href="#content")
-    body = (skip, _header(report), main, _footer(_made_now(report.job) if report.job else ""))
+    body = (skip, _header_html(report), main, _footer_html(_footer_text(report.job) if report.job else ""))
     return _document(f"{report.title}: {report.verdict.sentence}", *body)
 
 
 def render_pictures(title: str, pictures: Iterable[Block]) -> str:
     """Return a page that has only pictures, for a cell of a notebook."""
     main = tag("main", tag("section", blocks_html(pictures)), id="content")
-    return _document(title, tag("header", _top(title)), main, _footer(""))
+    return _document(title, tag("header", _title_bar(title)), main, _footer_html(""))
 
 
 def _document(title: str, *body: Html) -> str:
-    style, script = _asset("page.css"), _asset("page.js")
+    style, script = _read_asset("page.css"), _read_asset("page.js")
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
         "base-uri 'none'; form-action 'none'"
@@ -64,35 +64,35 @@ def _document(title: str, *body: Html) -> str:
     return f"<!DOCTYPE html>\n{shown}\n"
 
 
-def _header(report: Report) -> Html:
+def _header_html(report: Report) -> Html:
     links = [tag("a", section.title, href=f"#{section.anchor}") for section in report.sections]
     facts = [tag("div", tag("dt", label), tag("dd", value)) for label, value in report.facts]
     verdict = report.verdict
     return tag(
         "header",
-        _top(report.title),
+        _title_bar(report.title),
         tag("div", badge(verdict.kind, verdict.word), tag("h1", verdict.sentence), class_=f"verdict {verdict.kind}"),
         tag("dl", *facts, class_="facts"),
         tag("nav", *links, aria_label="On this page") if len(links) > 1 else Html(),
     )
 
 
-def _top(title: str) -> Html:
+def _title_bar(title: str) -> Html:
     return tag("div", tag("p", tag("b", "CommitLake"), f" · {title}", class_="brand"), _THEME, class_="top")
 
 
-def _section(section: Section) -> Html:
+def _section_html(section: Section) -> Html:
     heading = f"{section.anchor}-heading"
     return tag("section", tag("h2", section.title, id=heading), blocks_html(section.blocks), id=section.anchor,
                aria_labelledby=heading)  # fmt: skip
 
 
-def _footer(made: str) -> Html:
+def _footer_html(made: str) -> Html:
     status = tag("p", role="status", aria_live="polite", id="status", class_="unseen")
     return tag("footer", tag("p", made), status)
 
 
-def _asset(name: str) -> Html:
+def _read_asset(name: str) -> Html:
     """Return the unchanged content of a file of this package."""
     return Html(files("commitlake.jobs.report").joinpath(name).read_text("utf-8").strip())
 

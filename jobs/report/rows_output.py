@@ -117,7 +117,7 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
             numeric[number] = numeric[number] and (value is None or _is_number(value))
         cells.append(
             [
-                _note_numbers(value, notes) if column.is_notes else _table_cell(column, value, is_local=shown.is_local)
+                _number_notes(value, notes) if column.is_notes else _table_cell(column, value, is_local=shown.is_local)
                 for column, value in zip(named, values, strict=True)
             ]
         )
@@ -130,7 +130,7 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
     ]
     if not notes:
         cells = [[cell for cell, name in zip(row, named, strict=True) if not name.is_notes] for row in cells]
-    width = _width(out, is_full=is_full)
+    width = _table_width(out, is_full=is_full)
     table = TextTable(titles, cells, width, is_full=is_full)
     lines = list(table.lines())
     is_styled = out.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
@@ -140,20 +140,20 @@ def write_table(rows: Iterable[Row], columns: Sequence[str], out: TextIO, *, is_
         mark = f"{number:>{len(str(len(notes)))}}  "
         lines += wrapped(note, width or PIPE_WIDTH, mark, " " * len(mark))
     trusted(out).write("".join(f"{line}\n" for line in head + lines))
-    if (remark := _remark(table)) and not shown.is_quiet:
+    if (remark := _omissions_text(table)) and not shown.is_quiet:
         out.flush()
         print_line(remark + ("; --full shows all" if shown.is_command else ""))
     return len(cells)
 
 
-def _width(out: TextIO, *, is_full: bool) -> int | None:
+def _table_width(out: TextIO, *, is_full: bool) -> int | None:
     if out.isatty():
         return get_terminal_size().columns
     given = os.environ.get("COLUMNS", "")
     return None if is_full else int(given) if given.isdecimal() and int(given) else PIPE_WIDTH
 
 
-def _remark(table: TextTable) -> str:
+def _omissions_text(table: TextTable) -> str:
     """Return which columns are not shown, and how many texts are shortened."""
     parts = []
     if table.left_out:
@@ -167,7 +167,7 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _note_numbers(sentences: Iterable[str], notes: dict[str, int]) -> str:
+def _number_notes(sentences: Iterable[str], notes: dict[str, int]) -> str:
     """Return the numbers of sentences, and add new ones to the notes."""
     numbers = [notes.setdefault(printable_line(sentence), len(notes) + 1) for sentence in sentences]
     return ", ".join(str(number) for number in sorted(set(numbers)))

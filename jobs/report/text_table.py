@@ -65,14 +65,14 @@ class TextTable:
 
     def __post_init__(self) -> None:
         """Measure the cells."""
-        self._natural = [max(map(_length, cells), default=0) for cells in zip(*self.rows, strict=True)]
+        self._natural = [max(map(_cell_width, cells), default=0) for cells in zip(*self.rows, strict=True)]
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines below `titles`, which are complete when the first line is there, as are the other figures."""
+        """Yield the lines below the titles; `titles` and the counts are complete when the first line is yielded."""
         widths, titles = self._layout()
         if widths is None:
             self.left_out.clear()
-            yield from self._blocks()
+            yield from self._block_lines()
             return
         shown = [number for number, width in enumerate(widths) if width is not None]
         for line in zip(*(titles[number] for number in shown), strict=True):
@@ -86,12 +86,12 @@ class TextTable:
     def _line(self, cells: Sequence[str], shown: Sequence[int], widths: Sequence[int | None]) -> str:
         parts = []
         for cell, number in zip(cells, shown, strict=True):
-            padding = " " * ((widths[number] or 0) - _length(cell))
+            padding = " " * ((widths[number] or 0) - _cell_width(cell))
             parts.append(padding + cell if self.columns[number].is_number else cell + padding)
         return _BETWEEN.join(parts).rstrip()
 
     def _cut(self, text: str, width: int | None) -> str:
-        if width is None or _length(text) <= width:
+        if width is None or _cell_width(text) <= width:
             return text
         self.shortened += 1
         return shortened(text, width)
@@ -99,20 +99,20 @@ class TextTable:
     def _layout(self) -> tuple[list[int | None] | None, list[list[str]]]:
         """Return the width of each column, None for one that is left out, and its titles; no widths for blocks."""
         whole = [[str(column)] for column in self.columns]
-        widths: list[int | None] = [max(_length(t[0]), n) for t, n in zip(whole, self._natural, strict=True)]
+        widths: list[int | None] = [max(_cell_width(t[0]), n) for t, n in zip(whole, self._natural, strict=True)]
         if self._fits(widths):
             return widths, whole
-        folded = [_folded_title(column, n) for column, n in zip(self.columns, self._natural, strict=True)]
-        wide = [max(*map(_length, t), n) for t, n in zip(folded, self._natural, strict=True)]
+        folded = [_fold_title(column, n) for column, n in zip(self.columns, self._natural, strict=True)]
+        wide = [max(*map(_cell_width, t), n) for t, n in zip(folded, self._natural, strict=True)]
         if self._fits(wide):
             return list(wide), folded
-        return (None if self.is_full else self._reduced(wide, [max(map(_length, t)) for t in folded])), folded
+        return (None if self.is_full else self._reduce_widths(wide, [max(map(_cell_width, t)) for t in folded])), folded
 
     def _fits(self, widths: Sequence[int | None]) -> bool:
         shown = [width for width in widths if width is not None]
         return self.width is None or sum(shown) + len(_BETWEEN) * (len(shown) - 1) <= self.width
 
-    def _reduced(self, wide: Sequence[int], titles: Sequence[int]) -> list[int | None] | None:
+    def _reduce_widths(self, wide: Sequence[int], titles: Sequence[int]) -> list[int | None] | None:
         """Return widths with which a line fits, or None if there are none."""
         least, comfortable = list(wide), list(wide)
         for number in range(len(wide)):
@@ -171,20 +171,20 @@ class TextTable:
     def _is_empty(self, number: int) -> bool:
         return all(row[number] in ("", "0", "0.0") for row in self.rows)
 
-    def _blocks(self) -> Iterator[str]:
+    def _block_lines(self) -> Iterator[str]:
         """Yield a line for each cell, with the column's name; with `is_full` long cells are wrapped."""
-        names = max(map(_length, self.columns))
+        names = max(map(_cell_width, self.columns))
         room = max((self.width or 0) - names - len(_BETWEEN), _LEAST)
         for place, row in enumerate(self.rows):
             if place:
                 yield ""
             for column, cell in zip(self.columns, row, strict=True):
-                name = column + " " * (names - _length(column)) + _BETWEEN
+                name = column + " " * (names - _cell_width(column)) + _BETWEEN
                 if not cell:
                     continue
                 if self.is_full:
-                    yield from wrapped(cell, self.width or 0, name, " " * _length(name))
-                elif _length(cell) > room and _TIME.fullmatch(cell):
+                    yield from wrapped(cell, self.width or 0, name, " " * _cell_width(name))
+                elif _cell_width(cell) > room and _TIME.fullmatch(cell):
                     yield column
                     yield _BETWEEN + cell
                 else:
@@ -192,7 +192,7 @@ class TextTable:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a text of at most this width, with a sign for what is missing.
+    """Return a text of at most this width, with an ellipsis for what is left out.
 
     A sentence loses its last words. A name, or a path with a place in the file, loses its middle, because such texts
     often differ at the end.
@@ -202,22 +202,24 @@ def shortened(text: str, width: int) -> str:
     >>> shortened("C0A8000100002A9F0000000000001000", 12)
     'C0A80…001000'
     """
-    if width < _LEAST and _length(text) > width:
+    if width < _LEAST and _cell_width(text) > width:
         return set_cell_size(text, max(0, width - 1)).rstrip() + _CUT
     head = set_cell_size(text, width - 1)
-    if _length(text.partition(" ")[0]) <= width // 2:
+    if _cell_width(text.partition(" ")[0]) <= width // 2:
         kept = head if text[len(head) : len(head) + 1] in " ,;:" else head.rpartition(" ")[0]
-        if _length(kept) >= width // 2:
+        if _cell_width(kept) >= width // 2:
             return kept.rstrip(" ,;:") + _CUT
         return head.rstrip() + _CUT
     start = set_cell_size(text, width - width // 2).rstrip()
-    return start[:-1].rstrip() + _CUT + _tail(text, width // 2) if _length(start) > 1 else head.rstrip() + _CUT
+    return (
+        start[:-1].rstrip() + _CUT + _end_of_text(text, width // 2) if _cell_width(start) > 1 else head.rstrip() + _CUT
+    )
 
 
-def _tail(text: str, width: int) -> str:
+def _end_of_text(text: str, width: int) -> str:
     """Return the end of a text, at most this wide."""
     tail = text[-width:] if width else ""
-    while _length(tail) > width:
+    while _cell_width(tail) > width:
         tail = tail[1:]
     return tail
 
@@ -232,25 +234,25 @@ def wrapped(text: str, width: int, first: str = "", rest: str = "", *, breaks_wo
         breaks_words: true to break words that are wider than a line.
     """
     line, before = "", first
-    room, later = (max(width - _length(part), _LEAST) for part in (first, rest))
-    for word in _words(text, min(room, later)):
-        if not line or _length(line) + 1 + _length(word) <= room:
+    room, later = (max(width - _cell_width(part), _LEAST) for part in (first, rest))
+    for word in _split_words(text, min(room, later)):
+        if not line or _cell_width(line) + 1 + _cell_width(word) <= room:
             line = f"{line} {word}" if line else word
         else:
             yield before + line
             line, before, room = word, rest, later
-        while breaks_words and _length(line) > room:
+        while breaks_words and _cell_width(line) > room:
             piece, *_ = chop_cells(line, room)
             yield before + piece
             line, before, room = line[len(piece) :], rest, later
     yield before + line
 
 
-def _words(text: str, room: int) -> Iterator[str]:
+def _split_words(text: str, room: int) -> Iterator[str]:
     """Yield the words of a text; a command in quotes is one word if it fits into a line, so that it can be copied."""
     for found in _WORD.finditer(text):
         word = found[0]
-        yield from [word] if _length(word) <= room else word.split(" ")
+        yield from [word] if _cell_width(word) <= room else word.split(" ")
 
 
 def fold(text: str, width: int) -> str:
@@ -259,19 +261,19 @@ def fold(text: str, width: int) -> str:
     A wider word, such as a path, is a longer line, so that it can be copied.
     """
     lines = text.split("\n")
-    if all(len(line) <= width and _length(line) <= width for line in lines):
+    if all(len(line) <= width and _cell_width(line) <= width for line in lines):
         return text
     folded: list[str] = []
     for line in lines:
         indent = line[: len(line) - len(line.lstrip(" "))]
-        if _length(line) > width:
+        if _cell_width(line) > width:
             folded += wrapped(line[len(indent) :], width, indent, indent + _BETWEEN, breaks_words=False)
         else:
             folded.append(line)
     return "\n".join(folded)
 
 
-def _folded_title(name: str, width: int) -> list[str]:
+def _fold_title(name: str, width: int) -> list[str]:
     """Return a name in two lines, split where that is narrowest, if it is wider than its column and can be split."""
     splits = [place.end() for place in re.finditer(r"_(?=[^_])", name)]
     if not splits or len(name) <= width:
@@ -280,5 +282,5 @@ def _folded_title(name: str, width: int) -> list[str]:
     return [name[:best], name[best:]]
 
 
-def _length(cell: str) -> int:
+def _cell_width(cell: str) -> int:
     return len(cell) if cell.isascii() else cell_len(cell)

@@ -68,7 +68,7 @@ EXAMPLES = (
 )  # fmt: skip
 
 
-def _offset(text: str) -> int:
+def _parse_offset(text: str) -> int:
     offset = parse_int(text, 0, INT64_MAX)
     if offset is None:
         raise argparse.ArgumentTypeError(f"{text[:100]!r}: expected a physical offset, 0 or more")
@@ -106,8 +106,8 @@ class Restore(
     at: datetime.datetime | None = option(
         "restore the store as it was at this time: all records stored before", parse=parse_time, metavar="TIME"
     )
-    from_offset: int | None = option("begin at this physical offset", parse=_offset, metavar="N")
-    to_offset: int | None = option("end before this physical offset", parse=_offset, metavar="N")
+    from_offset: int | None = option("begin at this physical offset", parse=_parse_offset, metavar="N")
+    to_offset: int | None = option("end before this physical offset", parse=_parse_offset, metavar="N")
     segment_size: int | None = option(
         "size of a file of the log, as 1073741824 or 1GiB: RocketMQ's mappedFileSizeCommitLog "
         "(default: derived from the records, usually 1GiB)",
@@ -147,7 +147,7 @@ class Restore(
 
         _check(self)
         _warn_of_masks(self)
-        missing = _warn_of_lost(self)
+        missing = _warn_of_lost_ranges(self)
         try:
             restored = _restore(self)
         except QueryError as error:
@@ -170,7 +170,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _warn_of_lost(command: Restore) -> bool:
+def _warn_of_lost_ranges(command: Restore) -> bool:
     """Warn of parts of the log that the lake has lost, also before the first restored record and after the last one."""
     from commitlake.connectors.lake.lost_ranges import lost_ranges, lost_sentences
 
@@ -184,13 +184,13 @@ def _warn_of_lost(command: Restore) -> bool:
 
 def _warn_of_masks(command: Restore) -> None:
     from commitlake.connectors.lake.archive_log import read_last_commit
-    from commitlake.pipelines.masking.archiving import shown_rules
+    from commitlake.pipelines.masking.archiving import rules_text
 
     last = read_last_commit(lake_of(command))
     if last is not None and last.masks is not None:
         warn(
             "commitlake restore",
-            f"the lake's messages were masked when they were archived ({shown_rules(last.masks)}): the restored "
+            f"the lake's messages were masked when they were archived ({rules_text(last.masks)}): the restored "
             "records differ from the broker's, and records whose size has changed cannot be restored",
         )
 

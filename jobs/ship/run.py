@@ -146,17 +146,17 @@ class _Shipping:
 
     def once(self) -> ExitCode:
         """Ship the present data once, and return the exit code."""
-        with self._stopped_softly():
+        with self._stop_on_signal():
             self._target.claim()
-            agent = self._agent = self._open()
+            agent = self._agent = self._open_agent()
             with counted_progress("ship", agent.left_bytes(), "bytes", quiet=self._quiet) as advance:
                 self._show = advance
                 self._found = agent.ship_round()
-                self._report_unread()
-                self._report_skipped()  # the next round does not look at these files
+                self._warn_of_unread()
+                self._warn_of_skipped()  # the next round does not look at these files
                 if self._found.is_waiting and not self._stop.wait(1.1 * UNCHANGED_SECONDS):
                     self._found = agent.ship_round(with_other_files=False)
-        code = self._end()
+        code = self._print_end()
         if (number := stop_signal()) is not None:  # it was stopped before everything was shipped
             return ExitCode.TERMINATED if number == signal.SIGTERM else ExitCode.INTERRUPTED
         return code
@@ -164,38 +164,38 @@ class _Shipping:
     def follow(self) -> ExitCode:
         """Ship until a signal, and return the exit code; if the target cannot be reached, wait for it."""
         wait, reported, files_at = _FIRST_WAIT_SECONDS, time.monotonic(), -self._files_interval
-        with self._stopped_softly():
+        with self._stop_on_signal():
             while not self._stop.is_set():
                 try:
                     if self._agent is None:
                         self._target.claim()
-                        self._agent = self._open()
+                        self._agent = self._open_agent()
                     has_files = time.monotonic() - files_at >= self._files_interval
                     self._found = self._agent.ship_round(with_other_files=has_files)
                     if has_files:
-                        self._report_unread()
+                        self._warn_of_unread()
                 except ShipUnavailableError as error:
                     warn("commitlake ship", f"{error}. Next attempt in {wait:.0f} s")
-                    self._count()
+                    self._update_metrics()
                     self._stop.wait(wait)
                     wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
                     continue
                 wait = _FIRST_WAIT_SECONDS
                 files_at = time.monotonic() if has_files else files_at
-                self._report_skipped()
-                self._count()
+                self._warn_of_skipped()
+                self._update_metrics()
                 if time.monotonic() - reported >= _REPORT_SECONDS:
                     reported = time.monotonic()
                     self._print(self._summary())
                 self._stop.wait(self._interval)
-        return self._end()
+        return self._print_end()
 
     @contextmanager
-    def _stopped_softly(self) -> Iterator[None]:
+    def _stop_on_signal(self) -> Iterator[None]:
         with stop_softly(self._stop.set), suppress(ShipStoppedError):
             yield
 
-    def _open(self) -> ShipAgent:
+    def _open_agent(self) -> ShipAgent:
         return ShipAgent(
             self._source,
             self._target,
@@ -209,9 +209,9 @@ class _Shipping:
         if self._show is not None:
             self._show(count)
 
-    def _end(self) -> ExitCode:
-        self._report_skipped()
-        self._count()
+    def _print_end(self) -> ExitCode:
+        self._warn_of_skipped()
+        self._update_metrics()
         self._print(self._summary())
         agent = self._agent
         has_damage = agent is not None and (agent.counts.cut or agent.counts.rewritten or agent.log.lost)
@@ -244,12 +244,12 @@ class _Shipping:
             )
         return "; ".join(parts)
 
-    def _report_unread(self) -> None:
+    def _warn_of_unread(self) -> None:
         """Warn of messages that are not in the folder that is shipped."""
         for sentence in self._source.newer_data(self._settings.broker):
             UNREAD.warning("%s", sentence)
 
-    def _report_skipped(self) -> None:
+    def _warn_of_skipped(self) -> None:
         """Warn of files that are skipped, once for each."""
         new = [text for text in self._found.skipped if text not in self._skipped]
         for text in new[:_SHOWN_SKIPPED]:
@@ -258,7 +258,7 @@ class _Shipping:
             warn("commitlake ship", f"skipped {count_text(len(new) - _SHOWN_SKIPPED, 'more file')}")
         self._skipped.update(new)
 
-    def _count(self) -> None:
+    def _update_metrics(self) -> None:
         """Update the metrics of --metrics-file."""
         if self._agent is None:
             return

@@ -83,19 +83,19 @@ class Snapshot(Command, LakeArguments, LayoutArgument, after={LayoutArgument: "b
         lake.table("messages")  # raises an error if this is not a lake
         shown: set[str] = set()
         if self.every is None:
-            return _take(self, shown)
+            return _take_snapshots(self, shown)
         if self.every <= datetime.timedelta(0):
             raise JobError("--every: expected more than 0 seconds")
         stop = threading.Event()
         worst = ExitCode.OK
         with stop_softly(stop.set):
             while not stop.is_set():
-                worst = max(worst, _take(self, shown))
+                worst = max(worst, _take_snapshots(self, shown))
                 stop.wait(self.every.total_seconds())
         return worst
 
 
-def _take(command: Snapshot, shown: set[str]) -> ExitCode:
+def _take_snapshots(command: Snapshot, shown: set[str]) -> ExitCode:
     """Take one snapshot of each store or broker.
 
     Args:
@@ -106,7 +106,9 @@ def _take(command: Snapshot, shown: set[str]) -> ExitCode:
 
     lake = Lake(command.lake)
     code = ExitCode.OK
-    for progress in _read(command, lake, command.store, shown) if command.store is not None else _ask(command):
+    for progress in (
+        _read_stores(command, lake, command.store, shown) if command.store is not None else _ask_brokers(command)
+    ):
         appended = append_progress(lake, progress)
         for sentence in progress.unreadable:
             code = ExitCode.DAMAGE
@@ -117,7 +119,7 @@ def _take(command: Snapshot, shown: set[str]) -> ExitCode:
     return code
 
 
-def _read(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterator[StoreSnapshot]:
+def _read_stores(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterator[StoreSnapshot]:
     """Yield the offsets in the files of each store."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.connectors.reading.snapshots import take_snapshot
@@ -145,7 +147,7 @@ def _read(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> Iterato
         yield replace(progress, log_end=take_snapshot([store]).ranges[store.broker].end)
 
 
-def _ask(command: Snapshot) -> Iterator[StoreSnapshot]:
+def _ask_brokers(command: Snapshot) -> Iterator[StoreSnapshot]:
     """Yield the offsets of live brokers."""
     from commitlake.connectors.rocketmq import Admin, ClientOptions
     from commitlake.pipelines.snapshot.live import ask_progress

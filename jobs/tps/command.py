@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.damaged_files import named_damage
+from commitlake.jobs.cli.damaged_files import damage_message
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.report.rows_output import Row, write
 from commitlake.jobs.tps import notes
@@ -75,36 +75,36 @@ class Tps(TpsOptions):
 
 def _show_rates(command: TpsOptions, started: float) -> ExitCode:
     if command.html is None:
-        return _show_rates_and(None, command, started)
+        return _print_rates_and_page(None, command, started)
     from commitlake.jobs.report.output import failure_page, page_file
     from commitlake.jobs.tps.report import TITLE
 
     file = page_file(command.html)
     option, place = command.source
     with failure_page(file, "tps", TITLE, [(option.removeprefix("--").capitalize(), place)]):
-        return _show_rates_and(file, command, started)
+        return _print_rates_and_page(file, command, started)
 
 
-def _show_rates_and(file: PageFile | None, command: TpsOptions, started: float) -> ExitCode:
+def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: float) -> ExitCode:
     """Print rates, and write their page if a file is given."""
     from commitlake.pipelines.tps import comparison
     from commitlake.pipelines.tps.rates import QUANTILES, Rates
 
     by = groups_of(command.by)
-    table = _table(command, by)
+    table = _choose_table(command, by)
     if table is MESSAGES and command.percentiles:
         raise JobError(
             "--percentiles needs windows of whole minutes, and groups other than producers",
             "give a --window such as 1m, and other groups",
         )
     with open_source(command, table, COMPARED.get(command.compare or "")) as source:
-        question = _question(command, by, source)
+        question = _make_question(command, by, source)
         if question is None:
             if file is not None:
                 file.write(_empty_page(command))
             return _report_no_messages(source)
         rates = Rates(source.lake, source.coverage, command.runs_on)
-        columns = _columns(question, QUANTILES if command.percentiles else ())
+        columns = _row_columns(question, QUANTILES if command.percentiles else ())
         if command.compare:
             compared = comparison.Comparison(rates, question, COMPARED[command.compare])
             rows = compared.rows(has_quantiles=command.percentiles)
@@ -114,18 +114,18 @@ def _show_rates_and(file: PageFile | None, command: TpsOptions, started: float) 
         totals = notes.totals_of(rows, (*_ALSO, "messages", "other_tags"))
         has_outcomes = not by and question.window is None
         needs_outcomes = has_outcomes or file is not None
-        outcomes = _outcomes(command, source, question, totals["prepared"], is_needed=needs_outcomes)
+        outcomes = _read_outcomes(command, source, question, totals["prepared"], is_needed=needs_outcomes)
         if has_outcomes:
             columns += OUTCOME_COLUMNS
             for row in rows:
                 row |= {name: getattr(outcomes.found, name, None) for name in OUTCOME_COLUMNS}
-        shown, groups = _largest(rows, by, command.top)
+        shown, groups = _largest_groups(rows, by, command.top)
         columns += () if command.output == "table" else _COUNTED
-        missing = _warn_of_lost(command, source, question)
-        _print_rows(command, [_with_times(row, question) for row in shown], columns, missing)
-        widened = notes.widened_note(question, command.start, command.end, _unit(command))
+        missing = _warn_of_lost_messages(command, source, question)
+        _print_rows(command, [_add_times(row, question) for row in shown], columns, missing)
+        widened = notes.widened_note(question, command.start, command.end, _time_unit(command))
         if file is not None:
-            file.write(_page(command, source, question, widened))
+            file.write(_rates_page(command, source, question, widened))
         _explain_empty(command, source, rows)
         if not command.quiet:
             lines = notes.cut_note(command.top or groups, groups, "groups")
@@ -139,7 +139,7 @@ def _show_rates_and(file: PageFile | None, command: TpsOptions, started: float) 
         return ExitCode.DAMAGE if needs_outcomes and outcomes.damage else _exit_code(source, missing)
 
 
-def _outcomes(
+def _read_outcomes(
     command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared: int, *, is_needed: bool
 ) -> ReadOutcomes:
     """Return the outcomes of the transactions if they are needed or printed; warn if `edges` is damaged."""
@@ -150,7 +150,7 @@ def _outcomes(
     outcomes = read_outcomes_if_intact(source.lake, question, prepared, command.runs_on)
     if outcomes.damage:
         unknown = "how many transactions were rolled back, were given up or are open is not known"
-        warn("commitlake tps", f"{unknown}: {named_damage(source.lake, 'edges', outcomes.damage)}")
+        warn("commitlake tps", f"{unknown}: {damage_message(source.lake, 'edges', outcomes.damage)}")
     return outcomes
 
 
@@ -160,7 +160,7 @@ def _empty_page(command: TpsOptions) -> Report:
     return empty_page(RatesSource(*command.source))
 
 
-def _page(command: TpsOptions, source: TpsSource, question: RatesQuestion, widened: Sequence[str]) -> Report:
+def _rates_page(command: TpsOptions, source: TpsSource, question: RatesQuestion, widened: Sequence[str]) -> Report:
     from commitlake.jobs.tps.report import RatesSource, rates_report
     from commitlake.pipelines.tps.report import make_report
 
@@ -174,14 +174,14 @@ def _show_hot_queues(command: TpsOptions, started: float) -> ExitCode:
     from commitlake.pipelines.tps.hot_keys import QUEUE_COLUMNS, hot_queues
 
     by = ["broker", "topic", "queue"]
-    table = _table(command, by)
+    table = _choose_table(command, by)
     with open_source(command, table) as source:
-        question = _question(command, by, source)
+        question = _make_question(command, by, source)
         if question is None:
             return _report_no_messages(source)
         rows = hot_queues(source.lake, source.coverage, question, command.runs_on)
         shown = rows[: command.top] if command.top else rows
-        missing = _warn_of_lost(command, source, question)
+        missing = _warn_of_lost_messages(command, source, question)
         _print_rows(command, shown, QUEUE_COLUMNS, missing)
         _explain_empty(command, source, rows)
         if not command.quiet:
@@ -197,12 +197,12 @@ def _show_hot_keys(command: TpsOptions, started: float) -> ExitCode:
     from commitlake.pipelines.tps.hot_keys import KEY_COLUMNS, hot_keys
 
     with open_source(command, MESSAGES, columns=["keys"]) as source:
-        question = _question(command, [], source)
+        question = _make_question(command, [], source)
         if question is None:
             return _report_no_messages(source)
         found = hot_keys(source.lake, question)
         shown = found.rows[: command.top] if command.top else found.rows
-        missing = _warn_of_lost(command, source, question)
+        missing = _warn_of_lost_messages(command, source, question)
         _print_rows(command, shown, KEY_COLUMNS, missing)
         _explain_empty(command, source, found.rows)
         if not command.quiet:
@@ -221,13 +221,13 @@ def _show_delayed(command: TpsOptions, started: float) -> ExitCode:
     from commitlake.pipelines.tps.delayed import COLUMNS, DEFAULT_SEGMENT_LIFE, NEEDED, delayed_messages
 
     with open_source(command, MESSAGES, columns=NEEDED, is_whole=True) as source:
-        question = _question(command, [], source)
+        question = _make_question(command, [], source)
         if question is None:
             return _report_no_messages(source)
         life = command.segment_life or DEFAULT_SEGMENT_LIFE
         rows = delayed_messages(source.lake, source.coverage, question, life, has_config=not source.stores)
         shown = rows[: command.top] if command.top else rows
-        missing = _warn_of_lost(command, source, question)
+        missing = _warn_of_lost_messages(command, source, question)
         _print_rows(command, shown, COLUMNS, missing)
         if not command.quiet:
             lines = notes.cut_note(len(shown), len(rows), "rows")
@@ -274,7 +274,7 @@ def _exit_code(source: TpsSource, missing: Sequence[str] = ()) -> ExitCode:
     return ExitCode.DAMAGE if missing or any(source.damaged.values()) else ExitCode.OK
 
 
-def _warn_of_lost(command: TpsOptions, source: TpsSource, question: RatesQuestion) -> list[str]:
+def _warn_of_lost_messages(command: TpsOptions, source: TpsSource, question: RatesQuestion) -> list[str]:
     """Warn of messages of this time that the lake has lost; returns the sentences."""
     if source.stores:
         return []
@@ -283,14 +283,14 @@ def _warn_of_lost(command: TpsOptions, source: TpsSource, question: RatesQuestio
     return warn_of_lost_ranges("tps", source.lake, question.selection.brokers, start, question.end)
 
 
-def _unit(command: TpsOptions) -> datetime.timedelta:
+def _time_unit(command: TpsOptions) -> datetime.timedelta:
     """Return the unit of time to which the time range is rounded."""
     return command.step or command.window or (MINUTE if command.percentiles else SECOND)
 
 
-def _table(command: TpsOptions, by: Sequence[str]) -> CountedTable:
-    """Return the table for a question, before it is known which time is archived. From a log, only one is made."""
-    unit = _unit(command)
+def _choose_table(command: TpsOptions, by: Sequence[str]) -> CountedTable:
+    """Choose the table to count from, before the archived time is known; from a log, only this one is made."""
+    unit = _time_unit(command)
     start = rounded(command.start or EPOCH, unit)
     end = start + 2 * MINUTE if command.end is None else rounded(command.end, unit, up=True)
     question = RatesQuestion(by, min(start, end), end, command.window, command.step)
@@ -298,7 +298,7 @@ def _table(command: TpsOptions, by: Sequence[str]) -> CountedTable:
     return MESSAGES if is_cut else question.table
 
 
-def _question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
+def _make_question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
     """Return the question, rounded to whole units of time; None if there are no messages."""
     span = source.coverage.whole
     if span is None:
@@ -311,7 +311,7 @@ def _question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> Rate
         step=command.step,
         selection=replace(command.selection, start=None, end=None),
     )
-    unit = _unit(command)
+    unit = _time_unit(command)
     aligned = replace(
         question,
         start=rounded(question.start, unit),
@@ -324,13 +324,13 @@ def _question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> Rate
     return aligned
 
 
-def _columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[str]:
+def _row_columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[str]:
     times = ["window_start"] if question.window is not None else []
     peaks = [] if question.window is not None else ["peak_per_s", "peak_at"]
     return [*times, *question.by, *_SHOWN, *peaks, *quantiles, *_ALSO, "archived"]
 
 
-def _with_times(row: Row, question: RatesQuestion) -> Row:
+def _add_times(row: Row, question: RatesQuestion) -> Row:
     """Add the time that the figures of a row cover."""
     start = row.get("window_start", question.start)
     return row | {"counted_from": start, "counted_to": start + (question.window or question.end - question.start)}
@@ -342,10 +342,10 @@ def rate_columns(names: Sequence[str]) -> list[Column]:
 
 
 def _print_rows(command: TpsOptions, rows: Sequence[Row], columns: Sequence[str], missing: Sequence[str]) -> None:
-    write(command.output, (_plain(row, columns) for row in rows), rate_columns(columns), missing)
+    write(command.output, (_output_row(row, columns) for row in rows), rate_columns(columns), missing)
 
 
-def _largest(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:
+def _largest_groups(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence[Row], int]:
     """Return the rows of the largest groups, now or at a compared time, and the number of all groups."""
     totals: dict[tuple[object, ...], int] = {}
     for row in rows:
@@ -357,7 +357,7 @@ def _largest(rows: Sequence[Row], by: Sequence[str], top: int) -> tuple[Sequence
     return [row for row in rows if tuple(row[name] for name in by) in largest], len(totals)
 
 
-def _plain(row: Row, columns: Sequence[str]) -> Row:
+def _output_row(row: Row, columns: Sequence[str]) -> Row:
     """Return a row for output: times as text, rates with up to three digits after the point."""
     found = {name: row[name] for name in columns}
     for name in _MADE_PLAIN:

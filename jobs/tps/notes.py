@@ -42,7 +42,7 @@ def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None, 
         if totals[name]:
             lines.append(f"{count_text(totals[name], *what)}: {100 * totals[name] / messages:.3g} % of the messages")
     if totals["prepared"]:
-        lines.append(_transactions(totals, outcomes))
+        lines.append(_transactions_text(totals, outcomes))
     if totals["clock_skew"]:
         lines.append(
             f"{count_text(totals['clock_skew'], 'message has', 'messages have')} a store time before the born time, "
@@ -51,7 +51,7 @@ def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None, 
     return lines
 
 
-def _transactions(totals: Mapping[str, int], outcomes: TransactionOutcomes | None) -> str:
+def _transactions_text(totals: Mapping[str, int], outcomes: TransactionOutcomes | None) -> str:
     if outcomes is None:
         open_or_back = max(0, totals["prepared"] - totals["committed"])
         return (
@@ -148,12 +148,12 @@ def widened_note(
     """
     if start in (None, question.start) and end in (None, question.end):
         return []
-    asked = " to ".join("" if time is None else iso_text(time, _precision(time)) for time in (start, end))
+    asked = " to ".join("" if time is None else iso_text(time, _time_precision(time)) for time in (start, end))
     counted = f"{iso_text(question.start)} to {iso_text(question.end)}"
     return [f"counted in whole units of {duration_text(unit)}: {counted}, which is longer than {asked.strip()}"]
 
 
-def _precision(time: datetime.datetime) -> str:
+def _time_precision(time: datetime.datetime) -> str:
     return "milliseconds" if time.microsecond else "seconds"
 
 

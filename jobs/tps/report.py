@@ -113,19 +113,19 @@ def empty_page(source: RatesSource) -> Report:
 def rates_report(report: RatesReport, source: RatesSource) -> Report:
     """Return the page of a rates report."""
     question = report.question
-    period = f"{_time(question.start)} to {_time(question.end)} UTC"
+    period = f"{_time_text(question.start)} to {_time_text(question.end)} UTC"
     brokers = names_text(sorted(report.coverage.spans), 5)
-    facts = [source.fact, ("Brokers", brokers), ("Period", period), ("By", _by(report) or "nothing")]
+    facts = [source.fact, ("Brokers", brokers), ("Period", period), ("By", _group_columns_text(report) or "nothing")]
     facts += [("Rounded", sentence) for sentence in source.widened]
-    facts += [(label, ", ".join(map(str, values))) for label, values in _filters(report) if values]
+    facts += [(label, ", ".join(map(str, values))) for label, values in _filter_facts(report) if values]
     sections = [Section("summary", "In short", [_summary(report)])]
     if report.total is None and report.groups:
         sections.append(Section("groups", _groups_title(report), [_group_table(report)]))
     if report.total is not None:
         sections += [
-            Section("rates", "Rates over time", _rates(report)),
+            Section("rates", "Rates over time", _rate_charts(report)),
             Section("do", "What to do", list(_advice(report, source))),
-            Section("latency", "Latency", _latency(report)),
+            Section("latency", "Latency", _latency_charts(report)),
             Section("groups", _groups_title(report), [_group_table(report)]),
         ]
     return Report(TITLE, _verdict(report, source), facts, sections, "tps")
@@ -134,12 +134,12 @@ def rates_report(report: RatesReport, source: RatesSource) -> Report:
 def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     total, question = report.total, report.question
     if total is None:
-        nothing = f"No message is archived from {_time(question.start)} to {_time(question.end)} UTC."
-        return Verdict(Kind.INFO, " ".join([nothing, *_silence(report)]))
+        nothing = f"No message is archived from {_time_text(question.start)} to {_time_text(question.end)} UTC."
+        return Verdict(Kind.INFO, " ".join([nothing, *_silent_groups_sentences(report)]))
     length = duration_text(question.end - question.start)
     sentence = (
         f"{count_text(total['messages'], 'message')} in {length}: {_rate(total['messages_per_s'])} on average, at most "
-        f"{_rate(total['peak_per_s'])} at {_time(total['peak_at'])} UTC"
+        f"{_rate(total['peak_per_s'])} at {_time_text(total['peak_at'])} UTC"
     )
     if total["sent"] < total["messages"]:
         sent_per_s = total["sent"] / (question.end - question.start).total_seconds()
@@ -150,27 +150,27 @@ def _verdict(report: RatesReport, source: RatesSource) -> Verdict:
     largest = report.groups[0]
     if report.group_count > 1 and largest["messages"] > _LARGE_SHARE * total["messages"]:
         share = f"{100 * largest['messages'] / total['messages']:.0f} %"
-        sentence += f"; {_label(report.key_of(largest))} has {share} of them"
+        sentence += f"; {_key_label(report.key_of(largest))} has {share} of them"
     sentences = [f"{sentence}."]
     if source.damaged or any(report.damage.values()):
         sentences.append("Parts of the log are damaged.")
     if report.outcomes.damage:
         sentences.append("The outcomes of transactions are not known.")
-    if missing := _not_archived(report):
+    if missing := _unarchived_time(report):
         sentences.append(f"{duration_text(missing)} of the time is not archived.")
     if dead := total["dead_letters"]:
         sentences.append(f"{count_text(dead, 'dead letter')}.")
-    sentences += _silence(report)
+    sentences += _silent_groups_sentences(report)
     kind = Kind.GOOD if len(sentences) == 1 else Kind.WARNING
     return Verdict(kind, " ".join(sentences), "Look" if kind is Kind.WARNING else "Nothing unusual")
 
 
-def _silence(report: RatesReport) -> Iterator[str]:
+def _silent_groups_sentences(report: RatesReport) -> Iterator[str]:
     if report.silent:
         yield f"{count_text(len(report.silent), 'group has', 'groups have')} no messages now, but had some before."
 
 
-def _not_archived(report: RatesReport) -> datetime.timedelta:
+def _unarchived_time(report: RatesReport) -> datetime.timedelta:
     """Return the total length of the windows without archived messages."""
     missing = sum(1 for row in report.all_windows if row["archived"] == NONE)
     return missing * report.windows.length
@@ -184,7 +184,7 @@ def _has_missing_times(report: RatesReport) -> bool:
     question = report.question
     gaps = (gap for gaps in report.coverage.gaps.values() for gap in gaps)
     return (
-        bool(_not_archived(report))
+        bool(_unarchived_time(report))
         or any(row["archived"] != ALL for row in report.all_windows[1:-1])
         or any(gap.start < question.end and question.start < gap.end for gap in gaps)
     )
@@ -202,7 +202,7 @@ def _summary(report: RatesReport) -> Figures | Paragraph:
         "per second, on average": _rate(total["messages_per_s"]),
         f"per second in the {unit}": _rate(total["peak_per_s"]),
         "log": size_text(total["bytes"]),
-        _PLURALS.get(_by(report), "groups"): f"{report.group_count:,}",
+        _PLURALS.get(_group_columns_text(report), "groups"): f"{report.group_count:,}",
         "retries": f"{total['retries']:,}",
         "dead letters": f"{total['dead_letters']:,}",
         "transactions": f"{total['prepared']:,}",
@@ -243,14 +243,14 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Block]:
         )
     if _has_missing_times(report):
         yield Notice(
-            Kind.WARNING if _not_archived(report) else Kind.INFO,
+            Kind.WARNING if _unarchived_time(report) else Kind.INFO,
             "Not all of this time is archived" if source.is_lake else "The log does not cover all of this time",
             Paragraph("Times without figures are hatched; this does not mean that they have no messages."),
             *advice(_GAPS),
-            word="Missing" if _not_archived(report) else "In part",
+            word="Missing" if _unarchived_time(report) else "In part",
         )  # fmt: skip
     if report.silent:
-        names = "; ".join(_label(key) or "all messages" for key in report.silent[:MAX_NAMES])
+        names = "; ".join(_key_label(key) or "all messages" for key in report.silent[:MAX_NAMES])
         more = f" and {len(report.silent) - MAX_NAMES:,} more" if len(report.silent) > MAX_NAMES else ""
         yield Notice(
             Kind.WARNING,
@@ -262,7 +262,7 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Block]:
         start, end = question.start - report.compared, question.end - report.compared
         yield Notice(
             Kind.WARNING,
-            f"The time compared with, {_time(start)} to {_time(end)} UTC, is not complete",
+            f"The time compared with, {_time_text(start)} to {_time_text(end)} UTC, is not complete",
             Paragraph("Its messages that are not there are not counted, and changes are not known."),
             word="Compared",
         )
@@ -282,7 +282,7 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Block]:
             *advice(_RETRIES, _RETRIES),
             word="Retries",
         )
-    if unfinished := _not_committed(report):
+    if unfinished := _uncommitted_sentence(report):
         yield Notice(
             Kind.INFO,
             unfinished,
@@ -301,13 +301,13 @@ def _advice(report: RatesReport, source: RatesSource) -> Iterator[Block]:
     peak = total["peak_at"]
     yield Notice(
         Kind.INFO,
-        f"The busiest time began at {_time(peak)} UTC",
+        f"The busiest time began at {_time_text(peak)} UTC",
         *advice(_PEAK, _PEAK),
         word="Peak",
     )
 
 
-def _not_committed(report: RatesReport) -> str:
+def _uncommitted_sentence(report: RatesReport) -> str:
     """Return a sentence on transactions that were not committed; empty if there are none."""
     total, outcomes = report.total, report.outcomes.found
     assert total is not None
@@ -339,38 +339,42 @@ def _places(report: RatesReport, source: RatesSource) -> Places:
     return {
         "source": [source.option, source.place],
         "place": source.place,
-        "period": ["--from", _argument(question.start), "--to", _argument(question.end)],
-        "peak": ["--from", _argument(peak), "--to", _argument(peak + MINUTE)],
+        "period": ["--from", _time_argument(question.start), "--to", _time_argument(question.end)],
+        "peak": ["--from", _time_argument(peak), "--to", _time_argument(peak + MINUTE)],
         "filters": [word for option, values in chosen for value in values for word in (option, str(value))],
     }
 
 
-def _rates(report: RatesReport) -> Sequence[Block]:
+def _rate_charts(report: RatesReport) -> Sequence[Block]:
     lines = list(report.lines.items())
     fit = MAX_SERIES if report.active_count <= MAX_SERIES else MAX_SERIES - 1
     drawn = lines[:fit]
-    series = [Series(_label(key), [row["messages_per_s"] for row in rows]) for key, rows in drawn]
+    series = [Series(_key_label(key), [row["messages_per_s"] for row in rows]) for key, rows in drawn]
     if not drawn:
         series = [Series("all messages", [row["messages_per_s"] for row in report.all_windows])]
     elif others := report.active_count - len(drawn):
         series.append(
-            Series(f"{count_text(others, 'other', 'others')}, summed", _others(report, [rows for _, rows in drawn]))
+            Series(
+                f"{count_text(others, 'other', 'others')}, summed", _rate_of_others(report, [rows for _, rows in drawn])
+            )
         )
     marks = list(_marks(report))
-    by_text = f" by {_by(report)}" if report.lines else ""
+    by_text = f" by {_group_columns_text(report)}" if report.lines else ""
     traffic = [Series("all messages", [row["bytes_per_s"] for row in report.all_windows])]
     windows = report.windows
     note = f"Each point is the average of {duration_text(windows.length)}"
     if windows.start < report.question.start or windows.end > report.question.end:
-        note += f"; the first begins at {_time(windows.start)} UTC, and the last ends at {_time(windows.end)} UTC"
+        note += (
+            f"; the first begins at {_time_text(windows.start)} UTC, and the last ends at {_time_text(windows.end)} UTC"
+        )
     return [
-        LineChart(f"Messages per second{by_text}", report.windows, series, _figure, marks=marks, note=note),
+        LineChart(f"Messages per second{by_text}", report.windows, series, _printed_rate, marks=marks, note=note),
         LineChart("Bytes of log per second", report.windows, traffic, lambda value: f"{size_text(value)}/s",
                   axis=size_text, marks=marks),
     ]  # fmt: skip
 
 
-def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float | None]:
+def _rate_of_others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float | None]:
     """Return the rate of all groups without a line: that of all messages minus those of the drawn groups."""
     rates: list[float | None] = []
     seconds = report.windows.length.total_seconds()
@@ -382,7 +386,7 @@ def _others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float |
     return rates
 
 
-def _latency(report: RatesReport) -> Sequence[Block]:
+def _latency_charts(report: RatesReport) -> Sequence[Block]:
     if not report.has_percentiles:
         why = (
             f"{count_text(report.sketches, 'row of topic_minutes has', 'rows of topic_minutes have')} sketches, and at "
@@ -391,16 +395,16 @@ def _latency(report: RatesReport) -> Sequence[Block]:
             else "latencies come from topic_minutes, which has them only for windows of whole minutes."
         )
         return [Paragraph(f"Percentiles are not shown. {why}")]
-    charts = [_percentiles(report, "latency_ms", "From born to stored", "")]
+    charts = [_percentile_chart(report, "latency_ms", "From born to stored", "")]
     waiting = "From born to stored, for messages that were stored later on purpose"
     if any(row.get("wait_ms_p50") is not None for row in report.all_windows):
         charts.append(
-            _percentiles(report, "wait_ms", waiting, "Delayed messages, retries, dead letters and transactions. ")
+            _percentile_chart(report, "wait_ms", waiting, "Delayed messages, retries, dead letters and transactions. ")
         )
     return charts
 
 
-def _percentiles(report: RatesReport, figure: str, title: str, note: str) -> LineChart:
+def _percentile_chart(report: RatesReport, figure: str, title: str, note: str) -> LineChart:
     ranks = ("p50", "p95", "p99")
     series = [Series(rank, [row.get(f"{figure}_{rank}") for row in report.all_windows]) for rank in ranks]
     values = [value for one in series for value in one.values if value is not None]
@@ -408,7 +412,7 @@ def _percentiles(report: RatesReport, figure: str, title: str, note: str) -> Lin
     reading = "Half of the messages are below p50, and one in a hundred is above p99"
     scale = "; the scale is logarithmic" if is_log else ""
     return LineChart(
-        title, report.windows, series, _milliseconds, marks=list(_marks(report)), axis=_short_milliseconds,
+        title, report.windows, series, _milliseconds_text, marks=list(_marks(report)), axis=_short_milliseconds_text,
         is_log=is_log, has_bands=True, note=f"{note}{reading}{scale}",
     )  # fmt: skip
 
@@ -433,21 +437,21 @@ def _marks(report: RatesReport) -> Iterator[Mark]:
             yield Mark(MarkKind.DAMAGE, span.start, span.end, f"{broker}: a part of the log is damaged")
 
 
-def _figure(value: float) -> str:
+def _printed_rate(value: float) -> str:
     """Format a rate with three digits after the point, as in the printed rows."""
     return f"{value:,.3f}".rstrip("0").rstrip(".")
 
 
-def _time(moment: datetime.datetime) -> str:
+def _time_text(moment: datetime.datetime) -> str:
     utc = moment.astimezone(datetime.UTC)
     return plain_text(utc) if utc.second else f"{utc:%Y-%m-%d %H:%M}"
 
 
 _FIGURE_COLUMNS = (
     Column("messages", is_number=True), Column("share", is_number=True, text=lambda share: f"{100 * share:.1f} %"),
-    Column("msg/s", key="messages_per_s", is_number=True, text=_figure),
-    Column("peak msg/s", key="peak_per_s", is_number=True, text=_figure),
-    Column("peak at", key="peak_at", is_ranked=True, text=lambda moment: Moment(_time(moment))),
+    Column("msg/s", key="messages_per_s", is_number=True, text=_printed_rate),
+    Column("peak msg/s", key="peak_per_s", is_number=True, text=_printed_rate),
+    Column("peak at", key="peak_at", is_ranked=True, text=lambda moment: Moment(_time_text(moment))),
     Column("log", key="bytes", is_number=True, text=size_text), Column("retries", is_number=True),
     Column("dead letters", key="dead_letters", is_number=True),
 )  # fmt: skip
@@ -482,10 +486,10 @@ def _group_row(report: RatesReport, row: Row) -> Row:
     line = report.lines.get(key)
     trend: Text | Trend = ""
     if line is not None:
-        trend = Trend(f"Messages per second of {_label(key)} over time", [each["messages_per_s"] for each in line])
+        trend = Trend(f"Messages per second of {_key_label(key)} over time", [each["messages_per_s"] for each in line])
     return {
         **row,
-        **dict(zip(report.question.by, map(_value, key), strict=True)),
+        **dict(zip(report.question.by, map(_value_text, key), strict=True)),
         "all": "all messages",
         "share": (row["messages"] or 0) / messages if messages else 0.0,
         "over time": Cell(trend),
@@ -493,14 +497,14 @@ def _group_row(report: RatesReport, row: Row) -> Row:
 
 
 def _groups_title(report: RatesReport) -> str:
-    return f"By {_by(report)}" if report.question.by else "All messages"
+    return f"By {_group_columns_text(report)}" if report.question.by else "All messages"
 
 
-def _by(report: RatesReport) -> str:
+def _group_columns_text(report: RatesReport) -> str:
     return ", ".join(report.question.by)
 
 
-def _filters(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]:
+def _filter_facts(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]:
     asked = report.question.selection
     yield "Only topic", asked.topics
     yield "Only queue", asked.queue_ids
@@ -508,11 +512,11 @@ def _filters(report: RatesReport) -> Iterator[tuple[str, Sequence[object]]]:
     yield "Only kind", asked.kinds
 
 
-def _label(key: Key) -> str:
-    return ", ".join(_value(value) for value in key)
+def _key_label(key: Key) -> str:
+    return ", ".join(_value_text(value) for value in key)
 
 
-def _value(value: str | int | None) -> str:
+def _value_text(value: str | int | None) -> str:
     return "(none)" if value is None or value == "" else str(value)
 
 
@@ -520,18 +524,18 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}/s" if value >= 100 else f"{value:,.3g}/s"
 
 
-def _milliseconds(value: float) -> str:
+def _milliseconds_text(value: float) -> str:
     return f"{value:,.0f} ms"
 
 
-def _short_milliseconds(value: float) -> str:
+def _short_milliseconds_text(value: float) -> str:
     if value < 1000:
         return f"{value:g} ms"
     unit, name = next((unit, name) for unit, name in _LONG_UNITS if value >= unit)
     return f"{value / unit:.2g} {name}"
 
 
-def _argument(moment: datetime.datetime) -> str:
+def _time_argument(moment: datetime.datetime) -> str:
     return iso_text(moment).removesuffix("Z")
 
 

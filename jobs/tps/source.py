@@ -30,7 +30,7 @@ _READ = ("messages", "topic_minutes", "archive_runs", "gaps", "store_config", "e
 
 @dataclass(frozen=True)
 class TpsSource:
-    """The tables that can be queried.
+    """The tables from which rates are counted.
 
     Attributes:
         lake: the lake of the tables.

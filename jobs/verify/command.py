@@ -111,7 +111,7 @@ class Verify(
             self._check_object_store()
         file = page_file(self.html)
         lake = lake_of(self) if self.lake else None
-        remedies = Remedies(lake, list(_settings(self)))
+        remedies = Remedies(lake, list(_reading_options(self)))
         facts = [("Store", store), *([("Lake", lake.root)] if lake else [])]
         with failure_page(file, "verify", TITLE, facts, lake):
             reports = _verify_stores(self)
@@ -129,8 +129,8 @@ class Verify(
                 raise JobError(f"--{name} has no effect without --lake", "add --lake, or leave it out")
 
 
-def _settings(command: Verify) -> Iterator[str]:
-    """Yield the options that say how to read the stores, for `rebuild`."""
+def _reading_options(command: Verify) -> Iterator[str]:
+    """Yield the options for reading the stores, so that the advice repeats them for `rebuild`."""
     for name in ("layout", "broker_conf"):
         if (value := getattr(command, name)) is not None:
             yield from (f"--{name.replace('_', '-')}", value)

@@ -55,15 +55,15 @@ def add_lake_findings(
         return
     limit = max(report.findings.limit for report in reports)
     with open_sides(runner, lake, lake.bodies, AuditSpan().since(moment.expired.get("messages")), moment) as sides:
-        differing = _differing(sides, path, broker, ranges, layout, limit)
+        differing = _differing_windows(sides, path, broker, ranges, layout, limit)
     by_name = {report.broker: report for report in reports}
     for (name, difference), count in differing.counts.items():
         rows = [row for row in differing.rows if (row["broker"], row["difference"]) == (name, difference)]
         code = _CODES[difference]
-        by_name[name].findings.add_many(code, count, [_finding(code, row) for row in rows])
+        by_name[name].findings.add_many(code, count, [_window_finding(code, row) for row in rows])
 
 
-def _differing(
+def _differing_windows(
     sides: Sides,
     path: str,
     broker: str | None,
@@ -81,7 +81,7 @@ def _differing(
             return differing
 
 
-def _finding(code: str, row: Mapping[str, Any]) -> Finding:
+def _window_finding(code: str, row: Mapping[str, Any]) -> Finding:
     window = f"messages, {row['window_start'] or 'without a time'}"
     figures = [name for name in ("message", "byte") if f"found_{name}s" in row]
     sides = {

@@ -35,19 +35,19 @@ def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None
     verdict = verdict_of(together, len(reports))
     kind = _KINDS[together.worst] if together.worst is not None else Kind.GOOD
     groups = [
-        _group(CLASSES[code], together, remedies.of(CLASSES[code], having(code, reports)))
+        _finding_group(CLASSES[code], together, remedies.of(CLASSES[code], having(code, reports)))
         for code in CLASSES
         if code in together.codes
     ]
     sections = [
         Section("read", "What was read", [_figures(reports, together)]),
         findings_section(groups, "No damage was found."),
-        Section("stores", "Stores", [_stores(reports)]),
+        Section("stores", "Stores", [_stores_table(reports)]),
     ]
     facts = [
         ("Broker" if len(reports) == 1 else "Brokers", names_text([report.broker for report in reports])),
         ("Folder" if len(reports) == 1 else "Folders", names_text([report.root for report in reports], 3)),
-        ("Messages stored", _period(reports)),
+        ("Messages stored", _period_text(reports)),
     ]
     if remedies.lake is not None:
         facts.insert(0, ("Lake", remedies.lake.root))
@@ -56,7 +56,7 @@ def stores_page(reports: Sequence[StoreReport], remedies: Remedies | None = None
     return Report(TITLE, Verdict(kind, text[:1].upper() + text[1:], _WORDS[kind]), facts, sections, "verify")
 
 
-def _period(reports: Sequence[StoreReport]) -> str:
+def _period_text(reports: Sequence[StoreReport]) -> str:
     first = min((report.first_time for report in reports if report.first_time is not None), default=None)
     last = max((report.last_time for report in reports if report.last_time is not None), default=None)
     if first is None or last is None:
@@ -76,7 +76,7 @@ def _figures(reports: Sequence[StoreReport], together: Findings) -> Figures:
     return Figures(figures | {str(severity): f"{together.count(severity):,}" for severity in Severity})
 
 
-def _group(kind: FindingClass, findings: Findings, advice: FilledAdvice) -> FindingGroup:
+def _finding_group(kind: FindingClass, findings: Findings, advice: FilledAdvice) -> FindingGroup:
     kept = findings.kept.get(kind.code, [])
     return FindingGroup(
         _KINDS[kind.severity],
@@ -84,13 +84,13 @@ def _group(kind: FindingClass, findings: Findings, advice: FilledAdvice) -> Find
         findings.counts[kind.code],
         kind.cause,
         advice,
-        [_example(finding) for finding in kept],
+        [_finding_example(finding) for finding in kept],
         word=str(kind.severity).capitalize(),
         code=kind.code,
     )
 
 
-def _example(finding: Finding) -> Example:
+def _finding_example(finding: Finding) -> Example:
     words = [f"store {finding.broker}", finding.file]
     if finding.position is not None:
         words.append(f"byte {offset_text(finding.position)}")
@@ -104,7 +104,7 @@ def _example(finding: Finding) -> Example:
     return Example(where, decode_value(finding.found, finding.code), decode_value(finding.expected, finding.code))
 
 
-def _stores(reports: Sequence[StoreReport]) -> Table:
+def _stores_table(reports: Sequence[StoreReport]) -> Table:
     columns = [
         Column("store"), Column("verdict"), Column("records", is_number=True),
         Column("log", is_number=True, text=size_text), Column("queues", is_number=True),

@@ -41,13 +41,13 @@ class Remedies:
     settings: Sequence[str] = ()
 
     def of(self, kind: FindingClass, reports: Sequence[StoreReport]) -> FilledAdvice:
-        """Return what to do about the findings of a class in these stores; the first one's sentence, all commands."""
+        """Return the advice on a class of findings: the sentence for the first store, and the commands for all."""
         advice = kind.action
         if kind.action_without_salvage is not None and not all(report.can_salvage for report in reports):
             advice = kind.action_without_salvage
-        return advice.filled_for_each([self._places(report) for report in reports[:MAX_ADVISED_STORES]])
+        return advice.filled_for_each([self._advice_placeholders(report) for report in reports[:MAX_ADVISED_STORES]])
 
-    def _places(self, report: StoreReport) -> dict[str, str | list[str]]:
+    def _advice_placeholders(self, report: StoreReport) -> dict[str, str | list[str]]:
         # Nothing but `ship` writes into a copy in an object store, so its repaired files go to a folder.
         is_remote = is_uri(report.root)
         places: dict[str, str | list[str]] = {
@@ -68,7 +68,7 @@ def print_report(form: str, reports: Sequence[StoreReport], remedies: Remedies) 
         write(form, _finding_rows(reports), FINDING_COLUMNS)
         return
     write_table(_rows(reports), FINDING_COLUMNS, sys.stdout)
-    for line in _meanings(reports, remedies):
+    for line in _explanations(reports, remedies):
         print_text(line)
 
 
@@ -81,7 +81,7 @@ def _rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
             for report in reports:
                 count = report.findings.counts[code]
                 for place, finding in enumerate(report.findings.kept.get(code, ())[:_SHOWN]):
-                    yield _row(finding, f"{count:,}" if place == 0 else "", is_first=place == 0)
+                    yield _finding_row(finding, f"{count:,}" if place == 0 else "", is_first=place == 0)
 
 
 def _finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
@@ -89,10 +89,10 @@ def _finding_rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
     for report in reports:
         for code, findings in report.findings.kept.items():
             for finding in findings:
-                yield _row(finding, str(report.findings.counts[code]), is_first=True)
+                yield _finding_row(finding, str(report.findings.counts[code]), is_first=True)
 
 
-def _row(finding: Finding, count: str, *, is_first: bool) -> Row:
+def _finding_row(finding: Finding, count: str, *, is_first: bool) -> Row:
     return {
         "severity": str(finding.kind.severity) if is_first else "",
         "class": finding.code if is_first else "",
@@ -104,7 +104,7 @@ def _row(finding: Finding, count: str, *, is_first: bool) -> Row:
     }
 
 
-def _meanings(reports: Sequence[StoreReport], remedies: Remedies) -> Iterator[str]:
+def _explanations(reports: Sequence[StoreReport], remedies: Remedies) -> Iterator[str]:
     codes = join_findings(reports).codes
     for severity in Severity:
         for code, kind in CLASSES.items():

@@ -49,7 +49,7 @@ def _days_of(store_timestamps: Array) -> Array:
     return np.where((store_timestamps < 0) | (days > _LAST_DAY), _NO_DAY, days)
 
 
-def _without(window: Array, erased: Array, positions: Array, lengths: Array) -> Array:
+def _zero_erased_bodies(window: Array, erased: Array, positions: Array, lengths: Array) -> Array:
     """Return a window in which the bodies of erased messages are zeros."""
     if not len(erased):
         return window
@@ -120,8 +120,8 @@ class BodyPacks:
         """Add the bodies of a batch, while its window is in memory."""
         positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
         erased = self._erased_rows(decoded.int64("physical_offset"), decoded.column)
-        window = _without(decoded.window, erased, positions, lengths)
-        self._append(_days_of(decoded.int64("store_timestamp")), window, positions, lengths)
+        window = _zero_erased_bodies(decoded.window, erased, positions, lengths)
+        self._append_bodies(_days_of(decoded.int64("store_timestamp")), window, positions, lengths)
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
         """Add the bodies of rows that have them in a column.
@@ -136,9 +136,9 @@ class BodyPacks:
         times = rows.column("store_timestamp").cast(pa.int64()).fill_null(-_MILLISECOND_US)
         days = _days_of(times.to_numpy(zero_copy_only=False) // _MILLISECOND_US)
         erased = self._erased_rows(physical, rows.column)
-        self._append(days, _without(window, erased, positions, lengths), positions, lengths)
+        self._append_bodies(days, _zero_erased_bodies(window, erased, positions, lengths), positions, lengths)
 
-    def _append(self, days: Array, window: Array, positions: Array, lengths: Array) -> None:
+    def _append_bodies(self, days: Array, window: Array, positions: Array, lengths: Array) -> None:
         known = np.unique(days)
         if len(known) + len(self._packs) > _MAX_DAYS:
             kept = [day for day in known.tolist() if self._has_room_for(day)]

@@ -153,13 +153,13 @@ def folder_around(lake: Lake, bodies: str) -> str | None:
     own = root / "bodies"
     if spelled.is_relative_to(own) or spelled.resolve().is_relative_to(own.resolve()):
         return None
-    for folder in _own_folders(root):
+    for folder in _folders_of_lake(root):
         if any(place.is_relative_to(folder) for place in (spelled, spelled.resolve())):
             return str(folder)
     return None
 
 
-def _own_folders(root: Path) -> list[Path]:
+def _folders_of_lake(root: Path) -> list[Path]:
     """Return the lake's own folder and the folders in it, with links resolved."""
     tables = [path for path in root.iterdir() if path.is_dir() and path.name != "bodies"] if root.is_dir() else []
     return [*tables, *(path.resolve() for path in tables), root, root.resolve()]

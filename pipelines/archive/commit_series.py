@@ -67,7 +67,7 @@ def archive_concurrently(
     if step is work:
         return _archive_rest(runner, config, work, work.snapshot, progress, wait)
     series = CommitSeries(config, work.snapshot)
-    with _shared(progress, runner, work.snapshot.size) as shared:
+    with _shared_progress(progress, runner, work.snapshot.size) as shared:
         try:
             while step is not work:
                 series.add(_archive_rest(runner, series.config, step, step.snapshot, shared, wait))
@@ -88,7 +88,7 @@ def _commit_bytes(config: Config, work: ArchiveWork) -> int:
 
 
 @contextmanager
-def _shared(progress: Progress | None, runner: Runner, size: int) -> Iterator[Progress | None]:
+def _shared_progress(progress: Progress | None, runner: Runner, size: int) -> Iterator[Progress | None]:
     """Show one progress for all commits."""
     if progress is None:
         yield None
@@ -158,16 +158,16 @@ class CommitSeries:
             last = self._shown[-1]
             earlier = [(run.sequence or 0, run.run_id) for run in committed if run is not last]
             self._page.show(replace(last, earlier=earlier))
-        return self._join(committed) if any(result.sequence for result in self._results) else None
+        return self._join_results(committed) if any(result.sequence for result in self._results) else None
 
     def end(self) -> Result:
         """Show the run, and return its result."""
-        result = self._join(self._shown)
+        result = self._join_results(self._shown)
         if self._shown and self._page is not None:
-            self._page.show(self._whole(self._shown, result))
+            self._page.show(self._whole_run(self._shown, result))
         return result
 
-    def _join(self, shown: Sequence[ShownRun]) -> Result:
+    def _join_results(self, shown: Sequence[ShownRun]) -> Result:
         made = [result for result in self._results if result.sequence]
         last = self._results[-1]
         verdict, warnings = last.verdict, last.warnings
@@ -178,13 +178,13 @@ class CommitSeries:
             losses = losses_of(
                 self.config, sum(result.quarantined for result in made), sum(result.gaps for result in made)
             )
-            verdict = losses.verdict(report).with_unread(len(problems)).without_newer(self._newer)
+            verdict = losses.verdict(report).with_unread(len(problems)).without_newer(self._newer_sentences)
             warnings = sentences(report) if report is not None else ()
         return replace(
             last,
             sequence=made[-1].sequence if made else 0,
             earlier=[result.sequence for result in made[:-1]],
-            ranges=self._ranges(made),
+            ranges=self._archived_ranges(made),
             messages=sum(result.messages for result in made),
             quarantined=sum(result.quarantined for result in made),
             gaps=sum(result.gaps for result in made),
@@ -207,10 +207,10 @@ class CommitSeries:
         )
 
     @property
-    def _newer(self) -> list[str]:
+    def _newer_sentences(self) -> list[str]:
         return [sentence for wanted in self.wanted.ranges.values() for sentence in wanted.newer]
 
-    def _ranges(self, made: Sequence[Result]) -> dict[str, StoreRange]:
+    def _archived_ranges(self, made: Sequence[Result]) -> dict[str, StoreRange]:
         """Return what the run has archived of each store, with the end of the log that it saw when it began."""
         ranges: dict[str, StoreRange] = {}
         for broker, wanted in self.wanted.ranges.items():
@@ -220,7 +220,7 @@ class CommitSeries:
             ranges[broker] = replace(wanted, start=start) if end == wanted.end else StoreRange(start, end)
         return ranges
 
-    def _whole(self, shown: Sequence[ShownRun], result: Result) -> ShownRun:
+    def _whole_run(self, shown: Sequence[ShownRun], result: Result) -> ShownRun:
         reports = [run.report for run in shown if run.report is not None]
         lake, ids = shown[-1].lake, [run.run_id for run in shown]
         counts = shown[-1].counts
@@ -241,7 +241,7 @@ class CommitSeries:
             started_at=shown[0].started_at,
             seconds=result.seconds,
             problems=result.problems,
-            newer=self._newer,
+            newer=self._newer_sentences,
         )
 
 

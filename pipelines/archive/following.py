@@ -81,7 +81,7 @@ def follow_tables(
     if not with_edges:
         return FollowedTables(keys)
     consumed = follow_consume_logs(lake, stores)
-    if followed_version(lake) < 0 and _rows_of(lake) > MAX_FIRST_ROWS:
+    if followed_version(lake) < 0 and _message_count(lake) > MAX_FIRST_ROWS:
         return FollowedTables(keys, consumptions=consumed, problems=consumed.problems, notes=[_LACKS_EDGES])
     states, problems = read_retry_states(stores)
     edges = catch_up_edges(lake, runner, states=states, without_roles=without_roles)
@@ -118,6 +118,6 @@ def edge_notes(edges: FollowedEdges) -> list[str]:
     return notes
 
 
-def _rows_of(lake: Lake) -> int:
+def _message_count(lake: Lake) -> int:
     files = snapshot_files(lake.uri("messages"), lake.storage_options).files
     return sum(file.rows or 0 for file in files)

@@ -74,7 +74,7 @@ def judge_run(
         ProfileError: if a task's profile is missing or damaged.
     """
     run_id = work.commit.run_id
-    judging, figures = (begin or _judge_here)(_facts(work, manifest, is_masked=is_masked)), PageFigures()
+    judging, figures = (begin or _judge_in_this_process)(_run_facts(work, manifest, is_masked=is_masked)), PageFigures()
     with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in split_by_topics(piece):
@@ -88,18 +88,18 @@ def judge_run(
             append_rows(lake, "quality_results", results)
             if page is not None:
                 page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))
-            raise _stopped(report, work, page.path if page else None)
+            raise _quality_error(report, work, page.path if page else None)
     written = write_plain_file(results, lake, "quality_results", f"part-{run_id}.zstd.parquet")
     return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report), report, figures)
 
 
-def _judge_here(facts: RunFacts) -> ProfileJudge:
+def _judge_in_this_process(facts: RunFacts) -> ProfileJudge:
     from commitlake.pipelines.quality.judge import Judging  # noqa: PLC0415 (pandas, which a process of its own loads)
 
     return Judging(facts=facts)
 
 
-def _stopped(report: QualityReport, work: ArchiveWork, where: Path | None) -> CriticalQualityError:
+def _quality_error(report: QualityReport, work: ArchiveWork, where: Path | None) -> CriticalQualityError:
     problems = "\n  ".join(sentences(report))
     shown = f" {where} shows it." if where is not None else ""
     return CriticalQualityError(
@@ -125,7 +125,7 @@ def _log_bytes(work: ArchiveWork, broker: str) -> int | None:
     return part.end - part.start if progress is None or progress.pulled is None else None
 
 
-def _facts(work: ArchiveWork, manifest: Sequence[ManifestRow], *, is_masked: bool) -> RunFacts:
+def _run_facts(work: ArchiveWork, manifest: Sequence[ManifestRow], *, is_masked: bool) -> RunFacts:
     refused: dict[str, RefusalCounts] = defaultdict(RefusalCounts)
     for row in manifest:
         for broker, counts in row.refusal_counts.items():

@@ -83,7 +83,7 @@ def read_past_runs(lake: Lake, limit: int = MAX_RUNS) -> list[PastRun]:
     rows = _newest_rows(lake, limit)
     oldest = min((row["started_at"] or row["finished_at"] for row in rows), default=None)
     judged = _judged_runs(lake, oldest)
-    finished = [_finished(row, judged.get(row["run_id"])) for row in rows]
+    finished = [_to_past_run(row, judged.get(row["run_id"])) for row in rows]
     known = {row["run_id"] for row in rows}
     stopped = [
         PastRun(run_id, one.judged_at, unmet=one.unmet, is_stopped=True)
@@ -98,14 +98,14 @@ def _newest_rows(lake: Lake, limit: int) -> list[dict[str, Any]]:
         table = lake.table("archive_runs")
     except NoTableError:
         return []
-    newest = _largest(table, "sequence")
+    newest = _largest_value(table, "sequence")
     where = "" if newest is None else f" WHERE sequence > {int(newest) - limit}"
     sql = f"SELECT {_RUN_COLUMNS} FROM archive_runs{where} ORDER BY sequence DESC LIMIT {limit}"
     rows: list[dict[str, Any]] = dict_rows(run_sql(table, "archive_runs", sql).read_all())
     return [row for row in rows if row["finished_at"] is not None]
 
 
-def _largest(table: DeltaTable, column: str) -> Any:
+def _largest_value(table: DeltaTable, column: str) -> Any:
     """Return the largest value of a column from the statistics of its data files; None if a file has no statistics."""
     files = pa.table(table.get_add_actions(flatten=True))
     name = f"max.{column}"
@@ -120,7 +120,7 @@ def _judged_runs(lake: Lake, since: datetime.datetime | None) -> Mapping[str, _J
         table = lake.table("quality_results")
     except NoTableError:
         return {}
-    since = since or _last_day(table)
+    since = since or _day_before_newest(table)
     where = "" if since is None else f" WHERE judged_at >= {timestamp_literal(since)}"
     unmet = "NOT success AND NOT (suite = 'run' AND expectation = 'verdict')"
     sql = (
@@ -132,13 +132,13 @@ def _judged_runs(lake: Lake, since: datetime.datetime | None) -> Mapping[str, _J
     return {row["run_id"]: _Judged(row["judged_at"], row["unmet"], row["critical"]) for row in rows}
 
 
-def _last_day(table: DeltaTable) -> datetime.datetime | None:
+def _day_before_newest(table: DeltaTable) -> datetime.datetime | None:
     """Return the time one day before the newest row."""
-    newest = _largest(table, "judged_at")
+    newest = _largest_value(table, "judged_at")
     return None if newest is None else newest - _DAY
 
 
-def _finished(row: Mapping[str, Any], judged: _Judged | None) -> PastRun:
+def _to_past_run(row: Mapping[str, Any], judged: _Judged | None) -> PastRun:
     begun, ended = row["started_at"], row["finished_at"]
     has_length = begun is not None and not row["recovered"]
     return PastRun(

@@ -50,7 +50,7 @@ _LEAST_ROW_BYTES = 8  # a checksum, which cannot be compressed
 _READERS = 8
 
 
-def inline_bytes(tasks: int) -> int:
+def max_inline_bytes(tasks: int) -> int:
     """Return the largest size of a profile in a task's manifest, for a number of tasks."""
     return min(_INLINE_BYTES, _INLINE_ALL_BYTES // max(tasks, 1))
 

@@ -68,7 +68,7 @@ class Refusals:
         if marks.null_count == len(marks):
             return
         is_message = pc.is_valid(batch.column("size"))
-        columns = {"broker": _plain(batch.column("broker")), "mark": marks, "is_message": is_message}
+        columns = {"broker": _without_dictionary(batch.column("broker")), "mark": marks, "is_message": is_message}
         rows = pa.table(columns).filter(pc.is_valid(marks))
         fields = rows.column("mark").combine_chunks().flatten()
         names = [part.name for part in marks.type]
@@ -78,18 +78,18 @@ class Refusals:
             values[name] = pa.repeat(getattr(self, name), rows.num_rows)
         if self.hides_bytes:
             values |= {name: pa.nulls(rows.num_rows, values[name].type) for name in _BYTES}
-        self.first = self.first or _description(values)
+        self.first = self.first or _describe_first(values)
         is_gap = pc.equal(values["reason"], str(Fault.MISSING_SEGMENT))
-        self._count(rows.column("broker"), rows.column("is_message"), is_gap)
+        self._count_refused(rows.column("broker"), rows.column("is_message"), is_gap)
         for table, wanted in (("gaps", is_gap), ("quarantine", pc.invert(is_gap))):
-            yield from self._wait(table, _of_table(values, TABLES[table]).filter(wanted))
+            yield from self._buffer_rows(table, _to_table(values, TABLES[table]).filter(wanted))
 
     def finish(self) -> Iterator[ManifestRow]:
         """Write the remaining rows."""
         for table in TABLES:
-            yield from self._write(table)
+            yield from self._write_rows(table)
 
-    def _count(self, brokers: pa.ChunkedArray, is_message: pa.ChunkedArray, is_gap: pa.ChunkedArray) -> None:
+    def _count_refused(self, brokers: pa.ChunkedArray, is_message: pa.ChunkedArray, is_gap: pa.ChunkedArray) -> None:
         counted = pa.table({"broker": brokers, "marked": is_message, "missing": is_gap})
         for group in counted.group_by(["broker", "marked", "missing"]).aggregate([([], "count_all")]).to_pylist():
             count = group["count_all"]
@@ -101,13 +101,13 @@ class Refusals:
                 more = RefusalCounts(bad_ranges=count)
             self.counts[group["broker"]] = self.counts.get(group["broker"], RefusalCounts()) + more
 
-    def _wait(self, table: str, rows: pa.Table) -> Iterator[ManifestRow]:
+    def _buffer_rows(self, table: str, rows: pa.Table) -> Iterator[ManifestRow]:
         if rows.num_rows:
             self._waiting[table].append(rows)
         if sum(part.num_rows for part in self._waiting[table]) >= PART_ROWS:
-            yield from self._write(table)
+            yield from self._write_rows(table)
 
-    def _write(self, table: str) -> Iterator[ManifestRow]:
+    def _write_rows(self, table: str) -> Iterator[ManifestRow]:
         if not self._waiting[table]:
             return
         rows = pa.concat_tables(self._waiting[table])
@@ -117,16 +117,16 @@ class Refusals:
         yield ManifestRow.of_file(file, table)
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _without_dictionary(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def _of_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: Columns) -> pa.Table:
+def _to_table(values: dict[str, pa.ChunkedArray | pa.Array], schema: Columns) -> pa.Table:
     target = arrow_schema(schema)
     return pa.table([values[name] for name in target.names], target.names).cast(target)
 
 
-def _description(values: dict[str, pa.ChunkedArray | pa.Array]) -> str:
+def _describe_first(values: dict[str, pa.ChunkedArray | pa.Array]) -> str:
     first = {name: values[name][0].as_py() for name in ("broker", "segment", "start_offset", "end_offset", "reason")}
     return "{broker}, {segment}, physical offsets {start_offset} to {end_offset}: {reason}".format(**first) + (
         f", expected {values['expected'][0].as_py()}, found {values['found'][0].as_py()}"
@@ -159,12 +159,12 @@ def read_refused(lake: Lake, run_ids: Sequence[str]) -> list[RefusalGroup]:
         run_ids: Ids of the commits of a finished run.
     """
     return [
-        *_groups(lake, _QUARANTINE, run_ids, "reason"),
-        *_groups(lake, _GAPS, run_ids, "''"),
+        *_read_groups(lake, _QUARANTINE, run_ids, "reason"),
+        *_read_groups(lake, _GAPS, run_ids, "''"),
     ]
 
 
-def _groups(lake: Lake, table: str, run_ids: Sequence[str], reason: str) -> list[RefusalGroup]:
+def _read_groups(lake: Lake, table: str, run_ids: Sequence[str], reason: str) -> list[RefusalGroup]:
     try:
         opened = lake.table(table)
     except NoTableError:
@@ -178,7 +178,7 @@ def _groups(lake: Lake, table: str, run_ids: Sequence[str], reason: str) -> list
     ).read_all()
     found = []
     for row in counted.to_pylist():
-        of_reason = "" if table == _GAPS else f" AND {_has_reason(row['reason'])}"
+        of_reason = "" if table == _GAPS else f" AND {_reason_condition(row['reason'])}"
         first = run_sql(
             opened,
             table,
@@ -188,5 +188,5 @@ def _groups(lake: Lake, table: str, run_ids: Sequence[str], reason: str) -> list
     return found
 
 
-def _has_reason(reason: str | None) -> str:
+def _reason_condition(reason: str | None) -> str:
     return "reason IS NULL" if reason is None else f"reason = {text_literal(reason)}"

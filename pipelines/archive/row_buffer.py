@@ -178,7 +178,7 @@ class ErasureOnArrival:
     def erase(self, rows: pa.Table) -> pa.Table:
         """Return rows of `messages` with erased messages emptied, in their order."""
         if self._places:
-            rows = self._erase(rows, self._places, ErasureEvent.AGAIN)
+            rows = self._erase_rows(rows, self._places, ErasureEvent.AGAIN)
         if self._copies:
             rows = rows.combine_chunks()
             found = (
@@ -186,10 +186,10 @@ class ErasureOnArrival:
             )
             copies = np.flatnonzero(found)
             if len(copies):
-                rows = self._erase(rows, self._places_of(rows, copies, found[copies]), ErasureEvent.COPY)
+                rows = self._erase_rows(rows, self._places_of_copies(rows, copies, found[copies]), ErasureEvent.COPY)
         return rows
 
-    def _erase(self, rows: pa.Table, places: ErasedPlaces, event: ErasureEvent) -> pa.Table:
+    def _erase_rows(self, rows: pa.Table, places: ErasedPlaces, event: ErasureEvent) -> pa.Table:
         after, hits = erase_rows(rows, places)
         if len(hits):
             numbers = pa.array(hits)
@@ -201,7 +201,7 @@ class ErasureOnArrival:
             self._rows.append(erasure_rows(before, erased, ids, erasures, event, self._writer, is_counted=True))
         return after
 
-    def _places_of(self, rows: pa.Table, copies: Array, numbers: Array) -> ErasedPlaces:
+    def _places_of_copies(self, rows: pa.Table, copies: Array, numbers: Array) -> ErasedPlaces:
         named = rows.select(["broker", "physical_offset"]).take(pa.array(copies))
         ids = [self._copies.ids[number] for number in numbers.tolist()]
         named = named.append_column("erasure_id", pa.array(ids)).append_column("number", pa.array(numbers))

@@ -293,17 +293,17 @@ def run_archive(
         work = replace(work, commit=outcome.commit)
         manifest.extend(outcome.manifest)
         _check_refused(manifest, config)
-        losses = _losses(manifest, config)
+        losses = _losses_in_manifest(manifest, config)
         judged = (
             judge_run(lake, work, manifest, config.page, losses, config.judge, is_masked=config.masks is not None)
             if config.quality and parts
             else Judged()
         )
     problems = list(config.problems)
-    files = {**judged.files, **_config_files(lake, work, started_at, problems)}
+    files = {**judged.files, **_write_config(lake, work, started_at, problems)}
     commit = _commit(config, work, manifest, files, started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
-    followed = _follow(lake, work.stores, config, runner, problems, manifest, erased.number)
+    followed = _update_followers(lake, work.stores, config, runner, problems, manifest, erased.number)
     assert commit.counts is not None
     verdict = losses.verdict(judged.report).with_unread(len(followed.problems)).without_newer(work.newer)
     shown = ShownRun(
@@ -325,9 +325,9 @@ def run_archive(
     try:
         put = _follow_hbase(lake, config, runner)
     except HBaseError:
-        _show(config, replace(shown, verdict=verdict.without("HBase")))
+        _show_page(config, replace(shown, verdict=verdict.without("HBase")))
         raise
-    _show(config, replace(shown, seconds=time.monotonic() - started))
+    _show_page(config, replace(shown, seconds=time.monotonic() - started))
     return Result(
         sequence=commit.sequence,
         ranges=work.snapshot.ranges,
@@ -348,7 +348,12 @@ def run_archive(
         edges_seconds=followed.edges.seconds,
         recovered=[commit.sequence for commit in work.unfinished],
         unfinished_tables=_unfinished_tables(followed, put),
-        notes=[*outcome.notes, *_left_out(manifest), *_erased_on_arrival(manifest, commit.sequence), *followed.notes],
+        notes=[
+            *outcome.notes,
+            *_left_out_notes(manifest),
+            *_erased_on_arrival_notes(manifest, commit.sequence),
+            *followed.notes,
+        ],
         problems=followed.problems,
     )
 
@@ -361,14 +366,14 @@ def _erased_places(lake: Lake, config: Config, work: ArchiveWork) -> ErasedPlace
     return erased.beyond({broker: store.end for broker, store in work.started_from.items()})
 
 
-def _config_files(
+def _write_config(
     lake: Lake, work: ArchiveWork, started_at: datetime.datetime, problems: list[str]
 ) -> dict[str, DataFile]:
     file = write_config_changes(lake, work.stores, work.commit.run_id, started_at, problems)
     return {} if file is None else {"store_config": file}
 
 
-def _left_out(manifest: Sequence[ManifestRow]) -> list[str]:
+def _left_out_notes(manifest: Sequence[ManifestRow]) -> list[str]:
     count = sum(row.left_out for row in manifest)
     return (
         [f"{count_text(count, 'body', 'bodies')} could not be masked and were left out (property {MASKED})"]
@@ -377,14 +382,14 @@ def _left_out(manifest: Sequence[ManifestRow]) -> list[str]:
     )
 
 
-def _erased_on_arrival(manifest: Sequence[ManifestRow], sequence: int) -> list[str]:
+def _erased_on_arrival_notes(manifest: Sequence[ManifestRow], sequence: int) -> list[str]:
     count = sum(row.rows for row in manifest if row.table == "erasures")
     erased = count_text(count, "message was", "messages were")
     words = f"run {sequence}: {erased} erased on arrival, copies of erased ones or archived again (table erasures)"
     return [words] if count else []
 
 
-def _show(config: Config, run: ShownRun) -> None:
+def _show_page(config: Config, run: ShownRun) -> None:
     if config.page is not None:
         config.page.show(run)
 
@@ -406,7 +411,7 @@ def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE
     notes = _record_config(config, work, problems)
     # Needed even without an unfinished run, because a run may have been killed when only its keys were missing.
     is_new = not work.last.sequence
-    followed = NOTHING_FOLLOWED if is_new else _follow(lake, work.stores, config, runner, problems)
+    followed = NOTHING_FOLLOWED if is_new else _update_followers(lake, work.stores, config, runner, problems)
     return Result(
         0,
         work.snapshot.ranges,
@@ -450,7 +455,7 @@ def _prepared_keys(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKey
     return PreparedKeys(messages, erasure, files) if files else None
 
 
-def _follow(
+def _update_followers(
     lake: Lake,
     stores: Sequence[Store],
     config: Config,
@@ -508,7 +513,7 @@ def _commit(
             files[row.table].append(row.data_file)
     messages = files.pop("messages", [])
     files.pop("message_keys", None)  # that table has the keys of earlier versions of `messages` first
-    quarantined, gaps = _refused(manifest)
+    quarantined, gaps = _refused_counts(manifest)
     counts = RunCounts(started_at.isoformat(), sum(file.rows for file in messages), quarantined, gaps)
     lake = Lake(config.lake)
     commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(lake, config.bodies))
@@ -516,14 +521,14 @@ def _commit(
     return commit_run(lake, messages, commit, work.started_from)
 
 
-def _refused(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
+def _refused_counts(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
     """Return the numbers of rows for `quarantine` and `gaps`."""
     counts = [counts for row in manifest for counts in row.refusal_counts.values()]
     return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
 
 
-def _losses(manifest: Sequence[ManifestRow], config: Config) -> Losses:
-    return losses_of(config, *_refused(manifest))
+def _losses_in_manifest(manifest: Sequence[ManifestRow], config: Config) -> Losses:
+    return losses_of(config, *_refused_counts(manifest))
 
 
 def losses_of(config: Config, quarantined: int, gaps: int) -> Losses:
@@ -546,7 +551,7 @@ def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
 
 def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
     """Refuse damage and gaps that only the tasks have found, before the commit."""
-    quarantined, gaps = _refused(manifest)
+    quarantined, gaps = _refused_counts(manifest)
     for on_refusal, count, option in (
         (config.on_corrupt, quarantined, "--on-corrupt quarantine"),
         (config.on_gap, gaps, "--on-gap record"),

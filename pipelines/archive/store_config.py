@@ -68,7 +68,7 @@ def write_config_changes(
         file is damaged, everything counts as changed: messages must be archived before the broker deletes them.
     """
     rows = _all_changes(lambda broker: _recorded_config(lake, broker), stores, (TOPIC, GROUP, SETTING), problems)
-    return _write(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
+    return _write_rows(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
 
 
 def _all_changes(
@@ -87,7 +87,7 @@ def _all_changes(
 
     def read(store: Store) -> tuple[list[tuple[Key, str | None]], list[str]]:
         of_store: list[str] = []
-        return list(_changes(known_of(store.broker), store, of_store, kinds)), of_store
+        return list(_changes_of_store(known_of(store.broker), store, of_store, kinds)), of_store
 
     rows = []
     for store, (changes, of_store) in zip(stores, for_each_store(read, stores), strict=True):
@@ -97,7 +97,7 @@ def _all_changes(
     return rows
 
 
-def _write(lake: Lake, rows: Sequence[tuple[Any, ...]], run_id: str) -> DataFile | None:
+def _write_rows(lake: Lake, rows: Sequence[tuple[Any, ...]], run_id: str) -> DataFile | None:
     if not rows:
         return None
     names = STORE_CONFIG.names
@@ -124,7 +124,7 @@ def write_files_changes(
         rows = _all_changes(lambda broker: read_store_config(lake, broker).values, stores, (TOPIC, GROUP), problems)
     except (QueryError, LakeError):  # the next run with new messages records everything
         return None
-    return _write(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
+    return _write_rows(lake, [(broker, recorded_at, *key, value, run_id) for broker, key, value in rows], run_id)
 
 
 def _recorded_config(lake: Lake, broker: str) -> dict[Key, str]:
@@ -140,7 +140,7 @@ def _recorded_config(lake: Lake, broker: str) -> dict[Key, str]:
         return {}
 
 
-def _changes(
+def _changes_of_store(
     known: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
 ) -> Iterator[tuple[Key, str | None]]:
     with small_files_folder(store.root) as root:
@@ -152,8 +152,8 @@ def _changes_in(
     root: Path, known: dict[Key, str], store: Store, problems: list[str], kinds: Sequence[str]
 ) -> Iterator[tuple[Key, str | None]]:
     readers: dict[str, Callable[[], dict[str, Any] | None]] = {
-        TOPIC: lambda: _table(root, TOPICS, TABLE, problems),
-        GROUP: lambda: _table(root, GROUPS, GROUPS_TABLE, problems),
+        TOPIC: lambda: _load_entries(root, TOPICS, TABLE, problems),
+        GROUP: lambda: _load_entries(root, GROUPS, GROUPS_TABLE, problems),
         SETTING: lambda: settings_of(store, problems),
     }
     for kind in kinds:
@@ -166,7 +166,7 @@ def _changes_in(
             yield from ((key, None) for key in known if key[0] == kind and key not in current)
 
 
-def _table(root: Path, name: str, table: str, problems: list[str]) -> dict[str, Any] | None:
+def _load_entries(root: Path, name: str, table: str, problems: list[str]) -> dict[str, Any] | None:
     """Return the entries of a configuration file; None if it is missing or cannot be read."""
     try:
         read = load_table(root, name, table)
@@ -192,7 +192,7 @@ def _json(value: object) -> str:
 def topics_of(store: Store) -> dict[str, Any]:
     """Return the topics in a store's own settings, by name; empty if they cannot be read."""
     with small_files_folder(store.root) as root:
-        found = None if root is None else _table(root, TOPICS, TABLE, [])
+        found = None if root is None else _load_entries(root, TOPICS, TABLE, [])
     return {_printable_name(name): value for name, value in (found or {}).items()}
 
 
@@ -207,68 +207,68 @@ def settings_of(store: Store, problems: list[str] | None = None) -> dict[str, An
     found: dict[str, Any] = {}
     if store.format.brokers.has_archived_settings:
         try:
-            _find_settings(store, found)
+            _add_settings_from_files(store, found)
         except (StoreError, OSError) as error:
             if problems is not None:
                 problems.append(f"{error}; settings that follow from queues and indexes are not archived")
     return found
 
 
-def _find_settings(store: Store, found: dict[str, Any]) -> None:
+def _add_settings_from_files(store: Store, found: dict[str, Any]) -> None:
     if len(store.segments) > 1:  # a single file may be a truncated copy
         found["segment_size_bytes"] = segment_size(store)
     try:
         files = open_store_files(store_of(store.root))
     except NoCopyError:
         return
-    queues, dialect = store.format.queues.layout, store.format.dialects.main(store.segments)
+    queues, dialect = store.format.queues.layout, store.format.dialects.dialect_of(store.segments)
     if size := _file_size(files, queues):
         found["queue_file_size_bytes"] = size
-        levels = _numbers(files, f"{queues.folder}/{dialect.schedule_topic}")
+        levels = _level_numbers(files, f"{queues.folder}/{dialect.schedule_topic}")
         folders = [(dialect.schedule_topic, number) for number in levels]
         records = LogRecords(store.segments, store.format)
         if delays := observe_delays(files, folders, dialect.schedule_topic, size, queues, records):
             found["delay_levels_ms"] = {str(level): delay for level, delay in sorted(delays.items())}
     if (batches := store.format.queues.batch_layout) and (size := _file_size(files, batches)):
         found["batch_queue_file_size_bytes"] = size
-    for name in _files(files, _INDEX, 1):
+    for name in _first_files(files, _INDEX, 1):
         with suppress(OSError, LayoutError):
             geometry = geometry_of(files.size_of(f"{_INDEX}/{name}"))
             found |= {"index_slots": geometry.slots, "index_entries": geometry.entries}
 
 
-def _numbers(files: StoreFiles, folder: str) -> list[int]:
-    names = _folders(files, folder, MAX_LEVELS)
+def _level_numbers(files: StoreFiles, folder: str) -> list[int]:
+    names = _first_folders(files, folder, MAX_LEVELS)
     return sorted(number for name in names if (number := parse_int(name, 0, MAX_LEVELS - 1)) is not None)
 
 
 def _file_size(files: StoreFiles, layout: QueueLayout) -> int | None:
     """Return the most frequent size of the examined queue files; None if there are none."""
     sizes = Counter[int]()
-    for topic in _folders(files, layout.folder, _LOOKED_AT):
-        for queue in _folders(files, f"{layout.folder}/{topic}", 1):
+    for topic in _first_folders(files, layout.folder, _LOOKED_AT):
+        for queue in _first_folders(files, f"{layout.folder}/{topic}", 1):
             folder = f"{layout.folder}/{topic}/{queue}"
-            for name in _files(files, folder, 2):
+            for name in _first_files(files, folder, 2):
                 with suppress(OSError):
                     sizes[files.size_of(f"{folder}/{name}")] += 1
     return likely_file_size(sizes, layout)
 
 
-def _folders(files: StoreFiles, folder: str, limit: int) -> list[str]:
+def _first_folders(files: StoreFiles, folder: str, limit: int) -> list[str]:
     """Return the first folders in a folder, without links; none if it is a link, no folder, or cannot be read."""
     if is_uri(place := files.place_of(folder)):
         return files.folders_in(folder)[:limit]
-    return [entry.name for entry in _entries(place, limit) if entry.is_dir(follow_symlinks=False)]
+    return [entry.name for entry in _first_entries(place, limit) if entry.is_dir(follow_symlinks=False)]
 
 
-def _files(files: StoreFiles, folder: str, limit: int) -> list[str]:
-    """Return the first files in a folder, likewise."""
+def _first_files(files: StoreFiles, folder: str, limit: int) -> list[str]:
+    """Return the first files in a folder, without links; none if it is a link, no folder, or cannot be read."""
     if is_uri(place := files.place_of(folder)):
         return files.files_in(folder)[:limit]
-    return [entry.name for entry in _entries(place, limit) if entry.is_file(follow_symlinks=False)]
+    return [entry.name for entry in _first_entries(place, limit) if entry.is_file(follow_symlinks=False)]
 
 
-def _entries(folder: str, limit: int) -> list[os.DirEntry[str]]:
+def _first_entries(folder: str, limit: int) -> list[os.DirEntry[str]]:
     """Return the first entries of a folder of this machine; none if it is a link, no folder, or cannot be read."""
     if os.path.islink(folder):  # noqa: PTH114 (an entry's path is a text)
         return []

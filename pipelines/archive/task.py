@@ -40,7 +40,7 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.runner import Runner
 from commitlake.connectors.storage.uris import is_s3, is_uri
 from commitlake.pipelines.archive.bodies import BodyPacks
-from commitlake.pipelines.archive.profile_files import inline_bytes, stage_profile
+from commitlake.pipelines.archive.profile_files import max_inline_bytes, stage_profile
 from commitlake.pipelines.archive.refusals import Refusals
 from commitlake.pipelines.archive.row_buffer import ErasureOnArrival, RowBuffer, join_rows
 from commitlake.pipelines.archive.task_input import Part, read_part
@@ -99,16 +99,16 @@ class ArchiveTasks:
         """
         if not self.parts:
             return
-        groups = self._groups(runner.cores)
+        groups = self._group_parts(runner.cores)
         numbers = accumulate(map(len, groups), initial=0)
         # A task receives its own parts only.
         settings = replace(self, parts=(), keyed=self.keyed and _are_large(groups))
         tasks = list(zip(numbers, groups, strict=False))
-        for number, rows in runner.run(partial(_run_group, settings, inline_bytes(len(groups))), tasks):
+        for number, rows in runner.run(partial(_run_group, settings, max_inline_bytes(len(groups))), tasks):
             yield from rows
             advance(sum(part.size for part in groups[number]))
 
-    def run(self, number: int, parts: Sequence[Part], most_inline: int = inline_bytes(1)) -> Iterator[ManifestRow]:
+    def run(self, number: int, parts: Sequence[Part], most_inline: int = max_inline_bytes(1)) -> Iterator[ManifestRow]:
         """Run one task. Yields a row for each file, and one row with all other counts.
 
         Args:
@@ -130,7 +130,7 @@ class ArchiveTasks:
             again = ErasureOnArrival(self.lake, name, self.erased, self.copies, self.parser_version) if erases else None
             keys = KeyWriter(self.lake, name, self.erased) if self.keyed else None
             waiting = RowBuffer(self.lake, name, minutes, closing.add, profiled=self.profiled, erased=again, keys=keys)
-            for stretch in self._of_packs(parts):
+            for stretch in self._divide_by_pack(parts):
                 with ExitStack() as open_packs:
                     store = open_store(self.bodies)
                     packs = open_packs.enter_context(BodyPacks(stretch, store, self.erased, self.copies))
@@ -153,7 +153,7 @@ class ArchiveTasks:
             closing.finish()
         yield ManifestRow.of_task(sizes, refusals.counts, refusals.first, profile, masking.left_out)
 
-    def _groups(self, cores: int) -> list[Sequence[Part]]:
+    def _group_parts(self, cores: int) -> list[Sequence[Part]]:
         """Group parts for tasks. The last tasks are small, so that all cores have work until the end."""
         costs = costs_of(self.parts)
         groups = group_by_size(self.parts, costs, part_bytes(sum(costs), cores, least=1))
@@ -171,25 +171,25 @@ class ArchiveTasks:
         for piece in divide(part, size, DEFAULT_MAX_RECORD_BYTES):
             yield [piece]
 
-    def _of_packs(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
+    def _divide_by_pack(self, parts: Sequence[Part]) -> Iterator[list[Part]]:
         """Divide large parts of files, and join small neighbours, so that the bodies of each list fill one pack."""
         joined: list[Part] = []
-        for piece in self._pieces(parts):
-            if joined and not self._fits(joined, piece):
+        for piece in self._divide_parts(parts):
+            if joined and not self._fits_into_pack(joined, piece):
                 yield joined
                 joined = []
             joined.append(piece)
         if joined:
             yield joined
 
-    def _pieces(self, parts: Sequence[Part]) -> Iterator[Part]:
+    def _divide_parts(self, parts: Sequence[Part]) -> Iterator[Part]:
         for part in parts:
             if isinstance(part, Split) and self.pack_bytes is not None:
                 yield from divide(part, self.pack_bytes, DEFAULT_MAX_RECORD_BYTES)
             else:
                 yield part
 
-    def _fits(self, joined: Sequence[Part], piece: Part) -> bool:
+    def _fits_into_pack(self, joined: Sequence[Part], piece: Part) -> bool:
         """Return whether a part continues the log of others, and there is room for its bodies in their pack."""
         last = joined[-1]
         return (
@@ -221,7 +221,7 @@ class _Closing:
 
 
 def _are_large(groups: Sequence[Sequence[Part]]) -> bool:
-    """Return whether tasks, of which each writes a file of keys, have enough parts of the log; a single one has."""
+    """Return whether each task reads enough of the log to write its own file of keys; a single task always does."""
     return len(groups) == 1 or sum(part.size for group in groups for part in group) >= _MIN_KEYED_BYTES * len(groups)
 
 
@@ -270,7 +270,7 @@ def _read(
     manifest: list[ManifestRow] = []
     reports: list[QueueReport] = []
     inspect = _inspect_nothing if masking.reads_bodies else packs.add
-    request = _request(with_bodies=masking.reads_bodies)
+    request = _source_request(with_bodies=masking.reads_bodies)
     for batch in chain.from_iterable(read_part(part, request, inspect, reports.append, last_decoder) for part in parts):
         manifest += refusals.add(batch)
         if batch.column("size").null_count == 0:  # bad ranges have batches of their own
@@ -283,7 +283,7 @@ def _read(
 
 
 @cache
-def _request(*, with_bodies: bool) -> Request:
+def _source_request(*, with_bodies: bool) -> Request:
     columns = SOURCE if with_bodies else _COLUMNS
     return Request(arrow_schema(columns), Mode.PERMISSIVE, encoded=True)
 
@@ -309,7 +309,7 @@ def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestR
         for row in manifest:
             if row.path:
                 path = Path(lake.uri(row.table)) / row.path
-                _check_size(str(path), row.size, _size_of(path))
+                _check_size(str(path), row.size, _file_size(path))
     if not is_s3(bodies.root):
         store = open_store(bodies)
         for row in manifest:
@@ -320,7 +320,7 @@ def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestR
                 _check_size(f"{bodies.root}/{name}", size, found)
 
 
-def _size_of(path: Path) -> int | None:
+def _file_size(path: Path) -> int | None:
     try:
         return path.stat().st_size
     except OSError:

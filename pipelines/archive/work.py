@@ -121,7 +121,7 @@ class ArchiveWork:
         shares = fair_shares({store.broker: self.snapshot.ranges[store.broker].size for store in new}, most_bytes)
 
         def cut(store: Store) -> tuple[StoreRange, StoreProgress]:
-            found = _first_bytes(store, self.snapshot.ranges[store.broker], shares[store.broker])
+            found = _cut_range(store, self.snapshot.ranges[store.broker], shares[store.broker])
             return found, _progress_after(store, found, self.last.stores.get(store.broker))
 
         taken = dict(zip([store.broker for store in new], for_each_store(cut, new), strict=True))
@@ -243,7 +243,7 @@ def _unarchived_part(store: Store, start: int | None, offered: StoreRange | None
     return StoreRange(first, offered.end, TailKind.CLOSED, last_record=offered.last_record if is_new else None)
 
 
-def _first_bytes(store: Store, whole: StoreRange, size: int) -> StoreRange:
+def _cut_range(store: Store, whole: StoreRange, size: int) -> StoreRange:
     """Return the first part of a range, which ends at the end of a record."""
     start, end = StorePosition(whole.start), StorePosition(whole.end)
     cut = cut_at(store, start, end, size, DEFAULT_MAX_RECORD_BYTES)

@@ -102,7 +102,7 @@ def read_archive_state(lake: Lake) -> ArchiveState:
             f"SELECT broker, max(minute) AS newest FROM topic_minutes WHERE {is_usual_time('minute')} GROUP BY broker",
         )
     }
-    quarantined, gaps = _ranges(lake, "quarantine"), _ranges(lake, "gaps")
+    quarantined, gaps = _ranges_by_broker(lake, "quarantine"), _ranges_by_broker(lake, "gaps")
     stores = [
         StoreState(
             broker, progress.end, newest.get(broker), quarantined.get(broker, Ranges()), gaps.get(broker, Ranges())
@@ -113,7 +113,7 @@ def read_archive_state(lake: Lake) -> ArchiveState:
     return ArchiveState(stores, ended[0]["ended"] if ended else None)
 
 
-def _ranges(lake: Lake, table: str) -> Mapping[str, Ranges]:
+def _ranges_by_broker(lake: Lake, table: str) -> Mapping[str, Ranges]:
     sql = f"SELECT broker, count(*) AS count, sum(end_offset - start_offset) AS bytes FROM {table} GROUP BY broker"
     return {row["broker"]: Ranges(row["count"], row["bytes"] or 0) for row in query_table(lake, table, sql)}
 

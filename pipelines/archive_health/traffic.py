@@ -52,11 +52,11 @@ class Traffic:
 def read_traffic(lake: Lake, state: ArchiveState) -> Traffic:
     """Return the traffic of a lake's stores."""
     ends = {store.broker: store.newest - _MINUTE for store in state.stores if store.newest is not None}
-    topics = _topics(lake, ends)
-    return Traffic(topics, _addresses(lake, ends) if topics else {}, _dead_letter_ends(lake))
+    topics = _read_topic_traffic(lake, ends)
+    return Traffic(topics, _broker_addresses(lake, ends) if topics else {}, _dead_letter_ends(lake))
 
 
-def _topics(lake: Lake, ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
+def _read_topic_traffic(lake: Lake, ends: Mapping[str, datetime.datetime]) -> list[TopicTraffic]:
     """Return the traffic of topics; `ends` has the end of each store's newest whole minute."""
     found = []
     for broker, end in ends.items():
@@ -74,7 +74,7 @@ def _topics(lake: Lake, ends: Mapping[str, datetime.datetime]) -> list[TopicTraf
     return found
 
 
-def _addresses(lake: Lake, ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
+def _broker_addresses(lake: Lake, ends: Mapping[str, datetime.datetime]) -> dict[str, str]:
     found = {}
     for broker, end in ends.items():
         rows = query_table(

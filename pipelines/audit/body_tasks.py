@@ -49,28 +49,28 @@ class PackedMessages:
     kept_since: datetime.date | None
     erased: ErasedPlaces
 
-    def _read(self, file: AddedFile) -> Iterator[pa.Table]:
+    def _read_unerased(self, file: AddedFile) -> Iterator[pa.Table]:
         for rows in self.rows.read(file):
             left = self.erased.without(rows)
-            yield left if self.kept_since is None else _kept(left, self.kept_since)
+            yield left if self.kept_since is None else _drop_expired(left, self.kept_since)
 
     def count(self, file: AddedFile) -> pa.Table:
         """Count the messages of a data file by window. Returns a table of `AUDIT`."""
-        return merge_windows([to_windows(rows.select(_COMPARED)) for rows in self._read(file)])
+        return merge_windows([to_windows(rows.select(_COMPARED)) for rows in self._read_unerased(file)])
 
     def divide(self, parts: int, file: AddedFile) -> Iterator[tuple[pa.Table, Array]]:
         """Yield the messages of a data file and the locations of their bodies, each with the number of its pack's part.
 
         Messages without a location are spread over the parts.
         """
-        for rows in self._read(file):
-            flat = _with_flat_places(rows).combine_chunks()
+        for rows in self._read_unerased(file):
+            flat = _flatten_body_refs(rows).combine_chunks()
             has_pack = pc.is_valid(flat.column("pack").combine_chunks()).to_numpy(zero_copy_only=False)
             hashes = np.where(has_pack, column_hashes(flat, ["pack"]), column_hashes(flat, ["physical_offset"]))
             yield flat, part_numbers(hashes, parts)
 
 
-def _kept(rows: pa.Table, since: datetime.date) -> pa.Table:
+def _drop_expired(rows: pa.Table, since: datetime.date) -> pa.Table:
     """Keep the messages whose bodies cannot have expired.
 
     A pack expires by the date in its name. One without a date holds messages without a time, or of many dates, and
@@ -84,15 +84,15 @@ def _kept(rows: pa.Table, since: datetime.date) -> pa.Table:
     return rows.filter(kept).combine_chunks()
 
 
-def _with_flat_places(rows: pa.Table) -> pa.Table:
+def _flatten_body_refs(rows: pa.Table) -> pa.Table:
     """Return rows with the fields of `body_ref` as columns of their own, to be divided and sorted by them."""
     places = rows.column(BODY_REF.name)
     columns = {name: rows.column(name) for name in _COMPARED}
     columns |= {name: pc.struct_field(places, name) for name in _PLACE}
-    return pa.table([_plain(column) for column in columns.values()], list(columns))
+    return pa.table([_without_dictionary(column) for column in columns.values()], list(columns))
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _without_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Decode a dictionary column, because rows are divided without dictionaries."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
@@ -113,21 +113,21 @@ def check_packs(location: PackLocation, rows: Sequence[pa.Table]) -> tuple[pa.Ta
     errors: BodyErrors = []
     store, cache = open_store(location), FrameCache()
     for start in range(0, messages.num_rows, _BATCH_ROWS):
-        batch = _with_references(messages.slice(start, _BATCH_ROWS))
+        batch = _nest_body_refs(messages.slice(start, _BATCH_ROWS))
         found = pa.Table.from_batches(list(check_bodies(batch, store, cache))).combine_chunks()
         windows.append(to_windows(found))
-        errors = _first([*errors, *_errors_of(found)])
+        errors = _first_errors([*errors, *_errors_of_rows(found)])
     return merge_windows(windows), errors
 
 
-def _with_references(rows: pa.Table) -> pa.RecordBatch:
+def _nest_body_refs(rows: pa.Table) -> pa.RecordBatch:
     columns = {name: rows.column(name).combine_chunks() for name in rows.column_names}
     places = [columns.pop(name) for name in _PLACE]
     columns[BODY_REF.name] = pa.StructArray.from_arrays(places, names=_PLACE)
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
-def _errors_of(found: pa.Table) -> Iterator[tuple[str, int, str]]:
+def _errors_of_rows(found: pa.Table) -> Iterator[tuple[str, int, str]]:
     broken = found.filter(pc.is_valid(found.column(ERROR))).select(["broker", "physical_offset", ERROR])
     if broken.num_rows:
         order = [(name, "ascending", "at_start") for name in broken.column_names]
@@ -135,11 +135,11 @@ def _errors_of(found: pa.Table) -> Iterator[tuple[str, int, str]]:
             yield row["broker"], row["physical_offset"], row[ERROR]
 
 
-def _first(errors: BodyErrors) -> BodyErrors:
+def _first_errors(errors: BodyErrors) -> BodyErrors:
     """Return the first errors, by broker and offset. Errors without an offset come first."""
     return sorted(errors, key=lambda error: [(value is not None, value) for value in error])[:SHOWN]
 
 
 def error_sentences(errors: BodyErrors) -> list[str]:
     """Return sentences on the first errors of all parts."""
-    return [f"{broker} {physical_offset}: {error}" for broker, physical_offset, error in _first(errors)]
+    return [f"{broker} {physical_offset}: {error}" for broker, physical_offset, error in _first_errors(errors)]

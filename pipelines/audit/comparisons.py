@@ -85,7 +85,7 @@ def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Audit
     Args:
         kept: age at which a lifecycle rule deletes bodies, if there is one.
     """
-    since = _kept_since(sides.moment.expired, kept)
+    since = _first_kept_date(sides.moment.expired, kept)
     while True:
         notes = [] if since is None else [f"bodies of messages stored before {since} may have expired: left out"]
         if sides.erased.count:
@@ -93,7 +93,7 @@ def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Audit
         with sides.with_bodies(since) as bodies:
             notes += bodies.errors
             verdict = compare(("messages", "packs"), bodies.messages, bodies.found, BODY_FIGURES, notes)
-        before, since = since, _kept_since(read_expiries(sides.lake.table("messages")), kept)
+        before, since = since, _first_kept_date(read_expiries(sides.lake.table("messages")), kept)
         if not verdict.differing or since == before:
             return verdict
 
@@ -149,7 +149,7 @@ def compare_hbase(
         return compare(names, expected, found, notes=notes)
 
 
-def _kept_since(expired: Mapping[str, datetime.date], kept: datetime.timedelta | None) -> datetime.date | None:
+def _first_kept_date(expired: Mapping[str, datetime.date], kept: datetime.timedelta | None) -> datetime.date | None:
     """Return the first date for which all bodies must exist, or None if all must."""
     dates = [expired[what] for what in ("messages", "bodies") if what in expired]
     if kept is not None:

@@ -82,7 +82,7 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) -> tuple
     count, first = 0, _COUNTED.empty_table()
     for rows, shown in runner.exchange(chosen.divide, tasks, _compare_part, len(differing) * chosen.split):
         count += rows
-        first = _first(pa.concat_tables([first, shown]))
+        first = _first_rows(pa.concat_tables([first, shown]))
     return count, [
         f"{'missing' if row[_COUNT] > 0 else 'unexpected'}: {row['key']!r} of {row['broker']}, {row['physical_offset']}"
         for row in dict_rows(first)
@@ -90,16 +90,16 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) -> tuple
 
 
 def _compare_part(keys: Sequence[pa.Table]) -> tuple[int, pa.Table]:
-    """Return the number of different rows of one part that differ, and the first of them.
+    """Return how many distinct keys of one part differ between the two tables, and the first of them.
 
     A row has the number of times that it was expected, minus that of times that it was found.
     """
     grouped = pa.concat_tables(keys).group_by(SCHEMA.names, use_threads=False).aggregate([(_COUNT, "sum")])
     counted = grouped.select([*SCHEMA.names, f"{_COUNT}_sum"]).rename_columns(_COUNTED.names)
     differing = counted.filter(pc.not_equal(counted.column(_COUNT), 0))
-    return differing.num_rows, _first(differing.cast(_COUNTED))
+    return differing.num_rows, _first_rows(differing.cast(_COUNTED))
 
 
-def _first(differing: pa.Table) -> pa.Table:
+def _first_rows(differing: pa.Table) -> pa.Table:
     order = [(name, "ascending", "at_start") for name in _ORDER]
     return differing.take(pc.sort_indices(differing, order)[:SHOWN])

@@ -54,7 +54,7 @@ class RowCriteria:
         if (self.span.first, self.span.last) != (None, None):
             masks.append(is_within(self.span, messages.column(_TIME)))
         if self.stretches is not None:
-            masks.append(pa.chunked_array([pa.array(_in_stretches(messages, _bounds_of(self.stretches)))]))
+            masks.append(pa.chunked_array([pa.array(_are_in_ranges(messages, _range_bounds(self.stretches)))]))
         for mask in masks:
             if not pc.all(mask.fill_null(False), min_count=0).as_py():
                 keep = masks[0] if len(masks) == 1 else pc.and_(*masks)
@@ -72,7 +72,7 @@ def is_within(span: AuditSpan, times: pa.ChunkedArray) -> pa.ChunkedArray:
     return wanted
 
 
-def _bounds_of(stretches: Sequence[Stretch]) -> _Bounds:
+def _range_bounds(stretches: Sequence[Stretch]) -> _Bounds:
     """Return the sorted starts and ends of each broker's ranges."""
     by_broker: dict[str, list[tuple[int, int]]] = {}
     for broker, first, last in stretches:
@@ -83,7 +83,7 @@ def _bounds_of(stretches: Sequence[Stretch]) -> _Bounds:
     }
 
 
-def _in_stretches(messages: pa.Table, bounds: _Bounds) -> Array:
+def _are_in_ranges(messages: pa.Table, bounds: _Bounds) -> Array:
     brokers = messages.column("broker").combine_chunks()
     encoded = brokers if pa.types.is_dictionary(brokers.type) else brokers.dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy()

@@ -67,11 +67,11 @@ def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str
     for row in _different_windows(tables, last, covered):
         count += 1
         if len(shown) < SHOWN:
-            shown.append(_sentence(row))
+            shown.append(_difference_sentence(row))
     return ([TableFinding("topic_minutes", count, "windows", shown)] if count else []), note
 
 
-def _counted_runs(last: int, covered: int) -> str:
+def _counted_runs_sql(last: int, covered: int) -> str:
     """Return SQL for the runs whose messages are counted in both tables."""
     both = "run_id IN (SELECT run_id FROM profiles) AND run_id IN (SELECT run_id FROM topic_minutes)"
     runs = f"SELECT run_id FROM archive_runs WHERE sequence <= {last} AND {both}"
@@ -80,7 +80,7 @@ def _counted_runs(last: int, covered: int) -> str:
 
 def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int) -> Iterator[dict[str, Any]]:
     """Yield the windows whose counts differ, with expected and found counts."""
-    runs = _counted_runs(last, covered)
+    runs = _counted_runs_sql(last, covered)
     window = window_start("minute", WINDOW_SECONDS)
     key = "broker, topic, queue_id, window_start"
     sums = ", ".join(
@@ -90,21 +90,21 @@ def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int
     expected = ", ".join(f"{name} AS profiled_{name}, 0 AS counted_{name}" for name in _COUNTED)
     found = ", ".join(f"0 AS profiled_{name}, {name} AS counted_{name}" for name in _COUNTED)
     of_no_run = f"(starts_with(run_id, '{BACKFILLED}') OR starts_with(run_id, '{JOINED}'))"
-    for day in _days(tables):
+    for day in _day_starts(tables):
         minutes = f"SELECT broker, topic, queue_id, {window} AS window_start, {found} FROM topic_minutes"
         answer = run_sql_over(
             tables,
             f"SELECT {key}, {sums} FROM ("
             f"SELECT {key}, {expected} FROM profiles "
-            f"WHERE {_within('window_start', day)} AND run_id IN ({runs}) "
-            f"UNION ALL {minutes} WHERE {_within('minute', day)} AND run_id IN ({runs}) "
-            f"UNION ALL {minutes} WHERE {_within('minute', day)} AND {of_no_run}"
+            f"WHERE {_day_condition('window_start', day)} AND run_id IN ({runs}) "
+            f"UNION ALL {minutes} WHERE {_day_condition('minute', day)} AND run_id IN ({runs}) "
+            f"UNION ALL {minutes} WHERE {_day_condition('minute', day)} AND {of_no_run}"
             f") GROUP BY {key} HAVING {differs} ORDER BY {key}",
         )
         yield from dict_rows(answer.read_all())
 
 
-def _days(tables: Mapping[str, DeltaTable]) -> list[int | None]:
+def _day_starts(tables: Mapping[str, DeltaTable]) -> list[int | None]:
     """Return the starts of the days for which either table has rows, in microseconds; None for rows without a time."""
     days: set[int | None] = set()
     for table, column in (("profiles", "window_start"), ("topic_minutes", "minute")):
@@ -113,14 +113,14 @@ def _days(tables: Mapping[str, DeltaTable]) -> list[int | None]:
     return sorted(days, key=lambda day: (day is not None, day))
 
 
-def _within(column: str, day: int | None) -> str:
+def _day_condition(column: str, day: int | None) -> str:
     if day is None:
         return f"{column} IS NULL"
     start, end = microseconds_literal(day), microseconds_literal(day + _DAY_SECONDS * 1_000_000)
     return f"{column} >= {start} AND {column} < {end}"
 
 
-def _sentence(row: Mapping[str, Any]) -> str:
+def _difference_sentence(row: Mapping[str, Any]) -> str:
     start = "no time" if row["window_start"] is None else f"{row['window_start']:%Y-%m-%dT%H:%M}Z"
     different = [name for name in _COUNTED if row[f"expected_{name}"] != row[f"found_{name}"]]
     counts = ", ".join(f"expected {row[f'expected_{name}']} {name}, found {row[f'found_{name}']}" for name in different)

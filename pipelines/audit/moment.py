@@ -67,7 +67,7 @@ def read_moment(lake: Lake) -> Moment:
     if table is None or found is None:
         raise LakeError(f"{lake.root} is not a lake, or nothing is archived in it yet: run 'commitlake archive' first")
     committed, commit = found
-    if not _is_so(lambda: not _unfinished(lake, commit)):
+    if not _wait_until(lambda: not _unfinished(lake, commit)):
         raise UnavailableError(
             f"run {commit.sequence}, or one before it, is not finished: its messages are committed, but not its "
             "counts. It is still running, or was killed; then 'commitlake archive' finishes it. Audit again after that"
@@ -103,14 +103,14 @@ def wait_for_hbase(version_there: Callable[[], int | None], moment: Moment) -> N
         version = version_there()
         return version is not None and version >= moment.committed
 
-    if not _is_so(is_there):
+    if not _wait_until(is_there):
         raise UnavailableError(
             f"HBase has not followed run {moment.commit.sequence}: expected version {moment.committed} of messages "
             f"in it, found {version_there()}. Run 'commitlake archive --hbase', then audit again"
         )
 
 
-def _is_so(condition: Callable[[], bool]) -> bool:
+def _wait_until(condition: Callable[[], bool]) -> bool:
     """Wait until a condition is true; return False if it is not true in time."""
     until = time.monotonic() + WAIT_SECONDS
     while not (there := condition()) and time.monotonic() < until:

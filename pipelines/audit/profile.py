@@ -64,7 +64,7 @@ class Differences:
         return sum(self.counts.values())
 
 
-def in_key_order(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def sort_by_key(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Sort rows by `KEY_COLUMNS`, rows without a value first."""
     return sorted(rows, key=lambda row: [(row[name] is not None, row[name]) for name in KEY_COLUMNS if name in row])
 
@@ -102,7 +102,7 @@ class Profile:
             return
         merged = merge_windows(self._held)
         if merged.num_rows > self._max_rows // 2:
-            self._files.append(write_partitions(merged, _numbers(merged), _PARTITIONS, self._folder))
+            self._files.append(write_partitions(merged, _partition_numbers(merged), _PARTITIONS, self._folder))
             merged = SCHEMA.empty_table()
         self._held, self._rows = [merged], merged.num_rows
 
@@ -127,7 +127,7 @@ class Profile:
             assert not self._files
             yield held
             return
-        numbers = _numbers(held)
+        numbers = _partition_numbers(held)
         for number in range(_PARTITIONS):
             mine = held.filter(pa.array(numbers == number))
             yield merge_windows([mine, *read_partition(self._files, number)])
@@ -153,17 +153,17 @@ class Profile:
         for expected_part, found_part in zip(self.parts(divided=divided), found.parts(divided=divided), strict=True):
             differing = differing_windows(expected_part, found_part, columns)
             if differing.num_rows:
-                counts.update(_counts(differing))
+                counts.update(_count_by_kind(differing))
                 first = _first_of_each(differing, limit)
-                rows = _limited([*rows, *_to_rows(first, expected_part, found_part, columns)], limit)
+                rows = _limit_rows([*rows, *_to_rows(first, expected_part, found_part, columns)], limit)
         return Differences(counts, rows)
 
 
-def _numbers(windows: pa.Table) -> np.ndarray[Any, Any]:
+def _partition_numbers(windows: pa.Table) -> np.ndarray[Any, Any]:
     return part_numbers(column_hashes(windows, KEY_COLUMNS), _PARTITIONS)
 
 
-def _counts(differing: pa.Table) -> dict[tuple[str, str], int]:
+def _count_by_kind(differing: pa.Table) -> dict[tuple[str, str], int]:
     counted = differing.group_by(["broker", DIFFERENCE], use_threads=False).aggregate([([], "count_all")])
     return {(row["broker"], row[DIFFERENCE]): row["count_all"] for row in counted.to_pylist()}
 
@@ -193,7 +193,7 @@ def _to_rows(
         _without_zone(differing.column("window_start")),
     )
     sides = [
-        _plain(side.select(columns).take(differing.column(name)))
+        _to_plain_dicts(side.select(columns).take(differing.column(name)))
         for side, name in ((expected, EXPECTED_ROW), (found, FOUND_ROW))
     ]
     for row, left, right in zip(dict_rows(differing), *sides, strict=True):
@@ -206,7 +206,7 @@ def _to_rows(
         }
 
 
-def _plain(rows: pa.Table) -> list[dict[str, Any]]:
+def _to_plain_dicts(rows: pa.Table) -> list[dict[str, Any]]:
     plain = pa.table([_without_zone(column) for column in rows.columns], rows.column_names)
     return dict_rows(plain)
 
@@ -221,11 +221,11 @@ def _differs(name: str, expected: object, found: object) -> bool:
     return expected != found
 
 
-def _limited(rows: Iterable[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
+def _limit_rows(rows: Iterable[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
     """Keep the first rows of each broker and kind."""
     taken: Counter[tuple[str, str]] = Counter()
     kept = []
-    for row in in_key_order(list(rows)):
+    for row in sort_by_key(list(rows)):
         group = row["broker"], row[DIFFERENCE]
         taken[group] += 1
         if taken[group] <= limit:

@@ -48,32 +48,32 @@ def record_new_places(lake: Lake, bodies: str, runner: Runner) -> None:
     is_new = reached == 0  # profiles that runs have written again have no places of the lake at all
     if not refilled.paths and not is_new:
         return
-    windows = set() if is_new else set(_windows(lake, refilled.paths))
+    windows = set() if is_new else set(_windows_of_files(lake, refilled.paths))
     with open_sides(runner, lake, bodies, AuditSpan(), read_moment(lake)) as sides:
-        changes = {window: change for window, change in _changes(sides) if is_new or window in windows}
-    removed, added = _rewritten(lake, read_table_files(profiles), changes)
+        changes = {window: change for window, change in _checksum_changes(sides) if is_new or window in windows}
+    removed, added = _rewrite_profiles(lake, read_table_files(profiles), changes)
     number = Transaction(REFILL_ID, max(refilled.version, 1))
     exchange_files(
         lake, "profiles", removed, added, changes_data=True, note={"action": "repair"}, transactions=[number]
     )
 
 
-def _windows(lake: Lake, paths: Sequence[str]) -> Iterator[_Window]:
+def _windows_of_files(lake: Lake, paths: Sequence[str]) -> Iterator[_Window]:
     folder = lake.folder("messages")
     for path in paths:
         with folder.open_input_file(path) as source:
             rows = pq.read_table(source, columns=["broker", "topic", "queue_id", "store_timestamp"])
         starts = window_starts(rows.column("store_timestamp"))
         distinct = rows.select(["broker", "topic", "queue_id"]).append_column("window_start", starts)
-        yield from _keys(distinct.group_by(list(KEY_COLUMNS)).aggregate([]))
+        yield from _window_keys(distinct.group_by(list(KEY_COLUMNS)).aggregate([]))
 
 
-def _keys(rows: pa.Table) -> Iterator[_Window]:
+def _window_keys(rows: pa.Table) -> Iterator[_Window]:
     names = [rows.column(name).to_pylist() for name in KEY_COLUMNS[:-1]]
     yield from zip(*names, rows.column(KEY_COLUMNS[-1]).cast(pa.int64()).to_pylist(), strict=True)
 
 
-def _changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
+def _checksum_changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
     """Yield the windows with another checksum than the runs have recorded, and the difference."""
     counted = sides.counted()
     if counted is None:
@@ -88,7 +88,7 @@ def _changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
                 yield (broker, topic, queue_id, None if start is None else epoch_us(with_zone(start))), after - before
 
 
-def _rewritten(
+def _rewrite_profiles(
     lake: Lake, files: Sequence[TableFile], changes: Mapping[_Window, int]
 ) -> tuple[list[TableFile], list[TableFile]]:
     """Write new data files of `profiles` in which one row of each window is changed."""
@@ -99,7 +99,7 @@ def _rewritten(
             rows = pq.read_table(source, page_checksum_verification=True)
         checksums: list[Any] = rows.column(_CHECKSUM).to_pylist()
         is_changed = False
-        for number, window in enumerate(_keys(rows)):
+        for number, window in enumerate(_window_keys(rows)):
             if checksums[number] is not None and window in left:
                 checksums[number], is_changed = wrapped(checksums[number] + left.pop(window)), True
         if is_changed:

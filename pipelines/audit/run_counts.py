@@ -58,7 +58,7 @@ class RunProfiles:
     table: TableRows
     later: tuple[str, ...]
 
-    def _without_later(self, rows: pa.Table) -> pa.Table:
+    def _without_later_runs(self, rows: pa.Table) -> pa.Table:
         is_later = pc.is_in(rows.column("run_id"), value_set=pa.array(self.later, pa.string()))
         return rows.filter(pc.invert(is_later)) if self.later else rows
 
@@ -66,7 +66,7 @@ class RunProfiles:
         """Return the counts of the runs in a data file, as a table of `AUDIT`."""
         parts = []
         for rows in self.table.read(file):
-            kept = self._without_later(rows)
+            kept = self._without_later_runs(rows)
             if (span.first, span.last) != (None, None):
                 kept = kept.filter(is_within(span, kept.column("window_start")))
             parts.append(kept.select(SCHEMA.names))
@@ -75,10 +75,10 @@ class RunProfiles:
     def taken(self, files: Sequence[AddedFile]) -> pa.Table:
         """Return the first and last physical offset of each run and broker in data files."""
         parts = (rows for file in files for rows in self.table.read(file))
-        return _merged([self._without_later(rows).select(TAKEN.names) for rows in parts])
+        return _merge_ranges([self._without_later_runs(rows).select(TAKEN.names) for rows in parts])
 
 
-def _merged(parts: Sequence[pa.Table]) -> pa.Table:
+def _merge_ranges(parts: Sequence[pa.Table]) -> pa.Table:
     if not parts:
         return TAKEN.empty_table()
     extremes = [("first_physical_offset", "min"), ("last_physical_offset", "max")]
@@ -87,7 +87,7 @@ def _merged(parts: Sequence[pa.Table]) -> pa.Table:
     return grouped.select(names).rename_columns(TAKEN.names)
 
 
-def counted_of(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_expired: bool) -> Counted | None:
+def counted_part(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_expired: bool) -> Counted | None:
     """Return the part of the log for which runs recorded counts.
 
     Args:
@@ -99,7 +99,7 @@ def counted_of(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_
     Returns:
         None if no run with messages has counts.
     """
-    ranges = _merged(taken)
+    ranges = _merge_ranges(taken)
     took = pc.and_(pc.less_equal(runs.column("sequence"), sequence), pc.greater(runs.column("messages"), 0))
     runs = runs.filter(took)
     profiled = pc.unique(ranges.column("run_id"))
@@ -108,10 +108,10 @@ def counted_of(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_
         return None
     if not uncounted.num_rows and not has_expired:
         return Counted(0, None)
-    return Counted(uncounted.num_rows, _stretches(runs, uncounted, ranges))
+    return Counted(uncounted.num_rows, _counted_ranges(runs, uncounted, ranges))
 
 
-def _stretches(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> list[Stretch]:
+def _counted_ranges(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> list[Stretch]:
     """Join the ranges of the runs with a profile.
 
     Between two runs without a profile, all of each log is counted, so that there are few ranges however many runs there

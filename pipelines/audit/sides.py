@@ -34,7 +34,7 @@ from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.snapshots import Snapshot, StoreRange
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.partition_files import partition_count
-from commitlake.connectors.runtime.runner import Runner, Task, in_groups
+from commitlake.connectors.runtime.runner import Runner, Task, group_small_tasks
 from commitlake.pipelines.archive.row_buffer import join_rows
 from commitlake.pipelines.audit import body_tasks, run_counts
 from commitlake.pipelines.audit.erased import Erased, read_erased
@@ -193,11 +193,11 @@ class Sides:
 
     def counted(self) -> Counted | None:
         """Return the part of `messages` with counts; None if no run with messages has counts."""
-        runs = _all_rows(*self._table(self.lake.uri("archive_runs"), run_counts.RUN_COLUMNS))
+        runs = _read_all_rows(*self._open_rows(self.lake.uri("archive_runs"), run_counts.RUN_COLUMNS))
         profiles, files = self._run_profiles(run_counts.TAKEN)
-        taken = [table for _, table in self.runner.run(profiles.taken, self._in_groups(files))]
+        taken = [table for _, table in self.runner.run(profiles.taken, self._group_files(files))]
         has_expired = bool({"profiles", "archive_runs"} & self.moment.expired.keys())
-        return run_counts.counted_of(runs, taken, self.moment.commit.sequence, has_expired=has_expired)
+        return run_counts.counted_part(runs, taken, self.moment.commit.sequence, has_expired=has_expired)
 
     @contextmanager
     def with_bodies(self, kept_since: datetime.date | None) -> Iterator[PackedBodies]:
@@ -224,7 +224,9 @@ class Sides:
         splits = splits_of(path, broker, ranges, layout, _SPLIT_BYTES)
         masks = masks_of_lake(self.moment.commit.masks, os.environ)
         count = partial(count_split, RowCriteria(self.span), masks, self.erased_in_stores)
-        return self._profile(count, in_groups(splits, [split.size for split in splits], self.runner.cores))
+        return self._profile_groups(
+            count, group_small_tasks(splits, [split.size for split in splits], self.runner.cores)
+        )
 
     def hbase(self, options: HBaseOptions) -> Profile:
         """Profile HBase, up to the moment."""
@@ -233,7 +235,7 @@ class Sides:
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
         wanted = RowCriteria(self.span, stretches_of(ends))
         salts = [[salt] for salt in hbase_tasks.salts_of(options)]
-        return self._profile(partial(hbase_tasks.count_salt, options, wanted), salts)
+        return self._profile_groups(partial(hbase_tasks.count_salt, options, wanted), salts)
 
     def different_keys(self, version: int) -> tuple[int, Sequence[str]]:
         """Compare a version of `message_keys` with the keys of all messages.
@@ -245,12 +247,12 @@ class Sides:
         return different_keys(expected, found, self.runner)
 
     def _profile_files(self, count: Callable[[AddedFile], pa.Table], files: Sequence[AddedFile]) -> Profile:
-        return self._profile(count, self._in_groups(files))
+        return self._profile_groups(count, self._group_files(files))
 
-    def _in_groups(self, files: Sequence[AddedFile]) -> list[Sequence[AddedFile]]:
-        return in_groups(files, [file.size for file in files], self.runner.cores)
+    def _group_files(self, files: Sequence[AddedFile]) -> list[Sequence[AddedFile]]:
+        return group_small_tasks(files, [file.size for file in files], self.runner.cores)
 
-    def _profile(self, count: Callable[[Task], pa.Table], groups: Sequence[Sequence[Task]]) -> Profile:
+    def _profile_groups(self, count: Callable[[Task], pa.Table], groups: Sequence[Sequence[Task]]) -> Profile:
         """Combine the windows that tasks count into a profile; each group is a task of the runner."""
         profile = Profile(self.scratch)
         try:
@@ -266,17 +268,17 @@ class Sides:
     ) -> tuple[MessageRows, Sequence[AddedFile]]:
         """Return a reader of the wanted messages, and the data files that may have them."""
         wanted = RowCriteria(self.span, within)
-        table, files = self._table(self.lake.uri("messages"), columns, self.moment.version, DICTIONARIES)
+        table, files = self._open_rows(self.lake.uri("messages"), columns, self.moment.version, DICTIONARIES)
         return MessageRows(table, wanted), [file for file in files if wanted.may_hold(file)]
 
     def _run_profiles(self, columns: pa.Schema) -> tuple[run_counts.RunProfiles, Sequence[AddedFile]]:
         version = self.moment.profiles
         if version is None:
             return run_counts.RunProfiles(TableRows(self.lake.uri("profiles"), self.lake.s3, columns), ()), ()
-        table, files = self._table(self.lake.uri("profiles"), columns, version)
+        table, files = self._open_rows(self.lake.uri("profiles"), columns, version)
         return run_counts.RunProfiles(table, self.moment.later), files
 
-    def _table(
+    def _open_rows(
         self, uri: str, columns: pa.Schema, version: int | None = None, dictionaries: Sequence[str] = ()
     ) -> tuple[TableRows, Sequence[AddedFile]]:
         files = snapshot_files(uri, self.lake.storage_options, version).files
@@ -287,7 +289,7 @@ def _count_all(count: Callable[[Task], pa.Table], tasks: Sequence[Task]) -> pa.T
     return merge_windows([count(task) for task in tasks])
 
 
-def _all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
+def _read_all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
     return pa.concat_tables([table.schema.empty_table(), *(rows for file in files for rows in table.read(file))])
 
 

@@ -117,14 +117,14 @@ def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = 
     wrong = list(_wrong_runs(lake, commits, moment.commit.sequence))
     found = [TableFinding("archive_runs", len(wrong), "runs", wrong[:SHOWN])] if wrong else []
     for table in sorted({"gaps", "quarantine"} - {*damaged}):
-        counts = Counter(row["run_id"] for row in _rows(lake, table, ["run_id"]))
+        counts = Counter(row["run_id"] for row in _read_rows(lake, table, ["run_id"]))
         differing = [
             (made.sequence, expected, counts[made.run_id])
             for made in commits
             if made.counts is not None and (expected := getattr(made.counts, _COUNTED[table])) != counts[made.run_id]
         ]
         fewer = sum(expected - there for _, expected, there in differing)
-        if differing and not 0 < fewer <= _lost_in_repairs(lake, table):
+        if differing and not 0 < fewer <= _rows_lost_in_repairs(lake, table):
             wrong = [
                 f"run {sequence}: expected {count_text(expected, 'row')}, found {there}"
                 for sequence, expected, there in differing
@@ -162,11 +162,11 @@ def _wrong_row_counts(lake: Lake, table: str, commits: Sequence[ArchiveCommit]) 
         for name, count in _written_checksums(made.files[table]).items():
             if row.get(name, 0) != count:
                 yield f"run {made.sequence}: expected {count_text(count, 'value')} of {name}, found {row.get(name, 0)}"
-    if wrong and not 0 < fewer <= _lost_in_repairs(lake, table):
+    if wrong and not 0 < fewer <= _rows_lost_in_repairs(lake, table):
         yield from wrong
 
 
-def _lost_in_repairs(lake: Lake, table: str) -> int:
+def _rows_lost_in_repairs(lake: Lake, table: str) -> int:
     try:
         return count_lost_rows(lake.table(table))
     except NoTableError:
@@ -201,7 +201,7 @@ _COUNTED = {"gaps": "gaps", "quarantine": "quarantined"}
 
 def _wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: int) -> Iterator[str]:
     rows: dict[str, list[dict[str, Any]]] = {}
-    for row in _rows(lake, "archive_runs", ["sequence", "run_id", "messages", "bytes", "quarantined", "gaps"]):
+    for row in _read_rows(lake, "archive_runs", ["sequence", "run_id", "messages", "bytes", "quarantined", "gaps"]):
         rows.setdefault(row["run_id"], []).append(row)
     for made in commits:
         found = rows.get(made.run_id, [])
@@ -222,7 +222,7 @@ def _wrong_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: int) -> Iter
                 yield f"run {row['sequence']}: expected no row, as messages has no commit of {run_id}, found one"
 
 
-def _rows(lake: Lake, table: str, columns: list[str]) -> list[dict[str, Any]]:
+def _read_rows(lake: Lake, table: str, columns: list[str]) -> list[dict[str, Any]]:
     opened = lake.find(table)
     return [] if opened is None else list(dict_rows(opened.to_pyarrow_table(columns=columns)))
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from commitlake.pipelines.audit.profile import SHOWN, Profile, in_key_order
+from commitlake.pipelines.audit.profile import SHOWN, Profile, sort_by_key
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.tables.profile import FIGURES
 
@@ -67,7 +67,7 @@ def compare(
     kinds: Counter[str] = Counter()
     for (_, kind), count in differences.counts.items():
         kinds[kind] += count
-    ordered = in_key_order(differences.rows)
+    ordered = sort_by_key(differences.rows)
     first = [row for kind in sorted(kinds) for row in [row for row in ordered if row["difference"] == kind][:SHOWN]]
     return AuditVerdict(*names, *totals, differences.count, dict(sorted(kinds.items())), first, notes)
 
@@ -110,10 +110,10 @@ def as_rows(verdicts: Sequence[DataclassInstance]) -> list[dict[str, Any]]:
 
 def as_text(verdicts: Sequence[AuditVerdict]) -> str:
     """Return verdicts as text: a line for each, and the differences."""
-    return "\n".join(line for verdict in verdicts for line in _lines(verdict))
+    return "\n".join(line for verdict in verdicts for line in _verdict_lines(verdict))
 
 
-def _lines(verdict: AuditVerdict) -> list[str]:
+def _verdict_lines(verdict: AuditVerdict) -> list[str]:
     what = f"{verdict.expected} and {verdict.found}"
     counted = f"{count_text(verdict.messages, 'message')} in {count_text(verdict.windows, 'window')}"
     notes = [f"  {note}" for note in verdict.notes]
@@ -122,10 +122,10 @@ def _lines(verdict: AuditVerdict) -> list[str]:
     if not verdict.differing:
         return [f"the same    {what}: {counted}", *notes]
     first = f"DIFFERENT   {what}: {count_text(verdict.differing, 'window')} of {counted}"
-    return [first, *(f"  {_difference(row)}" for row in verdict.differences), *notes]
+    return [first, *(f"  {_difference_text(row)}" for row in verdict.differences), *notes]
 
 
-def _difference(row: Mapping[str, Any]) -> str:
+def _difference_text(row: Mapping[str, Any]) -> str:
     place = f"{row['broker']}, {row['topic']}, queue {row['queue_id']}, window {row['window_start'] or 'without time'}"
     if row["difference"] != "different":
         side = "expected_messages" if row["difference"] == "missing" else "found_messages"

@@ -56,11 +56,11 @@ def to_windows(messages: pa.Table) -> pa.Table:
     for name in ("queue_offset", "physical_offset"):
         columns[f"first_{name}"] = columns[f"last_{name}"] = messages.column(name)
     columns["min_store_timestamp"] = columns["max_store_timestamp"] = messages.column("store_timestamp")
-    columns |= {checksum.name: _hashes(messages, checksum) for checksum in COLUMN_CHECKSUMS}
+    columns |= {checksum.name: _message_hashes(messages, checksum) for checksum in COLUMN_CHECKSUMS}
     return merge_windows([pa.table([columns[name] for name in SCHEMA.names], SCHEMA.names)])
 
 
-def _hashes(messages: pa.Table, checksum: ColumnChecksum) -> pa.Array:
+def _message_hashes(messages: pa.Table, checksum: ColumnChecksum) -> pa.Array:
     """Return the hash of each message for a checksum; null where it is not known."""
     unknown = pa.nulls(messages.num_rows, pa.int64())
     if not {name.split(".")[0] for name in checksum.columns} <= set(messages.column_names):
@@ -86,31 +86,31 @@ def merge_windows(parts: Iterable[pa.Table]) -> pa.Table:
     table = join_rows(tables) if len(tables) > 1 else tables[0]
     texts = {}
     for name in _NAMES:  # integers are grouped much faster than strings
-        codes, texts[name] = _encoded(table.column(name))
+        codes, texts[name] = _dictionary_codes(table.column(name))
         table = table.set_column(table.schema.get_field_index(name), name, codes)
     grouped = table.group_by(_KEYS, use_threads=False).aggregate(
         [_aggregation(name) for name in SCHEMA.names[len(_KEYS) :]]
     )
     columns = {name: texts[name].take(grouped.column(name).combine_chunks()) for name in _NAMES}
     columns |= {name: grouped.column(name) for name in _KEYS if name not in _NAMES}
-    columns |= {name: grouped.column(f"{name}_{_function(name)}") for name in SCHEMA.names[len(_KEYS) :]}
+    columns |= {name: grouped.column(f"{name}_{_aggregate_function(name)}") for name in SCHEMA.names[len(_KEYS) :]}
     return pa.table([columns[name].cast(SCHEMA.field(name).type) for name in SCHEMA.names], schema=SCHEMA)
 
 
-def _function(name: str) -> str:
+def _aggregate_function(name: str) -> str:
     if name.startswith(("first_", "min_")):
         return "min"
     return "max" if name.startswith(("last_", "max_")) else "sum"
 
 
 def _aggregation(name: str) -> tuple[str, str] | tuple[str, str, pc.ScalarAggregateOptions]:
-    function = _function(name)
+    function = _aggregate_function(name)
     if function != "sum":
         return name, function
     return name, function, _KNOWN_SUM if name in OPTIONAL_CHECKSUMS else _SUM
 
 
-def _encoded(column: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
+def _dictionary_codes(column: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
     """Return a column's dictionary codes, null for null, and its distinct texts."""
     whole = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     encoded = whole if pa.types.is_dictionary(whole.type) else whole.dictionary_encode()
@@ -138,8 +138,8 @@ def differing_windows(expected: pa.Table, found: pa.Table, columns: Sequence[str
         "different"), and the window's row numbers in the two tables, null if there is none.
     """
     sides = [
-        _numbered(expected, EXPECTED_ROW).append_column(FOUND_ROW, pa.nulls(expected.num_rows, pa.int64())),
-        _numbered(found, FOUND_ROW).append_column(EXPECTED_ROW, pa.nulls(found.num_rows, pa.int64())),
+        _number_windows(expected, EXPECTED_ROW).append_column(FOUND_ROW, pa.nulls(expected.num_rows, pa.int64())),
+        _number_windows(found, FOUND_ROW).append_column(EXPECTED_ROW, pa.nulls(found.num_rows, pa.int64())),
     ]
     both = pa.concat_tables([side.select([*_KEYS, EXPECTED_ROW, FOUND_ROW]) for side in sides])
     joined = both.group_by(_KEYS, use_threads=False).aggregate([(EXPECTED_ROW, "max"), (FOUND_ROW, "max")])
@@ -147,16 +147,18 @@ def differing_windows(expected: pa.Table, found: pa.Table, columns: Sequence[str
     rows = joined.column(EXPECTED_ROW), joined.column(FOUND_ROW)
     is_missing, is_unexpected = pc.is_null(rows[1]), pc.is_null(rows[0])
     kinds = pc.if_else(is_missing, "missing", pc.if_else(is_unexpected, "unexpected", "different"))
-    differ = [_differ(name, expected.column(name).take(rows[0]), found.column(name).take(rows[1])) for name in columns]
+    differ = [
+        _figures_differ(name, expected.column(name).take(rows[0]), found.column(name).take(rows[1])) for name in columns
+    ]
     wanted = reduce(pc.or_, [is_missing, is_unexpected, *differ])
     return joined.append_column(DIFFERENCE, kinds).filter(wanted)
 
 
-def _numbered(windows: pa.Table, name: str) -> pa.Table:
+def _number_windows(windows: pa.Table, name: str) -> pa.Table:
     return windows.select(_KEYS).append_column(name, pa.array(np.arange(windows.num_rows, dtype=np.int64)))
 
 
-def _differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.ChunkedArray:
+def _figures_differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return whether figures differ. An optional checksum that one side does not know is not a difference."""
     unequal = pc.not_equal(expected, found).fill_null(False)
     if name in OPTIONAL_CHECKSUMS:

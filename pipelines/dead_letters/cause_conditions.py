@@ -69,8 +69,8 @@ def narrow_to_cause(
         UsageError: if only the bodies distinguish its dead letters from those of other causes, and there are too
             many.
     """
-    narrowed = f"{where} AND {_columns_sql(table, cause)}"
-    if packs is None or sum(_columns(one) == _columns(cause) for one in causes) == 1:
+    narrowed = f"{where} AND {_cause_condition(table, cause)}"
+    if packs is None or sum(_cause_values(one) == _cause_values(cause) for one in causes) == 1:
         return narrowed
     columns = [
         "topic",
@@ -92,7 +92,7 @@ def narrow_to_cause(
     return f"{narrowed} AND {_places_sql(places)}"
 
 
-def sent_before(lake: Lake, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
+def offsets_sent_before(lake: Lake, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
     """Return the physical offsets of dead letters that replays have already sent, by replay and store.
 
     Args:
@@ -139,11 +139,11 @@ def without_places(where: str, places: Iterable[Mapping[str, Sequence[int]]]) ->
     return f"{where} AND NOT {_places_sql({broker: list(offsets) for broker, offsets in merged.items()})}"
 
 
-def _columns(cause: Cause) -> tuple[object, ...]:
+def _cause_values(cause: Cause) -> tuple[object, ...]:
     return (cause.group, cause.topic, cause.tag, cause.attempts, cause.reason)
 
 
-def _columns_sql(table: DeltaTable, cause: Cause) -> str:
+def _cause_condition(table: DeltaTable, cause: Cause) -> str:
     texts = {
         "topic": DLQ_PREFIX + cause.group,
         original_topic_sql(table): cause.topic,
@@ -173,12 +173,12 @@ def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
         f"(broker = {text_literal(broker)} AND physical_offset BETWEEN {offsets[0]} AND {offsets[-1]} "
         f"AND physical_offset IN ({', '.join(map(str, offsets))}))"
         for broker in sorted(places)
-        for offsets in _batched(sorted(places[broker]), _LIST_LENGTH)
+        for offsets in _divide_list(sorted(places[broker]), _LIST_LENGTH)
     ]
     return any_of(parts)
 
 
-def _batched(offsets: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+def _divide_list(offsets: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     """Yield parts of a list, all of the same size except the last."""
     for start in range(0, len(offsets), size):
         yield offsets[start : start + size]

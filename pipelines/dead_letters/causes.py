@@ -260,7 +260,7 @@ class _Counter:
                 count.first_us = min(count.first_us, first_us)
                 count.last_us = max(count.last_us, last_us)
         self._add_hours(counts, codes, times // _HOUR_US)
-        for row in _newest(codes, times, self._samples).tolist():
+        for row in _newest_rows(codes, times, self._samples).tolist():
             found = counts[codes[row]]
             if found is not None:
                 self._add_sample(found, int(times[row]), letters, row)
@@ -290,7 +290,7 @@ class _Counter:
             return
         body = letters.body(row).value
         sample = Sample(
-            values["msg_id"], _moment(time_us), tuple(values["keys"] or ()),
+            values["msg_id"], _to_datetime(time_us), tuple(values["keys"] or ()),
             None if body is None else body[:SAMPLE_BODY_BYTES], None if body is None else len(body),
         )  # fmt: skip
         kept = sorted([*count.samples, (*order, sample)], key=lambda each: each[:2], reverse=True)
@@ -299,10 +299,10 @@ class _Counter:
     def result(self) -> DeadLetters:
         """Return the causes, the largest first."""
         ordered = sorted(self._counts.items(), key=lambda item: (-item[1].messages, item[0]))
-        return DeadLetters([_cause(name, count) for name, count in ordered[:MAX_CAUSES]], self._messages)
+        return DeadLetters([_to_cause(name, count) for name, count in ordered[:MAX_CAUSES]], self._messages)
 
 
-def _newest(codes: Array, times: Array, most: int) -> Array:
+def _newest_rows(codes: Array, times: Array, most: int) -> Array:
     """Return the rows that are the newest of their code, at most `most` for each."""
     order = np.lexsort((-times, codes))
     sorted_codes = codes[order]
@@ -312,7 +312,7 @@ def _newest(codes: Array, times: Array, most: int) -> Array:
     return rows
 
 
-def _cause(name: str, count: _Count) -> Cause:
+def _to_cause(name: str, count: _Count) -> Cause:
     values = count.values
     return Cause(
         group=values["topic"].removeprefix(DLQ_PREFIX),
@@ -321,18 +321,18 @@ def _cause(name: str, count: _Count) -> Cause:
         attempts=values["reconsume_times"],
         reason=values["reason"],
         messages=count.messages,
-        first=_moment(count.first_us),
-        last=_moment(count.last_us),
+        first=_to_datetime(count.first_us),
+        last=_to_datetime(count.last_us),
         example=count.samples[0][2].msg_id,
         shape=values["shape"],
         digest=digest_of(name),
         replayed=count.replayed,
-        hours={_moment(hour * _HOUR_US): count.hours[hour] for hour in sorted(count.hours)},
+        hours={_to_datetime(hour * _HOUR_US): count.hours[hour] for hour in sorted(count.hours)},
         samples=tuple(sample for *_, sample in count.samples),
     )
 
 
-def _moment(time_us: int) -> datetime.datetime:
+def _to_datetime(time_us: int) -> datetime.datetime:
     """Return a time. If it is outside the range of Python's dates, as from a wrong clock, return the nearest date."""
     return EPOCH + datetime.timedelta(microseconds=min(max(time_us, -_MAX_TIME_US // 10), _MAX_TIME_US))
 
@@ -368,19 +368,19 @@ def body_shape(body: bytes | None) -> str:
     except UnicodeDecodeError:
         return BINARY
     try:
-        value = json.loads(text, parse_int=_number, parse_float=_number)
+        value = json.loads(text, parse_int=_ignore_number, parse_float=_ignore_number)
     except (ValueError, RecursionError):
         return BINARY if "\0" in text else TEXT
     return _shape_of(value)
 
 
-def _number(_: str) -> float:
+def _ignore_number(_: str) -> float:
     return 0.0
 
 
 def _shape_of(value: object) -> str:
     types: dict[str, set[str]] = {}
-    for looked, (path, kind) in enumerate(_fields(value, "", 0)):
+    for looked, (path, kind) in enumerate(_field_types(value, "", 0)):
         if looked == _MAX_FIELDS:
             break
         types.setdefault(path, set()).add(kind)
@@ -389,25 +389,25 @@ def _shape_of(value: object) -> str:
     return ", ".join(parts[:MAX_PATHS] + more)
 
 
-def _fields(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
+def _field_types(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
     """Yield the path and type of each value that has no parts, or whose parts are too deep."""
     if isinstance(value, dict):
         if not value or depth == MAX_DEPTH:
             yield path, "object"
             return
         for name, part in value.items():
-            yield from _fields(part, f"{path}.{_name(name)}".removeprefix("."), depth + 1)
+            yield from _field_types(part, f"{path}.{_field_name(name)}".removeprefix("."), depth + 1)
     elif isinstance(value, list):
         if not value or depth == MAX_DEPTH:
             yield path, "array"
             return
         for part in value[:MAX_ITEMS]:
-            yield from _fields(part, f"{path}[]", depth + 1)
+            yield from _field_types(part, f"{path}[]", depth + 1)
     else:
         yield path, _type_of(value)
 
 
-def _name(name: str) -> str:
+def _field_name(name: str) -> str:
     if _ID.fullmatch(name):
         return "*"
     name = name.encode(errors="backslashreplace").decode()  # JSON may have half a surrogate pair

@@ -146,24 +146,24 @@ def read_letters(
     places = BODY_PLACE_COLUMNS if packs is not None else ()
     sql = f"SELECT {', '.join([*columns, *places])} FROM messages WHERE {where}{order}"
     for batch in run_sql(table, "messages", sql, sorts_all=in_order):
-        rows = pa.table({name: _plain(name, batch.column(name)) for name in batch.schema.names})
+        rows = pa.table({name: _to_message_type(name, batch.column(name)) for name in batch.schema.names})
         if packs is None:
             if rows.num_rows:
                 yield Letters(rows)
             continue
-        for part in _slices(rows):
+        for part in _slices_in_memory(rows):
             codecs = part.column("body_codec").to_pylist()
             yield Letters(part.drop_columns(list(places)), codecs, read_bodies_of(part.select(places), packs))
 
 
-def _plain(name: str, column: pa.Array) -> pa.Array:
+def _to_message_type(name: str, column: pa.Array) -> pa.Array:
     """Return a column in its type in `messages`: parts of Arrow do not support the engine's type for texts."""
     if name in SCHEMA.names:
         return column.cast(SCHEMA.field(name).type)
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
-def _slices(rows: pa.Table) -> Iterator[pa.Table]:
+def _slices_in_memory(rows: pa.Table) -> Iterator[pa.Table]:
     """Yield slices of rows whose bodies fit into memory together."""
     sizes: Array = pc.fill_null(rows.column("body_size"), 0).cast(pa.int64()).to_numpy()
     ends = np.cumsum(np.maximum(sizes, 0))

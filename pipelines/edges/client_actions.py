@@ -124,7 +124,7 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> Traces:
     few = counts <= MAX_ENTRIES
     passed_over += int((~few).sum())
     rows, bodies = rows[few], bodies.filter(mask_of(few))
-    records, parent, numbers = _records(bodies)
+    records, parent, numbers = _split_records(bodies)
     columns = pc.split_pattern(records, "\x01", max_splits=_MAX_COLUMNS)
     widths = numbers_of(pc.list_value_length(columns).cast(pa.int64()), null=0)
     names = pc.list_element(columns, 0) if len(columns) else records
@@ -135,13 +135,13 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> Traces:
         places = np.flatnonzero(chosen)
         if len(places):
             texts = _Texts(columns.take(pa.array(places)), widths[places])
-            entries, refused = _entries(action, texts, parents, rows[parent[places]], numbers[places])
+            entries, refused = _entries_of_records(action, texts, parents, rows[parent[places]], numbers[places])
             found.append(entries)
             taken += len(places) - refused
     return Traces(pa.concat_tables(found).combine_chunks(), passed_over + len(records) - taken)
 
 
-def _records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
+def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
     """Return the records of bodies, with the index of each record's body, and its index in that body."""
     lists = pc.split_pattern(bodies, "\x02")
     records, parents = pc.list_flatten(lists), numbers_of(pc.list_parent_indices(lists))
@@ -170,25 +170,27 @@ class _Texts:
         """Return a column as text; null if it is missing or not UTF-8."""
         has_it = self._widths > number
         if has_it.all():
-            return _utf8(pc.list_element(self._columns, number))
+            return _decode_utf8(pc.list_element(self._columns, number))
         places = np.flatnonzero(has_it)
         index = np.full(len(self._columns), -1, np.int64)
         index[places] = np.arange(len(places))
         if not len(places):
             return pa.nulls(len(self._columns), pa.string())
-        found = _utf8(pc.list_element(self._columns.take(pa.array(places)), number))
+        found = _decode_utf8(pc.list_element(self._columns.take(pa.array(places)), number))
         return found.take(pa.array(index, mask=index < 0))
 
     def number(self, number: int) -> pa.Array:
         """Return a column of integers; null if it is not a number of up to 18 digits."""
-        return _numbers(self.text(number))
+        return _parse_integers(self.text(number))
 
     def time(self, number: int) -> pa.Array:
         """Return a column of milliseconds as times; null if it is not a valid time."""
-        return _times(self.number(number))
+        return _to_times(self.number(number))
 
 
-def _entries(action: Action, texts: _Texts, parents: pa.Table, rows: Array, numbers: Array) -> tuple[pa.Table, int]:
+def _entries_of_records(
+    action: Action, texts: _Texts, parents: pa.Table, rows: Array, numbers: Array
+) -> tuple[pa.Table, int]:
     """Return the entries of records of one kind, and the number of records in an unknown format."""
     told = _COLUMNS[action](texts)
     of_trace = parents.select(PARENTS).take(pa.array(rows))
@@ -209,10 +211,10 @@ def _entries(action: Action, texts: _Texts, parents: pa.Table, rows: Array, numb
     chosen = pc.fill_null(is_known, False)
     kept = table.filter(chosen)
     ids = told["offset_id"] if "offset_id" in told else pa.nulls(len(texts), pa.string())
-    return _of_batches(kept, _filtered(ids, chosen)), table.num_rows - kept.num_rows
+    return _split_batches(kept, _filter_ids(ids, chosen)), table.num_rows - kept.num_rows
 
 
-def _of_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
+def _split_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
     """Divide entries of batches, which have several message ids, into one entry for each message, with its offset."""
     keys = entries.column("unique_key").combine_chunks()
     counts = numbers_of(pc.count_substring(keys, ",").cast(pa.int64())) + 1
@@ -222,8 +224,8 @@ def _of_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
         same = numbers_of(pc.count_substring(pc.fill_null(ids, ""), ",").cast(pa.int64())) + 1 == counts
         none = pc.binary_repeat(",", pa.array(counts - 1))
         ids = pc.list_flatten(pc.split_pattern(pc.coalesce(pc.if_else(mask_of(same), ids, none), none), ","))
-        entries = _with_column(entries, "unique_key", pc.list_flatten(lists))
-    entries = _with_column(entries, "sent_offset", offsets_of_ids(ids))
+        entries = _replace_column(entries, "unique_key", pc.list_flatten(lists))
+    entries = _replace_column(entries, "sent_offset", offsets_of_ids(ids))
     return entries.filter(pc.not_equal(entries.column("unique_key"), ""))
 
 
@@ -245,18 +247,18 @@ def offsets_of_ids(ids: pa.Array) -> pa.Array:
     return pa.array(offsets, mask=offsets < 0)
 
 
-def _filtered(ids: pa.Array | pa.ChunkedArray, chosen: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _filter_ids(ids: pa.Array | pa.ChunkedArray, chosen: pa.Array | pa.ChunkedArray) -> pa.Array:
     mask = chosen.combine_chunks() if isinstance(chosen, pa.ChunkedArray) else chosen
     return ids.filter(mask)
 
 
-def _with_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(
         table.schema.get_field_index(name), ENTRIES.field(name), column.cast(ENTRIES.field(name).type)
     )
 
 
-def _published(texts: _Texts) -> Mapping[str, pa.Array]:
+def _published_columns(texts: _Texts) -> Mapping[str, pa.Array]:
     is_long = mask_of(texts.widths >= 14)
     succeeded = pc.if_else(is_long, texts.text(13), texts.text(12))
     return {
@@ -266,21 +268,21 @@ def _published(texts: _Texts) -> Mapping[str, pa.Array]:
         "unique_key": _without_placeholders(texts.text(5)),
         "cost_ms": texts.number(10),
         "offset_id": _without_placeholders(pc.if_else(is_long, texts.text(12), None)),
-        "outcome": _success(succeeded),
+        "outcome": _success_outcomes(succeeded),
     }
 
 
-def _before(texts: _Texts) -> Mapping[str, pa.Array]:
+def _consume_start_columns(texts: _Texts) -> Mapping[str, pa.Array]:
     return {
         "event_timestamp": texts.time(1),
         "group": _without_placeholders(texts.text(3)),
         "request_id": _without_placeholders(texts.text(4)),
         "unique_key": _without_placeholders(texts.text(5)),
-        "attempt": _small(texts.number(6)),
+        "attempt": _to_int32(texts.number(6)),
     }
 
 
-def _after(texts: _Texts) -> Mapping[str, pa.Array]:
+def _consume_end_columns(texts: _Texts) -> Mapping[str, pa.Array]:
     codes = numbers_of(texts.number(6), null=-1)
     by_code = pa.array([*map(str, _CONTEXT), None], pa.string())
     known = np.where((codes >= 0) & (codes < len(_CONTEXT)), codes, len(_CONTEXT))
@@ -288,13 +290,13 @@ def _after(texts: _Texts) -> Mapping[str, pa.Array]:
         "request_id": _without_placeholders(texts.text(1)),
         "unique_key": _without_placeholders(texts.text(2)),
         "cost_ms": texts.number(3),
-        "outcome": pc.coalesce(by_code.take(pa.array(known)), _success(texts.text(4))),
+        "outcome": pc.coalesce(by_code.take(pa.array(known)), _success_outcomes(texts.text(4))),
         "event_timestamp": texts.time(7),
         "group": _without_placeholders(texts.text(8)),
     }
 
 
-def _end(texts: _Texts) -> Mapping[str, pa.Array]:
+def _transaction_end_columns(texts: _Texts) -> Mapping[str, pa.Array]:
     states = texts.text(11)
     outcome: pa.Array = pa.nulls(len(texts), pa.string())
     for state, meaning in _STATES.items():
@@ -308,26 +310,26 @@ def _end(texts: _Texts) -> Mapping[str, pa.Array]:
     }
 
 
-def _recall(texts: _Texts) -> Mapping[str, pa.Array]:
+def _recall_columns(texts: _Texts) -> Mapping[str, pa.Array]:
     return {
         "event_timestamp": texts.time(1),
         "group": _without_placeholders(texts.text(3)),
         "topic": _without_placeholders(texts.text(4)),
         "unique_key": _without_placeholders(texts.text(5)),
-        "outcome": _success(texts.text(6)),
+        "outcome": _success_outcomes(texts.text(6)),
     }
 
 
 _COLUMNS = {
-    Action.PUB: _published,
-    Action.BEFORE: _before,
-    Action.AFTER: _after,
-    Action.END: _end,
-    Action.RECALL: _recall,
+    Action.PUB: _published_columns,
+    Action.BEFORE: _consume_start_columns,
+    Action.AFTER: _consume_end_columns,
+    Action.END: _transaction_end_columns,
+    Action.RECALL: _recall_columns,
 }
 
 
-def _success(texts: pa.Array) -> pa.Array:
+def _success_outcomes(texts: pa.Array) -> pa.Array:
     failed = pc.if_else(pc.equal(texts, "false"), str(StepOutcome.FAILED), None)
     return pc.if_else(pc.fill_null(pc.equal(texts, "true"), False), str(StepOutcome.SUCCESS), failed)
 
@@ -338,30 +340,30 @@ def _without_placeholders(texts: pa.Array) -> pa.Array:
     return pc.if_else(pc.fill_null(is_none, False), None, texts)
 
 
-def _numbers(texts: pa.Array) -> pa.Array:
+def _parse_integers(texts: pa.Array) -> pa.Array:
     sizes = pc.binary_length(texts)
     is_short = pc.and_(pc.greater(sizes, 0), pc.less_equal(sizes, _MAX_DIGITS))
     is_number = pc.fill_null(pc.and_(pc.ascii_is_decimal(texts), is_short), False)
     return pc.if_else(is_number, texts, None).cast(pa.int64())
 
 
-def _small(numbers: pa.Array) -> pa.Array:
+def _to_int32(numbers: pa.Array) -> pa.Array:
     return pc.if_else(pc.less_equal(numbers, (1 << 31) - 1), numbers, None).cast(pa.int32())
 
 
-def _times(milliseconds: pa.Array) -> pa.Array:
+def _to_times(milliseconds: pa.Array) -> pa.Array:
     known = pc.if_else(pc.less_equal(milliseconds, _MAX_MS), milliseconds, None)
     return pc.multiply(known, 1000).cast(TIME)
 
 
-def _utf8(data: pa.Array) -> pa.Array:
+def _decode_utf8(data: pa.Array) -> pa.Array:
     try:
         return data.cast(pa.string())
     except pa.ArrowInvalid:  # rare, so that decoding each value is no loss
-        return pa.array([_decoded(value) for value in data.to_pylist()], pa.string())
+        return pa.array([_decode_or_none(value) for value in data.to_pylist()], pa.string())
 
 
-def _decoded(value: bytes | None) -> str | None:
+def _decode_or_none(value: bytes | None) -> str | None:
     try:
         return None if value is None else value.decode()
     except UnicodeDecodeError:

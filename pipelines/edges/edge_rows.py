@@ -104,7 +104,7 @@ def _nodes(steps: pa.Table, end: str) -> pa.Array:
     return pc.coalesce(steps.column(f"{end}_key"), places).combine_chunks()
 
 
-def each_once(rows: pa.Table) -> pa.Table:
+def distinct_steps(rows: pa.Table) -> pa.Table:
     """Return rows of `edges` with only one row for each step."""
     return rows.filter(mask_of(pc.not_equal(rows.column("side"), "to").to_numpy()))
 
@@ -112,7 +112,7 @@ def each_once(rows: pa.Table) -> pa.Table:
 def steps_of_rows(rows: pa.Table) -> pa.Table:
     """Return open steps from rows of `edges`, without those of a broker's own timers, which earlier versions wrote."""
     is_internal = pc.fill_null(pc.starts_with(rows.column("to_topic"), SYSTEM_PREFIX), False)
-    rows = each_once(rows.filter(pc.invert(is_internal))).combine_chunks()
+    rows = distinct_steps(rows.filter(pc.invert(is_internal))).combine_chunks()
     kinds = rows.column("kind")
     of_replays = pc.is_in(kinds, pa.array(list(map(str, _REPLAYS))))
     keys = rows.column("unique_key")
@@ -163,15 +163,15 @@ def waiting_members(steps: pa.Table) -> pa.Table:
         "group": chosen.column("consumer_group"),
         "due": chosen.column("due_timestamp"),
         "is_committed": pc.fill_null(pc.equal(chosen.column("outcome"), str(StepOutcome.COMMITTED)), False),
-        "checks": repeated_zero(count),
-        "rolls": repeated_zero(count),
+        "checks": zeros_column(count),
+        "rolls": zeros_column(count),
     }
     return pa.table(
         [known[f.name].cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in MEMBERS], schema=MEMBERS
     )
 
 
-def repeated_zero(count: int) -> pa.Array:
+def zeros_column(count: int) -> pa.Array:
     """Return a column of zeros."""
     return pa.array(np.zeros(count, np.int64))
 
@@ -182,20 +182,22 @@ def entries_of(steps: pa.Table) -> pa.Table:
     kinds = steps.column("kind")
     for kind, action in _ACTIONS.items():
         chosen = steps.filter(pc.equal(kinds, str(kind)))
-        tables.append(_entries(chosen, action, chosen.column("producer_group")))
+        tables.append(_to_entries(chosen, action, chosen.column("producer_group")))
     consumed = steps.filter(pc.equal(kinds, str(EdgeKind.CONSUMED)))
     is_logged = pc.fill_null(pc.less(consumed.column("evidence_physical_offset"), 0), False)
     logged, consumed = consumed.filter(is_logged), consumed.filter(pc.invert(is_logged))
-    tables.append(_entries(logged, Action.LOGGED, logged.column("consumer_group"), end=FROM))
+    tables.append(_to_entries(logged, Action.LOGGED, logged.column("consumer_group"), end=FROM))
     no_begin = pc.is_null(consumed.column("attempt"))
     no_end = pc.and_(pc.is_null(consumed.column("outcome")), pc.is_null(consumed.column("cost_ms")))
     begun, ended = consumed.filter(pc.invert(no_begin)), consumed.filter(pc.or_(no_begin, pc.invert(no_end)))
-    tables.append(_entries(begun, Action.BEFORE, begun.column("consumer_group"), ("outcome", "cost_ms")))
-    tables.append(_entries(ended, Action.AFTER, ended.column("consumer_group"), ("attempt",)))
+    tables.append(_to_entries(begun, Action.BEFORE, begun.column("consumer_group"), ("outcome", "cost_ms")))
+    tables.append(_to_entries(ended, Action.AFTER, ended.column("consumer_group"), ("attempt",)))
     return pa.concat_tables(tables)
 
 
-def _entries(steps: pa.Table, action: Action, groups: Column, without: tuple[str, ...] = (), end: str = TO) -> pa.Table:
+def _to_entries(
+    steps: pa.Table, action: Action, groups: Column, without: tuple[str, ...] = (), end: str = TO
+) -> pa.Table:
     steps = steps.combine_chunks()
     count = steps.num_rows
     known: dict[str, Column] = {

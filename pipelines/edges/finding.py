@@ -87,11 +87,11 @@ def read_places(lake: Lake, places: pa.Table) -> pa.Table:
     Args:
         places: table of `PLACES`; places without a row are ignored.
     """
-    wanted = _by_broker(places)
+    wanted = _offsets_by_broker(places)
     found = [ROWS.empty_table()]
     if wanted:
         for action, folder in _message_files(lake):
-            offsets = _wanted_of_file(action, wanted)
+            offsets = _wanted_offsets(action, wanted)
             if len(offsets):
                 name = unquote(action["path"])
                 with (
@@ -115,7 +115,7 @@ def _rows_of_file(parquet: pq.ParquetFile, wanted: Mapping[str, Array], offsets:
             if candidates.any():
                 chosen |= candidates & pc.equal(brokers, broker).to_numpy()
         if chosen.any():
-            yield _take(parquet, group, np.flatnonzero(chosen))
+            yield _read_rows_at(parquet, group, np.flatnonzero(chosen))
 
 
 def places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
@@ -155,14 +155,14 @@ def _message_files(lake: Lake) -> Iterator[tuple[dict[str, Any], pafs.FileSystem
         yield action, folder
 
 
-def _by_broker(places: pa.Table) -> dict[str, Array]:
+def _offsets_by_broker(places: pa.Table) -> dict[str, Array]:
     known = places.drop_null()
     brokers = known.column("broker")
     offsets = numbers_of(known.column("physical_offset"))
     return {name: np.unique(offsets[pc.equal(brokers, name).to_numpy()]) for name in pc.unique(brokers).to_pylist()}
 
 
-def _wanted_of_file(action: Mapping[str, Any], wanted: Mapping[str, Array]) -> Array:
+def _wanted_offsets(action: Mapping[str, Any], wanted: Mapping[str, Array]) -> Array:
     least, greatest = action.get("min") or {}, action.get("max") or {}
     found = [np.empty(0, np.int64)]
     for broker, offsets in wanted.items():
@@ -188,7 +188,7 @@ def _may_hold(parquet: pq.ParquetFile, group: int, name: str, wanted: Array) -> 
     return True
 
 
-def _take(parquet: pq.ParquetFile, group: int, places: Array) -> pa.Table:
+def _read_rows_at(parquet: pq.ParquetFile, group: int, places: Array) -> pa.Table:
     there = [name for name in ROWS.names if name in parquet.schema_arrow.names]
     rows = parquet.read_row_group(group, there, use_threads=False).take(pa.array(places))
     columns = [
@@ -210,7 +210,7 @@ def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa
         rows: any table.
         names: the columns of brokers and offsets.
     """
-    wanted = _by_broker(places)
+    wanted = _offsets_by_broker(places)
     brokers, offsets = rows.column(names[0]), numbers_of(rows.column(names[1]), null=-1)
     found = np.zeros(rows.num_rows, bool)
     for broker, mine in wanted.items():
@@ -248,13 +248,13 @@ class WantedRows:
         try:
             with folder.open_input_file(file.name) as source, open_parquet(source) as parquet:
                 return any(
-                    self._is_any(parquet.read_row_group(group, names, use_threads=False))
+                    self._has_wanted_row(parquet.read_row_group(group, names, use_threads=False))
                     for group in range(parquet.num_row_groups)
                 )
         except (pa.ArrowException, OSError, KeyError):
             return True  # the reader of the file reports the fault
 
-    def _is_any(self, rows: pa.Table) -> bool:
+    def _has_wanted_row(self, rows: pa.Table) -> bool:
         if len(self._keys) and pc.any(pc.is_in(rows.column(_KEY), self._keys)).as_py():
             return True
         return bool(
@@ -272,7 +272,7 @@ def rows_may_have_roles(rows: pa.Table) -> bool:
         return True
     if _has_committed(rows.column(_FLAGS)):
         return True
-    return any(_has_marking(_names_of(maps)) for maps in rows.column(_PROPERTIES).chunks)
+    return any(_has_marking(_property_names(maps)) for maps in rows.column(_PROPERTIES).chunks)
 
 
 def may_have_roles(folder: pafs.FileSystem, file: AddedFile) -> bool:
@@ -309,7 +309,7 @@ def _has_committed(flags: pa.ChunkedArray) -> bool:
     return bool((numbers_of(flags) & TRANSACTION_MASK == TransactionType.COMMIT).any())
 
 
-def _names_of(maps: pa.MapArray) -> pa.Array:
+def _property_names(maps: pa.MapArray) -> pa.Array:
     first, last = maps.offsets[0].as_py(), maps.offsets[-1].as_py()
     return maps.keys.slice(first, last - first)
 

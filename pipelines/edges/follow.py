@@ -154,7 +154,7 @@ def follow_edges(
     started = time.monotonic()
     progress, consumptions, done = followed_version(lake), followed_consumptions(lake), followed_erasure(lake)
     erased = read_erased_places(lake)
-    new, consumed = _new_rows(lake, progress, consumptions)
+    new, consumed = _find_new_files(lake, progress, consumptions)
     is_done = new.version <= progress and not new.from_scratch and consumed.version <= consumptions
     if is_done and not _has_changes(lake, states):
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
@@ -162,8 +162,8 @@ def follow_edges(
     begins = progress < 0 or new.from_scratch
     removed = [] if begins else _open_files(lake)
     work = _Work(lake, erased, secrets.token_hex(8), without_roles)
-    states = states.without(_places_of(erased))
-    files = work.run(list(new.files), consumed.files, _read_open(lake, removed), states, has_earlier=not begins)
+    states = states.without(_places_table(erased))
+    files = work.run(list(new.files), consumed.files, _read_open_steps(lake, removed), states, has_earlier=not begins)
     step = (None if progress < 0 else progress, new.version)
     # An erasure that reaches this table meanwhile must not miss rows that are added here.
     beside = {ERASURE: (done, erased.number if begins else done)}
@@ -186,11 +186,11 @@ def follow_edges(
 
 
 def _has_changes(lake: Lake, states: RetryStates) -> bool:
-    """Return whether the table has other states of these retry stores."""
+    """Return whether the table's states of these retry stores are out of date."""
     if not states.brokers:
         return False
-    wanted = states.without(_places_of(read_erased_places(lake)))
-    return wanted.differ_from(_read_open(lake, _open_files(lake)))
+    wanted = states.without(_places_table(read_erased_places(lake)))
+    return wanted.differ_from(_read_open_steps(lake, _open_files(lake)))
 
 
 def _consumptions_version(lake: Lake) -> int:
@@ -199,7 +199,7 @@ def _consumptions_version(lake: Lake) -> int:
     return -1 if table is None else table.version()
 
 
-def _new_rows(lake: Lake, progress: int, consumptions: int) -> tuple[NewFiles, NewFiles]:
+def _find_new_files(lake: Lake, progress: int, consumptions: int) -> tuple[NewFiles, NewFiles]:
     """Return the new files of `messages` and `consumptions`: all of both, if the new ones of one cannot be read.
 
     Args:
@@ -225,10 +225,10 @@ class _Work:
         self._lake = lake
         self._run_id = run_id
         self._without_roles = frozenset(without_roles)
-        self._reader = RowReader(open_store(_packs(lake)), erased, levels)
+        self._reader = RowReader(open_store(_packs_root(lake)), erased, levels)
         self._delay_levels = levels
         self._messages = messages
-        self._increments = Increments(lake, _places_of(erased), levels)
+        self._increments = Increments(lake, _places_table(erased), levels)
         self.passed_over = 0
         self.unread = 0
 
@@ -265,22 +265,24 @@ class _Work:
         is_stored = are_stored(open_steps)
         waiting, stored = select_rows(open_steps, ~is_stored), states.others(select_rows(open_steps, is_stored))
         for number, (part, log) in enumerate(zip_longest(parts, logs, fillvalue=nothing)):
-            new = self._read(part, log, waiting)
+            new = self._read_contents(part, log, waiting)
             self.passed_over, self.unread = self.passed_over + new.passed_over, self.unread + new.unread
             spans = extents.after(file.name for file in part)
             linked = self._increments.link(new, waiting, spans, has_earlier=has_others or number > 0)
             waiting = linked.open
-            written += self._write(linked.closed, f"part-{number:05d}")
-        stored = pa.concat_tables([stored, self._linked_states(states, spans)])
-        return written + self._write(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
+            written += self._write_steps(linked.closed, f"part-{number:05d}")
+        stored = pa.concat_tables([stored, self._link_states(states, spans)])
+        return written + self._write_steps(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
 
-    def _linked_states(self, states: RetryStates, spans: Spans) -> pa.Table:
+    def _link_states(self, states: RetryStates, spans: Spans) -> pa.Table:
         """Return the content of retry stores as steps."""
         places = states.rows.select(PLACES.names).cast(PLACES)
         members = members_of_rows(read_places(self._lake, places), self._delay_levels)
         return link_stored(Families(members), states.rows, spans)
 
-    def _read(self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table) -> RowContents:
+    def _read_contents(
+        self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table
+    ) -> RowContents:
         """Return the contents of data files, without those that no step can need."""
         folder = self._lake.folder("messages")
         table = messages_table(self._lake)
@@ -288,12 +290,12 @@ class _Work:
         have_roles = read_each(partial(may_have_roles, folder), unknown, LOCAL_THREADS)
         with_roles = {file.name for file, has_roles in zip(unknown, have_roles, strict=True) if has_roles}
         found = [part for file in files if file.name in with_roles for part in self._reader.read(table.read(file))]
-        new = self._with_consumptions(join_found(found), consumed)
+        new = self._add_consumptions(join_found(found), consumed)
         wanted = WantedRows(new, waiting)
         others = [file for file in files if file.name not in with_roles and wanted.any_in(folder, file)]
         return join_found([new, *(part for file in others for part in self._reader.read(table.read(file)))])
 
-    def _with_consumptions(self, new: RowContents, files: Sequence[AddedFile]) -> RowContents:
+    def _add_consumptions(self, new: RowContents, files: Sequence[AddedFile]) -> RowContents:
         """Return the contents of rows of `messages` with the entries of files of `consumptions`."""
         if not files:
             return new
@@ -301,7 +303,7 @@ class _Work:
         entries = [entries_of_consumptions(rows) for file in files for rows in table.read(file)]
         return replace(new, entries=pa.concat_tables([new.entries, *entries]))
 
-    def _write(self, steps: pa.Table, name: str) -> list[DataFile]:
+    def _write_steps(self, steps: pa.Table, name: str) -> list[DataFile]:
         if not steps.num_rows:
             return []
         name = f"{name}-{self._run_id}-{secrets.token_hex(4)}.zstd.parquet"
@@ -320,7 +322,7 @@ def _open_files(lake: Lake) -> list[_OpenFile]:
     return [_OpenFile(one["path"], one["size_bytes"]) for one in actions if is_open_file(unquote(one["path"]))]
 
 
-def _read_open(lake: Lake, files: Sequence[_OpenFile]) -> pa.Table:
+def _read_open_steps(lake: Lake, files: Sequence[_OpenFile]) -> pa.Table:
     tables = [STEPS.empty_table()]
     if not files:
         return tables[0]
@@ -333,13 +335,13 @@ def _read_open(lake: Lake, files: Sequence[_OpenFile]) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def _packs(lake: Lake) -> str:
+def _packs_root(lake: Lake) -> str:
     newest = newest_commit(lake.table("messages"))
     bodies = None if newest is None else newest[1].bodies
     return lake.bodies if bodies in {None, _IN_LAKE} else str(bodies)
 
 
-def _places_of(erased: ErasedPlaces) -> pa.Table:
+def _places_table(erased: ErasedPlaces) -> pa.Table:
     tables = [PLACES.empty_table()]
     for broker, found in erased.brokers.items():
         names = pa.array([broker] * len(found.offsets), pa.string())

@@ -71,34 +71,39 @@ class Increments:
             return Linked()  # as in most increments: ordinary messages belong to no step
         cancels = new.members.column("cancels").combine_chunks().drop_null()
         self._spans = spans
-        touched = are_touched(waiting, _keys_of(new, waiting), new.ops, cancels, spans)
+        touched = are_touched(waiting, _keys_of_open_steps(new, waiting), new.ops, cancels, spans)
         again, left = select_rows(waiting, touched), select_rows(waiting, ~touched)
         definers = pa.concat_tables([
             places_of(new.members, "broker", "physical_offset"),
             places_of(new.entries, "broker", "physical_offset"),
         ])  # fmt: skip
         entries = pa.concat_tables([new.entries, entries_of(again)])
-        members = [new.members, waiting_members(again), self._read(needed_places(again)), self._plain(new, again)]
-        steps = self._linked(members, entries, new.ops, definers, again)
+        members = [
+            new.members,
+            waiting_members(again),
+            self._read_members(needed_places(again)),
+            self._needed_plain_members(new, again),
+        ]
+        steps = self._link_members(members, entries, new.ops, definers, again)
         if has_earlier:
             more_keys = pa.chunked_array([*_keys_of_clients(new), *_keys_of_later(steps)], pa.string())
-            found = self._earlier(steps, more_keys)
+            found = self._read_earlier_members(steps, more_keys)
             if found.num_rows:
-                steps = self._linked([*members, found], entries, new.ops, definers, again)
+                steps = self._link_members([*members, found], entries, new.ops, definers, again)
         steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
         steps = self._without_erased(steps)
         chosen = is_open(steps)
         return Linked(select_rows(steps, ~chosen), select_rows(steps, chosen).combine_chunks())
 
-    def _linked(
+    def _link_members(
         self, members: list[pa.Table], entries: pa.Table, ops: pa.Table, definers: pa.Table, again: pa.Table
     ) -> pa.Table:
         """Return the steps that a new record defines or that were open before; others are in the table already."""
-        steps = link_all(_each_once(pa.concat_tables(members)), entries, ops, self._spans)
+        steps = link_all(_distinct_members(pa.concat_tables(members)), entries, ops, self._spans)
         is_new = is_in_places(steps, ("definer_broker", "definer_offset"), definers).to_numpy(zero_copy_only=False)
         return steps.filter(mask_of(is_new | _were_open(steps, again)))
 
-    def _plain(self, new: RowContents, again: pa.Table) -> pa.Table:
+    def _needed_plain_members(self, new: RowContents, again: pa.Table) -> pa.Table:
         """Return, as members, those new messages without a role that a step needs."""
         keys = pa.chunked_array([
             new.members.column("unique_key").combine_chunks(),
@@ -121,12 +126,12 @@ class Increments:
 
         return plain_of(new.plain, needed)
 
-    def _read(self, places: pa.Table) -> pa.Table:
+    def _read_members(self, places: pa.Table) -> pa.Table:
         if not places.num_rows:
             return MEMBERS.empty_table()
         return members_of_rows(read_places(self._lake, places), self._delay_levels)
 
-    def _earlier(self, steps: pa.Table, more_keys: pa.ChunkedArray) -> pa.Table:
+    def _read_earlier_members(self, steps: pa.Table, more_keys: pa.ChunkedArray) -> pa.Table:
         """Return members of earlier runs at absent ends of steps, and those with further unique keys."""
         lacking = steps.filter(pc.is_valid(steps.column("absent_end")))
         is_final = pc.is_in(lacking.column("absent_reason"), pa.array(list(map(str, _FINAL))))
@@ -138,18 +143,18 @@ class Increments:
         more_keys = more_keys.drop_null()
         if not lacking.num_rows and not len(more_keys):
             return MEMBERS.empty_table()
-        since = _since(lacking if lacking.num_rows else steps)
-        found = [self._read(places_of(lacking, "from_broker", "from_physical_offset"))]
+        since = _earliest_link_time(lacking if lacking.num_rows else steps)
+        found = [self._read_members(places_of(lacking, "from_broker", "from_physical_offset"))]
         halves = lacking.filter(pc.equal(lacking.column("kind"), str(EdgeKind.FINISHED)))
         keys = pc.coalesce(lacking.column("from_key"), lacking.column("to_key")).combine_chunks()
         if halves.num_rows:
             names = ["from_broker", "from_queue_id", "from_queue_offset"]
             numbers = halves.select(names).rename_columns(["broker", "queue_id", "queue_offset"])
-            found.append(self._read(places_of_halves(self._lake, numbers, since)))
+            found.append(self._read_members(places_of_halves(self._lake, numbers, since)))
             keys = pa.concat_arrays([keys, found[-1].column("unique_key").combine_chunks()])
         keys = pa.concat_arrays([keys, more_keys.combine_chunks()])
-        found.append(self._read(places_of_keys(self._lake, keys, since)))
-        return _each_once(pa.concat_tables(found))
+        found.append(self._read_members(places_of_keys(self._lake, keys, since)))
+        return _distinct_members(pa.concat_tables(found))
 
     def _without_erased(self, steps: pa.Table) -> pa.Table:
         if not self._erased.num_rows:
@@ -161,7 +166,7 @@ class Increments:
 
 
 def _keys_of_clients(new: RowContents) -> list[pa.Array]:
-    """Return the unique keys of copies that clients made: only the key leads to the origin, one of perhaps several."""
+    """Return the unique keys of copies that clients made: only the key links these to an origin."""
     is_by_client = pc.fill_null(new.members.column("by_client"), False)
     return list(new.members.filter(is_by_client).column("unique_key").chunks)
 
@@ -178,17 +183,17 @@ def _keys_of_later(steps: pa.Table) -> list[pa.Array]:
 
 def _were_open(steps: pa.Table, again: pa.Table) -> Array:
     """Return which steps have the same record and kind as one that was open."""
-    left, right = key_codes(_identity(steps), _identity(again))
+    left, right = key_codes(_step_identity(steps), _step_identity(again))
     found: Array = (left >= 0) & np.isin(left, right)
     return found
 
 
-def _identity(steps: pa.Table) -> list[Column]:
+def _step_identity(steps: pa.Table) -> list[Column]:
     columns = [steps.column(name) for name in ("kind", "definer_broker", "definer_offset")]
     return [*columns, pc.fill_null(steps.column("evidence_entry"), -1)]
 
 
-def _keys_of(new: RowContents, waiting: pa.Table) -> pa.Array:
+def _keys_of_open_steps(new: RowContents, waiting: pa.Table) -> pa.Array:
     """Return the unique keys of new rows that open steps have."""
     open_keys = pc.unique(pc.coalesce(waiting.column("from_key"), waiting.column("to_key")).drop_null())
     columns = [new.members.column("unique_key"), new.entries.column("unique_key")]
@@ -198,7 +203,7 @@ def _keys_of(new: RowContents, waiting: pa.Table) -> pa.Array:
     return pc.unique(found.filter(pc.is_in(found, open_keys)))
 
 
-def _each_once(members: pa.Table) -> pa.Table:
+def _distinct_members(members: pa.Table) -> pa.Table:
     """Return members with only the first one at each place, which has the most complete data."""
     members = members.combine_chunks()
     if not members.num_rows:
@@ -209,7 +214,7 @@ def _each_once(members: pa.Table) -> pa.Table:
     return members if len(rows) == members.num_rows else members.take(pa.array(rows)).combine_chunks()
 
 
-def _since(steps: pa.Table) -> int:
+def _earliest_link_time(steps: pa.Table) -> int:
     times = pc.coalesce(*(steps.column(name) for name in ("to_timestamp", "event_timestamp", "from_timestamp")))
     known = times.drop_null()
     return int(numbers_of(known).min()) - LINK_US if len(known) else 0

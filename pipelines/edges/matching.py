@@ -40,7 +40,7 @@ def key_codes(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, A
     count = len(left[0])
     found = np.zeros(count + len(right[0]), np.int64)
     for one, other in zip(left, right, strict=True):
-        codes = _codes(one, other)
+        codes = _value_codes(one, other)
         combined = np.where((found < 0) | (codes < 0), NONE, found * (codes.max(initial=0) + 1) + codes)
         # Arrow's dictionary encoding hashes; numpy would sort.
         dense = numbers_of(pc.dictionary_encode(pa.array(combined)).indices).astype(np.int64)
@@ -48,7 +48,7 @@ def key_codes(left: Sequence[Column], right: Sequence[Column]) -> tuple[Array, A
     return found[:count], found[count:]
 
 
-def _codes(left: Column, right: Column) -> Array:
+def _value_codes(left: Column, right: Column) -> Array:
     """Number the values of two columns."""
     both = pa.chunked_array([*_chunks(left), *_chunks(right)], left.type).combine_chunks()
     codes: Array = numbers_of(pc.dictionary_encode(both).indices.cast(pa.int64()), null=NONE)
@@ -75,9 +75,9 @@ def latest_before(left: Array, left_places: Array, right: Array, right_places: A
     >>> latest_before(np.array([7, 8]), np.array([25, 5]), keys, np.array([10, 20, 30, 10]))
     array([ 1, -1])
     """
-    order, composite, wanted = _ranked(left, left_places, right, right_places)
+    order, composite, wanted = _rank_keys(left, left_places, right, right_places)
     at = np.searchsorted(composite, wanted, side="left") - 1
-    return _same_key(left, right, order, at)
+    return _keep_same_key(left, right, order, at)
 
 
 def first_after(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
@@ -85,10 +85,10 @@ def first_after(left: Array, left_places: Array, right: Array, right_places: Arr
 
     Arguments and result are those of `latest_before`.
     """
-    order, composite, wanted = _ranked(left, left_places, right, right_places)
+    order, composite, wanted = _rank_keys(left, left_places, right, right_places)
     at = np.searchsorted(composite, wanted, side="left")
     at[at == len(order)] = NONE
-    return _same_key(left, right, order, at)
+    return _keep_same_key(left, right, order, at)
 
 
 def count_same(left: Array, right: Array) -> Array:
@@ -100,13 +100,13 @@ def count_same(left: Array, right: Array) -> Array:
 
 def count_before(left: Array, left_places: Array, right: Array, right_places: Array) -> Array:
     """Count, for each row on the left, the rows on the right with the same key that are before it."""
-    order, composite, wanted = _ranked(left, left_places, right, right_places)
+    order, composite, wanted = _rank_keys(left, left_places, right, right_places)
     ordered = right[order]
     found: Array = np.searchsorted(composite, wanted) - np.searchsorted(ordered, left)
     return np.where(left < 0, 0, found)
 
 
-def only_same(left: Array, right: Array) -> tuple[Array, Array]:
+def match_same_key(left: Array, right: Array) -> tuple[Array, Array]:
     """Find, for each row on the left, a row on the right with the same key, and the number of such rows."""
     counts = count_same(left, right)
     zeros = np.zeros(len(left), np.int64)
@@ -123,7 +123,7 @@ def rank_within(keys: Array, places: Array) -> Array:
     return ranks
 
 
-def _ranked(left: Array, left_places: Array, right: Array, right_places: Array) -> tuple[Array, Array, Array]:
+def _rank_keys(left: Array, left_places: Array, right: Array, right_places: Array) -> tuple[Array, Array, Array]:
     known = np.flatnonzero(right >= 0)
     order = known[np.lexsort((right_places[known], right[known]))]
     places = np.unique(right_places[known])
@@ -133,7 +133,7 @@ def _ranked(left: Array, left_places: Array, right: Array, right_places: Array) 
     return order, composite, wanted
 
 
-def _same_key(left: Array, right: Array, order: Array, at: Array) -> Array:
+def _keep_same_key(left: Array, right: Array, order: Array, at: Array) -> Array:
     found = np.full(len(left), NONE, np.int64)
     is_there = (at >= 0) & (left >= 0)
     found[is_there] = order[at[is_there]]
@@ -220,13 +220,13 @@ class Families:
             Member numbers; `NONE` if there is none.
         """
         pairs = [(name, name) if isinstance(name, str) else name for name in same]
-        left = [self._shifted(name, later, name in shifts) for name, _ in pairs]
+        left = [self._shifted_column(name, later, name in shifts) for name, _ in pairs]
         right = self.columns([name for _, name in pairs], earlier)
         left_codes, right_codes = key_codes(left, right)
         places = self.times if by_time else self.offsets
         found = latest_before(left_codes, places[later], right_codes, places[earlier])
         return np.where(found >= 0, earlier[found], NONE) if len(earlier) else found
 
-    def _shifted(self, name: str, rows: Array, is_shifted: bool) -> Column:
+    def _shifted_column(self, name: str, rows: Array, is_shifted: bool) -> Column:
         column = self.column(name, rows)
         return pa.array(numbers_of(column) - 1).cast(column.type) if is_shifted else column

@@ -140,14 +140,14 @@ class Properties:
     def have(self, names: Sequence[str]) -> Array:
         """Return which rows have any of the given properties."""
         found: Array = np.zeros(self._rows, bool)
-        found[self._parents(self._places(names))] = True
+        found[self._rows_of_entries(self._entry_indexes(names))] = True
         return found
 
     def texts(self, name: str) -> pa.Array:
         """Return the last value of a property in each row; null if there is none."""
-        places = self._places([name])
+        places = self._entry_indexes([name])
         index = np.full(self._rows, -1, np.int64)
-        index[self._parents(places)] = places
+        index[self._rows_of_entries(places)] = places
         return self._values.take(pa.array(index, mask=index < 0)).cast(pa.string())
 
     def numbers(self, name: str) -> Array:
@@ -157,7 +157,7 @@ class Properties:
         found: Array = numbers_of(pc.if_else(is_number, texts, None).cast(pa.int64()), null=-1)
         return found
 
-    def _places(self, names: Sequence[str]) -> Array:
+    def _entry_indexes(self, names: Sequence[str]) -> Array:
         codes = [code for name in names for code in self._names.get(name, ())]
         if not codes:
             return np.empty(0, np.int64)
@@ -165,17 +165,17 @@ class Properties:
         found: Array = places[(places >= self._offsets[0]) & (places < self._offsets[-1])]
         return found
 
-    def _parents(self, places: Array) -> Array:
+    def _rows_of_entries(self, places: Array) -> Array:
         found: Array = np.searchsorted(self._offsets, places, side="right") - 1
         return found
 
 
 def has_role(rows: pa.Table) -> Array:
     """Return which rows of `messages` are more than a message that a producer sent to its own topic."""
-    kinds = _texts(rows, "kind")
+    kinds = _text_column(rows, "kind")
     special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
-    is_commit = _numbers(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
-    found: Array = special | is_commit | Properties(_chunk(rows, "properties")).have(sorted(MARKING))
+    is_commit = _number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
+    found: Array = special | is_commit | Properties(_single_chunk(rows, "properties")).have(sorted(MARKING))
     return found
 
 
@@ -183,7 +183,7 @@ def plain_members(rows: pa.Table) -> pa.Table:
     """Return rows of `messages` that `has_role` does not select, as members."""
     known = _known_columns(rows)
     known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
-    return _table(known, rows.num_rows)
+    return _to_members(known, rows.num_rows)
 
 
 def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
@@ -194,7 +194,7 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
     """
     if not rows.num_rows:
         return MEMBERS.empty_table()
-    properties = Properties(_chunk(rows, "properties"))
+    properties = Properties(_single_chunk(rows, "properties"))
     known = _known_columns(rows)
     roles, by_timer = _roles(rows, known, properties)
     waits = roles == Role.WAITING
@@ -207,21 +207,21 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
         "role": pa.array(roles, pa.string()),
         "next_topic": pc.if_else(pa.array(waits), next_topic, None),
         "by_timer": pa.array(by_timer),
-        "group": _groups(named, known["origin_topic"]),
+        "group": _consumer_groups(named, known["origin_topic"]),
         "origin_id": properties.texts(ORIGIN_MESSAGE_ID),
         "by_client": pa.array(properties.have([_BY_CLIENT])),
-        "due": _due(rows, known["broker"], properties, waits, by_timer, delay_levels),
-        "prepared_offset": _chunk(rows, "prepared_transaction_offset").cast(pa.int64()),
+        "due": _due_times(rows, known["broker"], properties, waits, by_timer, delay_levels),
+        "prepared_offset": _single_chunk(rows, "prepared_transaction_offset").cast(pa.int64()),
         "checks": pa.array(np.maximum(properties.numbers(CHECK_TIMES), 0)),
-        "first_half": _nullable(properties.numbers(PREPARED_QUEUE_OFFSET)),
+        "first_half": _null_if_negative(properties.numbers(PREPARED_QUEUE_OFFSET)),
         "rolls": pa.array(np.maximum(properties.numbers(_ROLL_TIMES), 0)),
         "cancels": properties.texts(_CANCELS),
         "replay_id": properties.texts(REPLAY_ID),
         "replay_broker": properties.texts(_ORIGIN_BROKER),
-        "replay_offset": _nullable(properties.numbers(_ORIGIN_OFFSET)),
+        "replay_offset": _null_if_negative(properties.numbers(_ORIGIN_OFFSET)),
         "replay_topic": properties.texts(_ORIGIN_TOPIC),
     }
-    return _table(known, rows.num_rows).filter(pa.array(roles != ""))
+    return _to_members(known, rows.num_rows).filter(pa.array(roles != ""))
 
 
 def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
@@ -231,8 +231,8 @@ def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -
     is_there = pc.fill_null(pc.equal(topics, next_topics), False).to_numpy(zero_copy_only=False)
     by_level = properties.numbers(DELAY) > 0
     by_timer = properties.have([TIMER_OUT]) & ~by_level
-    is_commit = (_numbers(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT) & (
-        _numbers(rows, "reconsume_times") == 0
+    is_commit = (_number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT) & (
+        _number_column(rows, "reconsume_times") == 0
     )
     is_timer = kinds == Kind.TIMER
     own = (kinds == Kind.NORMAL) | (kinds == Kind.RETRY) | (kinds == Kind.DLQ)
@@ -258,7 +258,7 @@ def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -
     return roles, np.where(roles == Role.DELIVERED, by_timer, is_timer)
 
 
-def _due(
+def _due_times(
     rows: pa.Table,
     brokers: pa.Array,
     properties: Properties,
@@ -266,7 +266,7 @@ def _due(
     by_timer: Array,
     delay_levels: DelayLevels,
 ) -> pa.Array:
-    queues = _numbers(rows, "queue_id").astype(np.int64)
+    queues = _number_column(rows, "queue_id").astype(np.int64)
     delays = np.zeros(rows.num_rows, np.int64)
     by_broker = pc.dictionary_encode(brokers)
     codes = numbers_of(by_broker.indices, null=-1)
@@ -275,14 +275,14 @@ def _due(
         levels = np.array(delay_levels.of(by_broker.dictionary[code].as_py()), np.int64)
         mine = chosen & (codes == code)
         delays[mine] = levels[np.clip(queues[mine], 0, len(levels) - 1)]
-    by_level = _numbers(rows, "store_timestamp") + delays * _US_OF_MS
+    by_level = _number_column(rows, "store_timestamp") + delays * _US_OF_MS
     timers = properties.numbers(TIMER_OUT)
     is_known = waits & np.where(by_timer, (timers >= 0) & (timers <= _MAX_MS), True)
     due = np.where(by_timer, np.clip(timers, 0, _MAX_MS) * _US_OF_MS, by_level)
     return pa.array(due, pa.int64(), mask=~is_known).cast(TIME)
 
 
-def _groups(names: pa.Array, origin_topics: pa.Array) -> pa.Array:
+def _consumer_groups(names: pa.Array, origin_topics: pa.Array) -> pa.Array:
     """Return the consumer group of each retry or dead letter topic; null for other topics."""
     pairs = pa.table({"name": names, "origin": origin_topics})
     distinct = pairs.group_by(["name", "origin"]).aggregate([])
@@ -322,44 +322,44 @@ def group_of(topic: str | None, origin_topic: str | None) -> str | None:
 
 def _known_columns(rows: pa.Table) -> dict[str, pa.Array]:
     return {
-        "broker": _texts(rows, "broker"),
-        "physical_offset": _chunk(rows, "physical_offset"),
-        "topic": _texts(rows, "topic"),
-        "queue_id": _chunk(rows, "queue_id"),
-        "queue_offset": _chunk(rows, "queue_offset"),
-        "store_timestamp": _chunk(rows, "store_timestamp").cast(TIME),
-        "unique_key": _texts(rows, "unique_key"),
-        "msg_id": _texts(rows, "msg_id"),
-        "kind": _texts(rows, "kind"),
-        "attempt": _chunk(rows, "reconsume_times"),
-        "origin_topic": _texts(rows, "origin_topic"),
+        "broker": _text_column(rows, "broker"),
+        "physical_offset": _single_chunk(rows, "physical_offset"),
+        "topic": _text_column(rows, "topic"),
+        "queue_id": _single_chunk(rows, "queue_id"),
+        "queue_offset": _single_chunk(rows, "queue_offset"),
+        "store_timestamp": _single_chunk(rows, "store_timestamp").cast(TIME),
+        "unique_key": _text_column(rows, "unique_key"),
+        "msg_id": _text_column(rows, "msg_id"),
+        "kind": _text_column(rows, "kind"),
+        "attempt": _single_chunk(rows, "reconsume_times"),
+        "origin_topic": _text_column(rows, "origin_topic"),
     }
 
 
-def _table(known: dict[str, pa.Array], count: int) -> pa.Table:
+def _to_members(known: dict[str, pa.Array], count: int) -> pa.Table:
     columns = [
         known[field.name].cast(field.type) if field.name in known else pa.nulls(count, field.type) for field in MEMBERS
     ]
     return pa.table(columns, schema=MEMBERS)
 
 
-def _chunk(rows: pa.Table, name: str) -> pa.Array:
+def _single_chunk(rows: pa.Table, name: str) -> pa.Array:
     column = rows.column(name)
     if column.num_chunks == 1:
         return column.chunk(0)
     return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
 
 
-def _texts(rows: pa.Table, name: str) -> pa.Array:
-    column = _chunk(rows, name)
+def _text_column(rows: pa.Table, name: str) -> pa.Array:
+    column = _single_chunk(rows, name)
     return column.dictionary_decode().cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
-def _numbers(rows: pa.Table, name: str) -> Array:
-    return numbers_of(_chunk(rows, name))
+def _number_column(rows: pa.Table, name: str) -> Array:
+    return numbers_of(_single_chunk(rows, name))
 
 
-def _nullable(numbers: Array) -> pa.Array:
+def _null_if_negative(numbers: Array) -> pa.Array:
     return pa.array(numbers, pa.int64(), mask=numbers < 0)
 
 

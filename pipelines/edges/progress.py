@@ -85,10 +85,12 @@ def count_kinds(messages: DeltaTable, edges: DeltaTable) -> list[KindCount]:
     counted = f"store_timestamp IS NOT NULL AND NOT {erased}"
     sql = f"SELECT kind, count(*) AS rows FROM messages WHERE kind IN ({kinds}) AND {counted} GROUP BY kind"
     there = {row["kind"]: row["rows"] for row in dict_rows(run_sql(messages, "messages", sql).read_all())}
-    return [KindCount(kind, there.get(str(kind), 0), _count(edges, end, steps)) for kind, end, steps in _EXPECTED]
+    return [
+        KindCount(kind, there.get(str(kind), 0), _count_records(edges, end, steps)) for kind, end, steps in _EXPECTED
+    ]
 
 
-def _count(edges: DeltaTable, end: str, kinds: tuple[EdgeKind, ...]) -> int:
+def _count_records(edges: DeltaTable, end: str, kinds: tuple[EdgeKind, ...]) -> int:
     names = ", ".join(text_literal(str(kind)) for kind in kinds)
     places = f"SELECT DISTINCT {end}_broker, {end}_physical_offset FROM edges WHERE kind IN ({names})"
     sql = f"SELECT count(*) AS places FROM ({places} AND {end}_timestamp IS NOT NULL)"

@@ -108,20 +108,20 @@ class RowReader:
             chosen = has_role(rows)
             special = rows.filter(mask_of(chosen)).combine_chunks()
             plain = rows.select(_PLAIN).filter(mask_of(~chosen))
-            yield self._special(special, plain)
+            yield self._contents_with_roles(special, plain)
 
-    def _special(self, rows: pa.Table, plain: pa.Table) -> RowContents:
+    def _contents_with_roles(self, rows: pa.Table, plain: pa.Table) -> RowContents:
         kinds = rows.column("kind")
         traces = rows.filter(pc.equal(kinds, str(Kind.TRACE)))
         ops = rows.filter(pc.equal(kinds, str(Kind.OP)))
-        entries, passed_over, unread = self._traces(traces)
-        finished, unread_ops = self._ops(ops)
+        entries, passed_over, unread = self._parse_traces(traces)
+        finished, unread_ops = self._parse_ops(ops)
         members = role_members(rows, self.delay_levels)
         return RowContents(members, plain, entries, finished, passed_over, unread + unread_ops)
 
-    def _traces(self, rows: pa.Table) -> tuple[pa.Table, int, int]:
+    def _parse_traces(self, rows: pa.Table) -> tuple[pa.Table, int, int]:
         tables, passed_over, unread = [ENTRIES.empty_table()], 0, 0
-        for part, bodies in self._bodies(rows):
+        for part, bodies in self._rows_and_bodies(rows):
             unread += bodies.null_count
             named = part.rename_columns([{"born_host": "client_host"}.get(name, name) for name in part.schema.names])
             parents = named.select(PARENTS).cast(pa.schema([ENTRIES.field(name) for name in PARENTS]))
@@ -130,9 +130,9 @@ class RowReader:
             passed_over += traces.passed_over
         return pa.concat_tables(tables), passed_over, unread
 
-    def _ops(self, rows: pa.Table) -> tuple[pa.Table, int]:
+    def _parse_ops(self, rows: pa.Table) -> tuple[pa.Table, int]:
         tables, unread = [OPS.empty_table()], 0
-        for part, bodies in self._bodies(rows):
+        for part, bodies in self._rows_and_bodies(rows):
             unread += bodies.null_count
             halves = [list(dict.fromkeys(finished_offsets(body or b""))) for body in bodies.to_pylist()]
             parents = np.repeat(np.arange(len(halves)), [len(found) for found in halves])
@@ -141,7 +141,7 @@ class RowReader:
             tables.append(places.append_column("half_offset", numbers).cast(OPS))
         return pa.concat_tables(tables), unread
 
-    def _bodies(self, rows: pa.Table) -> Iterator[tuple[pa.Table, pa.Array]]:
+    def _rows_and_bodies(self, rows: pa.Table) -> Iterator[tuple[pa.Table, pa.Array]]:
         """Yield rows with decompressed bodies; a body is null if the lake does not have it, or it is damaged."""
         if not rows.num_rows:
             return
@@ -149,23 +149,23 @@ class RowReader:
         rows = rows.append_column("pack", packs).sort_by("pack").drop_columns(["pack"])
         cache = FrameCache()
         for batch in rows.combine_chunks().to_batches():
-            for part in self._with_bodies(batch, cache):
+            for part in self._read_bodies(batch, cache):
                 table = pa.Table.from_batches([part])
-                yield table.drop_columns(["body"]), _decompressed(part)
+                yield table.drop_columns(["body"]), _decompressed_bodies(part)
 
-    def _with_bodies(self, batch: pa.RecordBatch, cache: FrameCache) -> Iterator[pa.RecordBatch]:
+    def _read_bodies(self, batch: pa.RecordBatch, cache: FrameCache) -> Iterator[pa.RecordBatch]:
         try:
             yield from list(batches_with_bodies(batch, self.packs, cache))
         except PackError:
             if len(batch) > 1:
                 middle = len(batch) // 2
-                yield from self._with_bodies(batch.slice(0, middle), cache)
-                yield from self._with_bodies(batch.slice(middle), cache)
+                yield from self._read_bodies(batch.slice(0, middle), cache)
+                yield from self._read_bodies(batch.slice(middle), cache)
             else:
                 yield batch.append_column("body", pa.nulls(len(batch), pa.binary()))
 
 
-def _decompressed(batch: pa.RecordBatch) -> pa.Array:
+def _decompressed_bodies(batch: pa.RecordBatch) -> pa.Array:
     bodies, codecs = batch.column("body"), batch.column("body_codec")
     is_compressed = pc.fill_null(pc.not_equal(codecs, str(BodyCodec.NONE)), False)
     if not is_compressed.true_count:

@@ -18,7 +18,7 @@ from commitlake.connectors.log_format.deliveries import RETRY_ROWS
 from commitlake.connectors.plain_arrays import mask_of
 from commitlake.pipelines.edges.client_actions import unique_keys_of
 from commitlake.pipelines.edges.finding import is_in_places
-from commitlake.pipelines.edges.matching import Families, key_codes, only_same
+from commitlake.pipelines.edges.matching import Families, key_codes, match_same_key
 from commitlake.pipelines.edges.members import MEMBERS
 from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, TO, make_steps
@@ -45,8 +45,8 @@ class RetryStates:
         return replace(self, rows=self.rows.filter(chosen))
 
     def differ_from(self, steps: pa.Table) -> bool:
-        """Return whether open steps have other states of these stores."""
-        known = steps.filter(mask_of(_is_of(steps, self.brokers))).select(_STATE)
+        """Return whether open steps differ from these states, for the same stores."""
+        known = steps.filter(mask_of(_are_states_of(steps, self.brokers))).select(_STATE)
         state = link_stored(Families(MEMBERS.empty_table()), self.rows, Spans()).select(_STATE)
         if known.num_rows != state.num_rows:
             return True
@@ -55,7 +55,7 @@ class RetryStates:
 
     def others(self, steps: pa.Table) -> pa.Table:
         """Return the steps that are not of these stores."""
-        return steps.filter(mask_of(~_is_of(steps, self.brokers)))
+        return steps.filter(mask_of(~_are_states_of(steps, self.brokers)))
 
 
 _STATE = ["kind", "from_broker", "from_physical_offset", "from_key", "consumer_group", "attempt", "due_timestamp",
@@ -89,7 +89,7 @@ def link_stored(f: Families, rows: pa.Table, spans: Spans) -> pa.Table:
         [rows.column("broker"), rows.column("physical_offset"), keys],
         f.columns(["broker", "physical_offset", "unique_key"], np.arange(len(f))),
     )
-    found, _ = only_same(left, right)
+    found, _ = match_same_key(left, right)
     is_there = mask_of(found >= 0)
     brokers, places = (rows.column(name).combine_chunks() for name in ("broker", "physical_offset"))
     kinds = pc.if_else(rows.column("is_dead"), str(EdgeKind.DEAD), str(EdgeKind.RETRIED))
@@ -117,6 +117,6 @@ def are_stored(steps: pa.Table) -> Array:
     return found
 
 
-def _is_of(steps: pa.Table, brokers: Collection[str]) -> Array:
+def _are_states_of(steps: pa.Table, brokers: Collection[str]) -> Array:
     of_them: Array = pc.is_in(steps.column("from_broker"), pa.array(sorted(brokers), pa.string())).to_numpy()
     return are_stored(steps) & of_them

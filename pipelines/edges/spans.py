@@ -74,7 +74,7 @@ class Spans:
         return max((span.last_us for span in self.brokers.values()), default=0)
 
     @property
-    def _before(self) -> str:
+    def _reason_before(self) -> str:
         return str(AbsentReason.EXPIRED if self.has_expired else AbsentReason.BEFORE_ARCHIVE)
 
     def at_places(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
@@ -88,7 +88,7 @@ class Spans:
             if span is not None:
                 mine = codes == code
                 found[mine & (known < span.end_offset)] = str(AbsentReason.LOST)
-                found[mine & (known < span.first_offset)] = self._before
+                found[mine & (known < span.first_offset)] = self._reason_before
         return pa.array(found, pa.string())
 
     def before(self, brokers: pa.Array, times: Array, by_client: Array | None = None) -> pa.Array:
@@ -107,7 +107,7 @@ class Spans:
             if span is not None and name not in self.pulled:
                 mine = codes == code
                 found[mine] = str(AbsentReason.LOST)
-                found[mine & (times < span.first_us + LINK_US)] = self._before
+                found[mine & (times < span.first_us + LINK_US)] = self._reason_before
         if by_client is not None:
             found[by_client] = str(AbsentReason.NOT_YET)
         return pa.array(found, pa.string())
@@ -156,7 +156,7 @@ class LinkedExtents:
         self._left: dict[str, tuple[frozenset[str], int]] = {}
         for action in file_actions(messages).to_pylist():
             least, greatest = action.get("min") or {}, action.get("max") or {}
-            span = _span(least, greatest)
+            span = _to_span(least, greatest)
             brokers = frozenset(each for each in (least.get("broker"), greatest.get("broker")) if each is not None)
             if span is None or not brokers:
                 continue
@@ -164,7 +164,7 @@ class LinkedExtents:
             if name in new:
                 self._left[name] = brokers, span.first_us
             for broker in brokers:
-                whole[broker] = _joined(whole[broker], span) if broker in whole else span
+                whole[broker] = _join_spans(whole[broker], span) if broker in whole else span
                 if name not in new:
                     self._linked[broker] = max(self._linked.get(broker, 0), span.last_us)
         newest = newest_commit(messages)
@@ -185,7 +185,7 @@ class LinkedExtents:
         return spans
 
 
-def _span(least: dict[str, Any], greatest: dict[str, Any]) -> LakeSpan | None:
+def _to_span(least: dict[str, Any], greatest: dict[str, Any]) -> LakeSpan | None:
     first, last = least.get("physical_offset"), greatest.get("physical_offset")
     begin, end = least.get("store_timestamp"), greatest.get("store_timestamp")
     if first is None or last is None or begin is None or end is None:
@@ -193,7 +193,7 @@ def _span(least: dict[str, Any], greatest: dict[str, Any]) -> LakeSpan | None:
     return LakeSpan(first, last + 1, epoch_us(begin), epoch_us(end))
 
 
-def _joined(one: LakeSpan, other: LakeSpan) -> LakeSpan:
+def _join_spans(one: LakeSpan, other: LakeSpan) -> LakeSpan:
     return LakeSpan(
         min(one.first_offset, other.first_offset),
         max(one.end_offset, other.end_offset),

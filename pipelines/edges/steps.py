@@ -61,7 +61,7 @@ def make_steps(
     to_rows: Array | None,
     more: Mapping[str, Column],
 ) -> pa.Table:
-    """Make steps from members.
+    """Make one step for each pair of member numbers, of which one may be absent.
 
     Args:
         kind: kind of all steps, or of each.
@@ -81,10 +81,10 @@ def make_steps(
         for name, _ in _END:
             column = members.column(_OF_MEMBERS.get(name, name)).combine_chunks().take(index)
             absent = known.get(f"{end}_{name}")
-            known[f"{end}_{name}"] = column if absent is None else pc.coalesce(column, _chunk(absent))
+            known[f"{end}_{name}"] = column if absent is None else pc.coalesce(column, _single_chunk(absent))
         key = members.column("unique_key").combine_chunks().take(index)
-        known[f"{end}_key"] = pc.coalesce(key, _chunk(known[f"{end}_key"])) if f"{end}_key" in known else key
-    columns = [_chunk(known[f.name]).cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in STEPS]
+        known[f"{end}_key"] = pc.coalesce(key, _single_chunk(known[f"{end}_key"])) if f"{end}_key" in known else key
+    columns = [_single_chunk(known[f.name]).cast(f.type) if f.name in known else pa.nulls(count, f.type) for f in STEPS]
     return pa.table(columns, schema=STEPS)
 
 
@@ -99,7 +99,7 @@ def absent(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
     lacks = mask_of(rows < 0)
     return {
         "absent_end": pc.if_else(lacks, end, pa.scalar(None, pa.string())),
-        "absent_reason": pc.if_else(lacks, _chunk(reasons), pa.scalar(None, pa.string())),
+        "absent_reason": pc.if_else(lacks, _single_chunk(reasons), pa.scalar(None, pa.string())),
     }
 
 
@@ -162,8 +162,8 @@ def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
     all_reasons[waiting] = new
     begun = steps.column("is_begun").to_numpy().copy()
     begun[waiting[overdue]] = False
-    steps = _with(steps, "absent_reason", pa.array(all_reasons, pa.string()))
-    return _with(steps, "is_begun", pa.array(begun.tolist(), pa.bool_()))
+    steps = _replace_column(steps, "absent_reason", pa.array(all_reasons, pa.string()))
+    return _replace_column(steps, "is_begun", pa.array(begun.tolist(), pa.bool_()))
 
 
 def repeated(text: str | None, count: int) -> pa.Array:
@@ -171,9 +171,9 @@ def repeated(text: str | None, count: int) -> pa.Array:
     return pa.array([text], pa.string()).take(pa.array(np.zeros(count, np.int64)))
 
 
-def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
+def _replace_column(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), table.schema.field(name), column)
 
 
-def _chunk(column: Column) -> pa.Array:
+def _single_chunk(column: Column) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

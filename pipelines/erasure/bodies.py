@@ -47,7 +47,7 @@ class PackBodies:
 
 @dataclass(frozen=True, slots=True)
 class PackWork:
-    """Work that was done on packs, or would be.
+    """Work on packs that was done, or that is planned.
 
     Attributes:
         packs: number of packs that were rewritten.
@@ -106,8 +106,8 @@ class _FileBodies:
     packs: Sequence[str]
 
 
-def _in_files(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, Copies]]:
-    """Return the same bodies by file, in all copies of their packs, and what was found of each pack."""
+def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, Copies]]:
+    """Group bodies by file, in all copies of their packs; also return the copies that were found of each pack."""
     copies = find_copies(store, [one.pack for one in bodies])
     parts: dict[str, list[tuple[str, PackRefs]]] = defaultdict(list)
     for one in bodies:
@@ -127,7 +127,7 @@ def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackW
     """
     store = open_store(location)
     with_bytes = [one for one in bodies if one.refs.lengths.any()]
-    files, copies = _in_files(store, with_bytes)
+    files, copies = _group_by_file(store, with_bytes)
     for pack, found in copies.items():
         if not found.places:
             pack_size(store, pack)  # reports what is missing
@@ -158,13 +158,13 @@ def erase_bodies(
     store = open_store(location)
     for attempt in range(_MAX_TRIES):
         bodies = [one for one in bodies_of(read_rows(lake)) if one.pack in packs]
-        files, copies = _in_files(store, bodies)
+        files, copies = _group_by_file(store, bodies)
         errors |= {pack: found.error for pack, found in copies.items() if found.error is not None}
         if not attempt:
             gone = sum(not found.places and found.error is None for found in copies.values())
             work = replace(work, gone=gone)
         packs = set()
-        for number, wiped in runner.run(partial(_wipe, location), files):
+        for number, wiped in runner.run(partial(_wipe_file, location), files):
             if isinstance(wiped, PackError):
                 errors |= dict.fromkeys(files[number].packs, wiped)
                 continue
@@ -176,7 +176,7 @@ def erase_bodies(
     raise ConcurrentRunError(f"other processes have written the same packs {_MAX_TRIES} times. Run it again")
 
 
-def _wipe(location: PackLocation, bodies: _FileBodies) -> Wiped | PackError:
+def _wipe_file(location: PackLocation, bodies: _FileBodies) -> Wiped | PackError:
     try:
         return wipe_bodies(open_store(location), bodies.file, bodies.refs)
     except PackStoreError:

@@ -79,14 +79,16 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
         done = erasure_number(table)
         if done >= number:
             return None
-        keys = _keys(lake, done)
-        runs, files = _counted(table, keys)
-        counted = _count(lake, runs)
+        keys = _keys_to_recount(lake, done)
+        runs, files = _runs_of_keys(table, keys)
+        counted = _count_messages(lake, runs)
         whole = {key for key, parts in runs.items() if all(part["left"] == 0 for part in parts)}
         try:
             removed = [file for file in read_table_files(table) if files.get(file.path, set()) & whole]
-            added = [rewrite_file(lake, "topic_minutes", file, partial(_without, frozenset(whole))) for file in removed]
-            new = [file for file in added if file.rows] + _written(lake, counted, whole)
+            added = [
+                rewrite_file(lake, "topic_minutes", file, partial(_drop_keys, frozenset(whole))) for file in removed
+            ]
+            new = [file for file in added if file.rows] + _write_minutes(lake, counted, whole)
             commit(lake, "topic_minutes", removed, new, number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
@@ -97,27 +99,27 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
     )
 
 
-def _keys(lake: Lake, done: int) -> set[Key]:
+def _keys_to_recount(lake: Lake, done: int) -> set[Key]:
     rows = newest_rows(read_rows(lake))
     rows = rows.filter(pc.greater(rows.column("number"), done))
-    return set(_keys_of(rows, "store_timestamp"))
+    return set(_minute_keys(rows, "store_timestamp"))
 
 
-def _keys_of(rows: pa.Table, time: str) -> Iterator[Key]:
+def _minute_keys(rows: pa.Table, time: str) -> Iterator[Key]:
     times = rows.column(time).cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
     minutes = (None if at is None else at // _MINUTE_US * _MINUTE_US for at in times)
     columns = [rows.column(name).cast(pa.string()).to_pylist() for name in ("broker", "topic")]
     yield from zip(*columns, rows.column("queue_id").to_pylist(), minutes, strict=True)
 
 
-def _counted(table: DeltaTable, keys: set[Key]) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
+def _runs_of_keys(table: DeltaTable, keys: set[Key]) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
     """Return, for each key, the range of offsets and the messages of each run; and the keys in each file."""
     runs: dict[Key, dict[str, dict[str, Any]]] = defaultdict(dict)
     files: dict[str, set[Key]] = {}
     for file in read_table_files(table) if keys else ():
         with folder_of(table.table_uri).open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, columns=_OF_ROWS, page_checksum_verification=True)
-        found = list(_keys_of(rows, "minute"))
+        found = list(_minute_keys(rows, "minute"))
         hits = [row for row, key in enumerate(found) if key in keys]
         for row, values in zip(hits, rows.take(pa.array(hits, pa.int64())).to_pylist(), strict=True):
             run = runs[found[row]].setdefault(values["run_id"], values | {"left": 0})
@@ -128,13 +130,13 @@ def _counted(table: DeltaTable, keys: set[Key]) -> tuple[dict[Key, list[dict[str
     return {key: list(parts.values()) for key, parts in runs.items()}, files
 
 
-def _count(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> list[tuple[Key, pa.Table]]:
+def _count_messages(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> list[tuple[Key, pa.Table]]:
     """Count the messages of each key and run, and deduct them from what is `left` of the run."""
     messages: dict[tuple[Key, int], list[pa.Table]] = defaultdict(list)
-    for batch in _messages(lake, runs):
+    for batch in _read_messages(lake, runs):
         chosen: dict[tuple[Key, int], list[int]] = defaultdict(list)
         for row, (key, offset) in enumerate(
-            zip(_keys_of(batch, "store_timestamp"), batch.column("physical_offset").to_pylist(), strict=True)
+            zip(_minute_keys(batch, "store_timestamp"), batch.column("physical_offset").to_pylist(), strict=True)
         ):
             for number, part in enumerate(runs.get(key, ())):
                 if part["first_physical_offset"] <= offset <= part["last_physical_offset"] and part["left"] > 0:
@@ -152,7 +154,7 @@ def _count(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> list[tup
     ]
 
 
-def _messages(lake: Lake, runs: Mapping[Key, object]) -> Iterator[pa.Table]:
+def _read_messages(lake: Lake, runs: Mapping[Key, object]) -> Iterator[pa.Table]:
     """Yield rows of `messages` that may be of the given keys."""
     if not runs:
         return
@@ -173,15 +175,15 @@ def _messages(lake: Lake, runs: Mapping[Key, object]) -> Iterator[pa.Table]:
             yield rows
 
 
-def _without(keys: frozenset[Key], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _drop_keys(keys: frozenset[Key], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
-        is_kept: Array = np.array([key not in keys for key in _keys_of(batch, "minute")], bool)
+        is_kept: Array = np.array([key not in keys for key in _minute_keys(batch, "minute")], bool)
         kept = batch if is_kept.all() else batch.filter(pa.array(is_kept))
         if kept.num_rows:
             yield kept
 
 
-def _written(lake: Lake, counted: Sequence[tuple[Key, pa.Table]], whole: set[Key]) -> list[TableFile]:
+def _write_minutes(lake: Lake, counted: Sequence[tuple[Key, pa.Table]], whole: set[Key]) -> list[TableFile]:
     parts = [rows for key, rows in counted if key in whole]
     if not parts:
         return []
@@ -210,10 +212,10 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
         done = erasure_number(table)
         if done >= number:
             return None
-        changes = _changes_by_file(table, _by_window(lake, done))
+        changes = _changes_by_file(table, _changes_by_window(lake, done))
         files = [file for file in read_table_files(table) if file.path in changes]
         try:
-            added = [rewrite_file(lake, "profiles", file, partial(_corrected, changes[file.path])) for file in files]
+            added = [rewrite_file(lake, "profiles", file, partial(_correct_rows, changes[file.path])) for file in files]
             commit(lake, "profiles", files, added, number, table.version())
         except (ConcurrentMaintenanceError, FileNotFoundError):
             continue
@@ -222,7 +224,7 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
     raise ConcurrentRunError(f"{lake.uri('profiles')}: other writers committed first {_MAX_TRIES} times. Run it again")
 
 
-def _by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
+def _changes_by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
     """Return, for each window, the offsets of messages and what their erasure changes."""
     rows = newest_rows(read_rows(lake))
     rows = rows.filter(pc.greater(rows.column("number"), done)).combine_chunks()
@@ -262,7 +264,7 @@ def _changes_by_file(
     return found
 
 
-def _corrected(changes: Changes, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _correct_rows(changes: Changes, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     first = 0
     for batch in batches:
         rows = [row for row in changes if first <= row < first + batch.num_rows]
@@ -300,14 +302,14 @@ def forget_contents(lake: Lake, number: int) -> TableWork | None:
         rows = 0
         for file in read_table_files(table):
             with folder_of(table.table_uri).open_input_file(unquote(file.path)) as source:
-                count = int(_are_to_forget(pq.read_table(source, page_checksum_verification=True), number).sum())
+                count = int(_rows_to_forget(pq.read_table(source, page_checksum_verification=True), number).sum())
             if count:
                 files.append(file)
                 rows += count
         if not files:
             return None
         try:
-            added = [rewrite_file(lake, "erasures", file, partial(_forgotten, number)) for file in files]
+            added = [rewrite_file(lake, "erasures", file, partial(_forget_values, number)) for file in files]
             exchange_files(
                 lake, "erasures", files, added, changes_data=True, note={"forgotten": number}, key=ERASURE_KEY,
                 at_version=table.version(),
@@ -332,7 +334,7 @@ def _newest_in_profiles(lake: Lake) -> int:
 _TO_FORGET = ("row_before", "lake_before", "body_crc", "detail")
 
 
-def _are_to_forget(rows: pa.Table, number: int) -> Array:
+def _rows_to_forget(rows: pa.Table, number: int) -> Array:
     is_message = pc.is_in(rows.column("event").cast(pa.string()), pa.array([str(event) for event in MESSAGE_EVENTS]))
     is_done = pc.and_(is_message, pc.less_equal(rows.column("number"), number)).fill_null(False)
     holds = [pc.is_valid(rows.column(name)) for name in _TO_FORGET if name in rows.column_names]
@@ -346,9 +348,9 @@ def _any_true(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
     return found
 
 
-def _forgotten(number: int, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _forget_values(number: int, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
-        hits = pa.array(_are_to_forget(batch, number))
+        hits = pa.array(_rows_to_forget(batch, number))
         changed = batch
         for name in _TO_FORGET:
             place, field = batch.schema.get_field_index(name), batch.schema.field(name)

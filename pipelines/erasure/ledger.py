@@ -89,7 +89,7 @@ def writer(parser_version: str) -> ErasureWriter:
 def read_rows(lake: Lake) -> pa.Table:
     """Read all rows of `erasures`; none if nothing was ever erased."""
     table = open_erasures(lake)
-    return conform(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read(table)
+    return conform(pa.table({"number": pa.array([], pa.int64())})) if table is None else _read_all(table)
 
 
 def newest_rows(rows: pa.Table) -> pa.Table:
@@ -98,7 +98,7 @@ def newest_rows(rows: pa.Table) -> pa.Table:
     return newest_of_messages(rows)
 
 
-def _read(table: Any) -> pa.Table:
+def _read_all(table: Any) -> pa.Table:
     return conform(table.to_pyarrow_table())
 
 
@@ -120,10 +120,10 @@ def read_states(lake: Lake) -> list[ErasureState]:
         if at is None or row["number"] is None or row["erasure_id"] is None:
             raise UsageError(f"{_LEDGER}: an event {row['event']!a} lacks its number, id or time")
         found.setdefault(row["number"], {}).setdefault(row["event"], []).append(row | {"at": at})
-    return [_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
+    return [_to_state(number, found[number], counted.get(number, 0)) for number in sorted(found)]
 
 
-def _state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: int) -> ErasureState:
+def _to_state(number: int, events: Mapping[str, list[dict[str, Any]]], messages: int) -> ErasureState:
     begun, erased, purged = (next(iter(events.get(name, ())), None) for name in ("begun", "erased", "purged"))
     # If a repair undid an erasure and it was done again, the retention starts again: the newest rows count.
     newest = events["erased"][-1] if erased else None
@@ -162,7 +162,7 @@ def begin(
     *,
     keeps_later_copies: bool = False,
 ) -> ErasureState:
-    """Make an erasure valid, with one commit that has its messages, and hashes that recognise their later copies.
+    """Begin an erasure, by one commit with its messages and with hashes that recognise their later copies.
 
     Args:
         rows: rows of `messages` before the erasure, each column in one chunk.
@@ -182,9 +182,9 @@ def begin(
         copies = with_key(read_later_copies(lake))
         detail = {"retention_s": retention.total_seconds(), "copies_key": copies.key.hex()}
         table = pa.concat_tables([
-            _event(number, erasure_id, ErasureEvent.BEGUN, detail, by, reason),
-            _messages(rows, number, erasure_id, by),
-            _later(number, erasure_id, copies.details(texts, is_kept=keeps_later_copies), by),
+            _event_row(number, erasure_id, ErasureEvent.BEGUN, detail, by, reason),
+            _message_rows(rows, number, erasure_id, by),
+            _later_copy_rows(number, erasure_id, copies.details(texts, is_kept=keeps_later_copies), by),
         ])  # fmt: skip
         file = write_plain_file(table, lake, "erasures", f"part-{secrets.token_hex(16)}.zstd.parquet")
         before = number - 1 or None
@@ -194,7 +194,7 @@ def begin(
     raise ConcurrentRunError(f"other erasures have begun first {_MAX_TRIES} times. Run it again")
 
 
-def _messages(rows: pa.Table, number: int, erasure_id: str, by: ErasureWriter) -> pa.Table:
+def _message_rows(rows: pa.Table, number: int, erasure_id: str, by: ErasureWriter) -> pa.Table:
     count = rows.num_rows
     if not count:
         return conform(pa.table({"number": pa.array([], pa.int64())}))
@@ -207,7 +207,7 @@ def _messages(rows: pa.Table, number: int, erasure_id: str, by: ErasureWriter) -
     return erasure_rows(rows, after, [erasure_id] * count, [number] * count, ErasureEvent.MESSAGE, by)
 
 
-def _later(number: int, erasure_id: str, details: Iterable[str], by: ErasureWriter) -> pa.Table:
+def _later_copy_rows(number: int, erasure_id: str, details: Iterable[str], by: ErasureWriter) -> pa.Table:
     found = list(details)
     values = {
         "number": pa.array([number] * len(found), pa.int64()),
@@ -225,11 +225,11 @@ def add_event(
     lake: Lake, state: ErasureState, event: ErasureEvent, detail: Mapping[str, Any], parser_version: str
 ) -> None:
     """Record that an erasure has reached an event; recording it twice does no harm."""
-    row = _event(state.number, state.erasure_id, event, detail, writer(parser_version), None)
+    row = _event_row(state.number, state.erasure_id, event, detail, writer(parser_version), None)
     append_rows(lake, "erasures", row)
 
 
-def _event(
+def _event_row(
     number: int, erasure_id: str, event: ErasureEvent, detail: Mapping[str, Any], by: ErasureWriter, reason: str | None
 ) -> pa.Table:
     values = {

@@ -49,7 +49,7 @@ _UNFINISHED = re.compile(r"\.tmp$|#\d+$")
 
 @dataclass(frozen=True, slots=True)
 class Purged:
-    """Files that were deleted, or would be.
+    """Files that a purge has deleted, or would delete.
 
     Attributes:
         files: number of data files that no version needs.
@@ -112,7 +112,7 @@ def purge(
             checkpoints=purged.checkpoints + checkpoints,
         )
     purged = _purge_packs(lake, location, last or ArchiveCommit(0, ""), retention, now, purged)
-    return replace(purged, aside=_delete_aside(lake, now - retention))
+    return replace(purged, aside=_delete_aside_files(lake, now - retention))
 
 
 def _purge_packs(
@@ -158,7 +158,7 @@ def strip_log(lake: Lake, name: str, before: datetime.datetime) -> tuple[int, in
 def _strip_entry(folder: LogFolder, version: int) -> bool:
     name = entry_name(version)
     data = folder.read(name)
-    lines = [_stripped(line) for line in data.splitlines()]
+    lines = [_strip_line(line) for line in data.splitlines()]
     stripped = b"\n".join(lines) + b"\n"
     if stripped == data or lines == data.splitlines():
         return False
@@ -167,7 +167,7 @@ def _strip_entry(folder: LogFolder, version: int) -> bool:
     return True
 
 
-def _stripped(line: bytes) -> bytes:
+def _strip_line(line: bytes) -> bytes:
     """Return a line of an entry without minimum and maximum values."""
     try:
         action = parse_json(line)
@@ -179,7 +179,7 @@ def _stripped(line: bytes) -> bytes:
     for kind in ("add", "remove"):
         file = action.get(kind)
         if isinstance(file, dict) and isinstance(file.get("stats"), str):
-            stats = _rows_only(file["stats"])
+            stats = _keep_row_count(file["stats"])
             changed |= stats != file["stats"]
             file["stats"] = stats
     info = action.get("commitInfo")
@@ -190,7 +190,7 @@ def _stripped(line: bytes) -> bytes:
     return json.dumps(action, ensure_ascii=False, separators=(",", ":")).encode() if changed else line
 
 
-def _rows_only(stats: str) -> str:
+def _keep_row_count(stats: str) -> str:
     try:
         found = parse_json(stats)
         kept = {name: found[name] for name in ("numRecords", STATISTICS_KEY) if found.get(name) is not None}
@@ -205,7 +205,7 @@ def _without_statistics(metadata: str) -> str:
     if commit is None:
         return metadata
     files: dict[str, Any] = {
-        table: [replace(file, statistics=_rows_only(file.statistics)) for file in found]
+        table: [replace(file, statistics=_keep_row_count(file.statistics)) for file in found]
         for table, found in commit.files.items()
     }
     return metadata if files == commit.files else replace(commit, files=files).to_metadata()
@@ -238,7 +238,7 @@ def _time_of(info: pafs.FileInfo) -> datetime.datetime:
     return from_seconds((info.mtime_ns or 0) / 1e9)
 
 
-def _delete_aside(lake: Lake, before: datetime.datetime) -> int:
+def _delete_aside_files(lake: Lake, before: datetime.datetime) -> int:
     """Delete files that repairs moved aside. Returns their number."""
     if lake.s3 is None:
         check_folder_links(Path(lake.root) / ASIDE)

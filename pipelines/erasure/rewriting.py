@@ -26,7 +26,14 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.erasure.ledger import newest_rows
 from commitlake.pipelines.erasure.ledger import read_rows as read_ledger
 from commitlake.pipelines.erasure.ledger import writer as ledger_writer
-from commitlake.pipelines.erasure.selection import ROWS, FileHits, find_hits, names_erased, not_erased, read_hits
+from commitlake.pipelines.erasure.selection import (
+    ROWS,
+    FileHits,
+    find_hits,
+    read_hits,
+    refer_to_messages,
+    without_erased_rows,
+)
 from commitlake.pipelines.maintenance.compaction import rewrite_file
 from commitlake.pipelines.maintenance.table_files import ConcurrentMaintenanceError, TableFile, exchange_files
 from commitlake.pipelines.masking.erased_rows import are_erased, erase_rows
@@ -43,7 +50,7 @@ Change = Callable[[ErasedPlaces, Iterator[pa.Table]], Iterator[pa.Table]]
 
 @dataclass(frozen=True, slots=True)
 class TableWork:
-    """Work that was done on a table, or would be.
+    """Work on a table that was done, or that is planned.
 
     Attributes:
         table: name of the table.
@@ -69,7 +76,7 @@ def erase_messages(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterato
 def leave_out(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out rows of erased messages."""
     for batch in batches:
-        ids = _ids(places, batch)
+        ids = _erasure_codes(places, batch)
         kept = batch.filter(pa.array(ids < 0)) if (ids >= 0).any() else batch
         if kept.num_rows:
             yield kept
@@ -78,7 +85,7 @@ def leave_out(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.
 def leave_out_edges(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out rows of `edges` that refer to an erased message as an end or as evidence."""
     for batch in batches:
-        kept = batch.filter(pa.array(~names_erased(batch, places, _PREFIXES["edges"])))
+        kept = batch.filter(pa.array(~refer_to_messages(batch, places, _PREFIXES["edges"])))
         if kept.num_rows:
             yield kept
 
@@ -86,7 +93,7 @@ def leave_out_edges(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterat
 def empty_rows(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Empty rows of `replay_rows`; a resumed replay skips such messages."""
     for batch in batches:
-        is_erased = _ids(places, batch) >= 0
+        is_erased = _erasure_codes(places, batch) >= 0
         if not is_erased.any():
             yield batch
             continue
@@ -101,7 +108,7 @@ def empty_rows(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa
         yield rows.take(pa.array(np.argsort(np.concatenate([stays, hits]))))
 
 
-def _ids(places: ErasedPlaces, batch: pa.Table) -> Array:
+def _erasure_codes(places: ErasedPlaces, batch: pa.Table) -> Array:
     columns = batch.select(["broker", "physical_offset"]).combine_chunks()
     return places.ids_of_rows(columns.column(0).chunk(0), columns.column(1).chunk(0))
 
@@ -120,7 +127,7 @@ def find_work(lake: Lake, table: str, places: ErasedPlaces) -> TableWork | None:
     opened = lake.find(table)
     if opened is None:
         return None
-    hits = list(_hits(opened, table, places))
+    hits = list(_find_unerased(opened, table, places))
     return TableWork(table, sum(one.rows for one in hits), len(hits), sum(one.file.size for one in hits))
 
 
@@ -147,7 +154,7 @@ def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None
         for row in recorded.select(["broker", "physical_offset", *_RECORDED_BEFORE]).to_pylist()
     }
     for hits in find_hits(opened, places):
-        left = not_erased(opened, hits)
+        left = without_erased_rows(opened, hits)
         rows = read_hits(opened, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
         old = rows.filter(pa.array(are_erased(rows, by_any_version=True))).combine_chunks()
         if not old.num_rows:
@@ -181,9 +188,9 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
             return None
         opened = lake.table(table)
         try:
-            hits = list(_hits(opened, table, places))
+            hits = list(_find_unerased(opened, table, places))
             new = [one.file for one in hits if one.file.path not in written]
-            for number, file in runner.run(partial(_rewrite, lake, table, places), new):
+            for number, file in runner.run(partial(_rewrite_data_file, lake, table, places), new):
                 written[new[number].path] = file
             removed = [one.file for one in hits]
             added = [written[file.path] for file in removed]
@@ -200,14 +207,14 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
     )
 
 
-def _hits(opened: DeltaTable, table: str, places: ErasedPlaces) -> Iterator[FileHits]:
+def _find_unerased(opened: DeltaTable, table: str, places: ErasedPlaces) -> Iterator[FileHits]:
     for hits in find_hits(opened, places, _PREFIXES.get(table, ("",))):
-        left = not_erased(opened, hits) if table == "messages" else hits
+        left = without_erased_rows(opened, hits) if table == "messages" else hits
         if left.groups:
             yield left
 
 
-def _rewrite(lake: Lake, table: str, places: ErasedPlaces, file: TableFile) -> TableFile:
+def _rewrite_data_file(lake: Lake, table: str, places: ErasedPlaces, file: TableFile) -> TableFile:
     return rewrite_file(lake, table, file, partial(CHANGES[table], places))
 
 

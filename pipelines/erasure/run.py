@@ -188,7 +188,7 @@ def run_erasure(
 
 
 def unfinished_erasures(lake: Lake) -> list[ErasureState]:
-    """Return the erasures that are not done, or as an earlier version did, or that a repair has undone in a table."""
+    """Return the erasures that are not complete: only begun, done by an older version, or undone by a repair."""
     states = read_states(lake)
     tables = (*CHANGES, "profiles", "topic_minutes")
     return [
@@ -199,7 +199,7 @@ def unfinished_erasures(lake: Lake) -> list[ErasureState]:
 
 
 def finish_erasures(place: Place, on_step: OnStep, only: ErasureState | None = None) -> list[ErasureResult]:
-    """Complete valid erasures.
+    """Complete erasures that were begun.
 
     Args:
         only: the erasure that has just begun; by default all unfinished ones.

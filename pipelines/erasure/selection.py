@@ -87,7 +87,7 @@ class FoundMessages:
     @property
     def places(self) -> ErasedPlaces:
         """Places of the messages."""
-        return _places(self.rows.select(_PLACE.names))
+        return _to_places(self.rows.select(_PLACE.names))
 
 
 def select_messages(lake: Lake, wanted: KeysToErase) -> FoundMessages:
@@ -97,26 +97,28 @@ def select_messages(lake: Lake, wanted: KeysToErase) -> FoundMessages:
         LakeError: if there is no lake, or a table of it is damaged.
         VersionsError: if `message_keys` cannot be updated.
     """
-    places = [_find(lake, wanted.keys, BUSINESS_KEY), _find(lake, wanted.unique_keys, UNIQUE_KEY)]
+    places = [_find_places(lake, wanted.keys, BUSINESS_KEY), _find_places(lake, wanted.unique_keys, UNIQUE_KEY)]
     for message_id in wanted.ids:
-        found = _by_offset_id(lake, message_id)
-        places.append(found if found.num_rows else _find(lake, [message_id], UNIQUE_KEY))
-    rows = read_rows(lake, _places(_distinct(places)))
+        found = _places_of_offset_id(lake, message_id)
+        places.append(found if found.num_rows else _find_places(lake, [message_id], UNIQUE_KEY))
+    rows = read_rows(lake, _to_places(_distinct_places(places)))
     known = set(wanted.unique_keys)
     while new := _unique_keys(rows) - known:
         known |= new
-        more = _distinct([rows.select(_PLACE.names), _find(lake, new, UNIQUE_KEY), _find(lake, new, BUSINESS_KEY)])
+        more = _distinct_places(
+            [rows.select(_PLACE.names), _find_places(lake, new, UNIQUE_KEY), _find_places(lake, new, BUSINESS_KEY)]
+        )
         if more.num_rows == rows.num_rows:
             break
-        rows = read_rows(lake, _places(more))
-    found = _texts_of(rows)
+        rows = read_rows(lake, _to_places(more))
+    found = _keys_and_ids(rows)
     ids = {*known, *rows.column("msg_id").drop_null().to_pylist(), *wanted.ids}
     copies = CopyTexts(ids, set(wanted.keys))
     return FoundMessages(rows, wanted.texts | known, wanted.texts - found, copies)
 
 
 def count_inner_batches(lake: Lake) -> int:
-    """Return the number of records that hold several messages, whose keys and ids no table has, so that none is found.
+    """Count the records that hold several messages: no table has the keys and ids of these, so none of them is found.
 
     Raises:
         LakeError: if there is no lake, or `messages` is damaged.
@@ -132,7 +134,7 @@ def read_rows(lake: Lake, places: ErasedPlaces) -> pa.Table:
     found = [ROWS.empty_table()]
     if places:
         for hits in find_hits(table, places):
-            left = not_erased(table, hits)
+            left = without_erased_rows(table, hits)
             if left.groups:
                 found.append(read_hits(table, left, ROWS))
     return pa.concat_tables(found).sort_by([("broker", "ascending"), ("physical_offset", "ascending")]).combine_chunks()
@@ -144,19 +146,19 @@ def _unique_keys(rows: pa.Table) -> set[str]:
     return set(rows.column("unique_key").filter(is_message.fill_null(False)).to_pylist())
 
 
-def _texts_of(rows: pa.Table) -> set[str]:
+def _keys_and_ids(rows: pa.Table) -> set[str]:
     """Return all keys and ids of messages, ids both in upper and in lower case."""
     keys = pc.list_flatten(rows.column("keys")).to_pylist()
     ids = [text for name in ("unique_key", "msg_id") for text in rows.column(name).to_pylist() if text is not None]
     return {*keys, *ids, *(text.lower() for text in ids)}
 
 
-def _find(lake: Lake, keys: Iterable[str], kind: str) -> pa.Table:
+def _find_places(lake: Lake, keys: Iterable[str], kind: str) -> pa.Table:
     wanted = sorted(set(keys))
     return find_keys(lake, wanted, kind).select(_PLACE.names) if wanted else _PLACE.empty_table()
 
 
-def _by_offset_id(lake: Lake, message_id: str) -> pa.Table:
+def _places_of_offset_id(lake: Lake, message_id: str) -> pa.Table:
     try:
         offset = parse_message_id(message_id).physical_offset
     except LayoutError:
@@ -167,11 +169,11 @@ def _by_offset_id(lake: Lake, message_id: str) -> pa.Table:
     return pa.table([answer.column(name).cast(_PLACE.field(name).type) for name in _PLACE.names], schema=_PLACE)
 
 
-def _distinct(parts: Iterable[pa.Table]) -> pa.Table:
+def _distinct_places(parts: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables([part.cast(_PLACE) for part in parts]).group_by(_PLACE.names).aggregate([])
 
 
-def _places(rows: pa.Table) -> ErasedPlaces:
+def _to_places(rows: pa.Table) -> ErasedPlaces:
     count = rows.num_rows
     named = rows.append_column("erasure_id", pa.array([""] * count, pa.string()))
     return erased_places(named.append_column("number", pa.array([0] * count, pa.int64())), 0)
@@ -216,17 +218,17 @@ def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] =
                 "program wrote it. Run REORG TABLE … APPLY (PURGE) with that program, then erase again"
             )
         groups = {}
-        with folder.open_input_file(unquote(file.path)) as source, _open(source) as parquet:
+        with folder.open_input_file(unquote(file.path)) as source, _open_parquet(source) as parquet:
             for group in range(parquet.num_row_groups):
                 names = [f"{prefix}{name}" for prefix in prefixes for name in _PLACE_COLUMNS]
                 rows = parquet.read_row_group(group, names, use_threads=False)
-                if rows.num_rows and len(found := np.flatnonzero(names_erased(rows, places, prefixes))):
+                if rows.num_rows and len(found := np.flatnonzero(refer_to_messages(rows, places, prefixes))):
                     groups[group] = found
         if groups:
             yield FileHits(file, groups)
 
 
-def names_erased(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Array:
+def refer_to_messages(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Array:
     """Return which rows refer to any of the given messages.
 
     Args:
@@ -241,10 +243,13 @@ def names_erased(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] =
     return found
 
 
-def not_erased(table: DeltaTable, hits: FileHits) -> FileHits:
+def without_erased_rows(table: DeltaTable, hits: FileHits) -> FileHits:
     """Return the rows of a data file of `messages` that are not erased yet."""
     groups = {}
-    with folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source, _open(source) as parquet:
+    with (
+        folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source,
+        _open_parquet(source) as parquet,
+    ):
         for group, rows in hits.groups.items():
             columns = parquet.read_row_group(group, list(CHANGED_COLUMNS), use_threads=False).combine_chunks()
             is_left = ~are_erased(columns.take(pa.array(rows)))
@@ -255,7 +260,10 @@ def not_erased(table: DeltaTable, hits: FileHits) -> FileHits:
 
 def read_hits(table: DeltaTable, hits: FileHits, schema: pa.Schema) -> pa.Table:
     """Read the found rows of a data file; a column that the file does not have is null."""
-    with folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source, _open(source) as parquet:
+    with (
+        folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source,
+        _open_parquet(source) as parquet,
+    ):
         there = [name for name in schema.names if name in parquet.schema_arrow.names]
         parts = [
             parquet.read_row_group(group, there, use_threads=False).combine_chunks().take(pa.array(rows))
@@ -269,7 +277,7 @@ def read_hits(table: DeltaTable, hits: FileHits, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _open(source: pa.NativeFile) -> pq.ParquetFile:
+def _open_parquet(source: pa.NativeFile) -> pq.ParquetFile:
     return pq.ParquetFile(source, page_checksum_verification=True)
 
 

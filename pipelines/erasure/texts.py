@@ -45,7 +45,7 @@ def find_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | No
     opened = lake.find(table)
     if opened is None:
         return None
-    hits = list(_hits(opened, table, texts))
+    hits = list(_files_with_texts(opened, table, texts))
     return TableWork(table, sum(rows for _, rows in hits), len(hits), sum(file.size for file, _ in hits))
 
 
@@ -64,12 +64,12 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
         opened = lake.find(table)
         if opened is None:
             return None
-        hits = list(_hits(opened, table, texts))
+        hits = list(_files_with_texts(opened, table, texts))
         if not hits:
             return TableWork(table)
         removed = [file for file, _ in hits]
         try:
-            added = [rewrite_file(lake, table, file, partial(_changed, table, texts)) for file in removed]
+            added = [rewrite_file(lake, table, file, partial(_erase_from_batches, table, texts)) for file in removed]
             exchange_files(
                 lake, table, removed, added, changes_data=True, note={"texts": True}, key=ERASURE_KEY,
                 at_version=opened.version(),
@@ -81,20 +81,20 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
     raise ConcurrentRunError(f"{uri}: other writers committed first {_MAX_TRIES} times. Run it again")
 
 
-def _hits(opened: DeltaTable, table: str, texts: Collection[str]) -> Iterator[tuple[TableFile, int]]:
+def _files_with_texts(opened: DeltaTable, table: str, texts: Collection[str]) -> Iterator[tuple[TableFile, int]]:
     folder = folder_of(opened.table_uri)
     columns = _COLUMNS[table]
     for file in read_table_files(opened):
         with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, columns=list(columns), page_checksum_verification=True)
-        count = int(_holds(rows, table, texts).sum())
+        count = int(_rows_with_texts(rows, table, texts).sum())
         if count:
             yield file, count
 
 
-def _changed(table: str, texts: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _erase_from_batches(table: str, texts: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
-        hits = _holds(batch, table, texts)
+        hits = _rows_with_texts(batch, table, texts)
         if not hits.any():
             yield batch
             continue
@@ -106,14 +106,14 @@ def _changed(table: str, texts: Collection[str], batches: Iterator[pa.Table]) ->
         yield batch
 
 
-def _holds(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
+def _rows_with_texts(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
     """Return whether a column of each row contains one of the texts as a word."""
     found: Array = np.zeros(rows.num_rows, bool)
     for name in _COLUMNS[table]:
         column = rows.column(name)
         may: Array = np.zeros(rows.num_rows, bool)
         for text in texts:
-            for form in _forms(text) | {json.dumps(text, ensure_ascii=False)[1:-1]}:
+            for form in _quoted_forms(text) | {json.dumps(text, ensure_ascii=False)[1:-1]}:
                 pattern = form.encode() if pa.types.is_binary(column.type) else form
                 may |= pc.match_substring(column, pattern).fill_null(False).to_numpy().astype(bool)
         numbers = np.flatnonzero(may)
@@ -122,7 +122,7 @@ def _holds(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
     return found
 
 
-def _forms(text: str) -> set[str]:
+def _quoted_forms(text: str) -> set[str]:
     """Return a text as it is, and as SQL quotes it."""
     return {text, text.replace("'", "''")}
 
@@ -132,18 +132,18 @@ def _has_word(value: str | bytes, texts: Collection[str]) -> bool:
     wanted = [text.encode().decode("latin-1") for text in texts] if isinstance(value, bytes) else texts
     if _without_words(shown, wanted) != shown:
         return True
-    return isinstance(value, str) and _replaced(value, texts) != value
+    return isinstance(value, str) and _replace_texts(value, texts) != value
 
 
-def _nothing(_: str | None, __: Collection[str]) -> None:
+def _to_null(_: str | None, __: Collection[str]) -> None:
     return None
 
 
-def _erased_if_found(value: str | None, texts: Collection[str]) -> str | None:
+def _erase_if_found(value: str | None, texts: Collection[str]) -> str | None:
     return ERASED if value is not None and _has_word(value, texts) else value
 
 
-def _replaced(value: str | None, texts: Collection[str]) -> str | None:
+def _replace_texts(value: str | None, texts: Collection[str]) -> str | None:
     """Return a text without the given words; in JSON, replace words only inside strings."""
     if value is None:
         return None
@@ -151,31 +151,31 @@ def _replaced(value: str | None, texts: Collection[str]) -> str | None:
         document = json.loads(value)
     except (ValueError, RecursionError):
         return _without_words(value, texts)
-    changed = _replaced_in(document, texts)
+    changed = _replace_in_value(document, texts)
     return value if changed == document else json.dumps(changed, ensure_ascii=False)
 
 
-def _replaced_in(value: object, texts: Collection[str]) -> object:
+def _replace_in_value(value: object, texts: Collection[str]) -> object:
     if isinstance(value, str):
         return _without_words(value, texts)
     if isinstance(value, list):
-        return [_replaced_in(each, texts) for each in value]
+        return [_replace_in_value(each, texts) for each in value]
     if isinstance(value, dict):
-        return {name: _replaced_in(each, texts) for name, each in value.items()}
+        return {name: _replace_in_value(each, texts) for name, each in value.items()}
     return value
 
 
 def _without_words(value: str, texts: Collection[str]) -> str:
     for text in sorted(texts, key=len, reverse=True):
-        for form in _forms(text):
+        for form in _quoted_forms(text):
             if form in value:
                 value = re.sub(f"(?<!{_WORD}){re.escape(form)}(?!{_WORD})", ERASED, value)
     return value
 
 
 _COLUMNS: Mapping[str, Mapping[str, Callable[[str | None, Collection[str]], str | None]]] = {
-    "quarantine": {"first_bytes": _nothing, "found": _erased_if_found, "expected": _erased_if_found},
-    "replays": {"plan": _replaced, "detail": _replaced},
+    "quarantine": {"first_bytes": _to_null, "found": _erase_if_found, "expected": _erase_if_found},
+    "replays": {"plan": _replace_texts, "detail": _replace_texts},
 }
 TABLES = tuple(_COLUMNS)
 """Tables with such texts."""

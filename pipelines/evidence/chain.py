@@ -80,7 +80,7 @@ def written_number(lake: Lake) -> int:
 
 
 def undocumented(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str]:
-    """Yield a sentence for each kind of work of which the newest has no document.
+    """Yield a sentence for each kind of work whose newest archive run, erasure or purge has no document.
 
     Archive runs, erasures and purges are signed in order, and a run with a key also signs older ones that lack a
     document. So only the newest ones can lack one: because no key was used since, or because the last documents were
@@ -106,8 +106,8 @@ def undocumented(lake: Lake, newest: Mapping[str, int], at: str) -> Iterator[str
             )
 
 
-def other_work(lake: Lake, newest: Mapping[str, int], newest_ids: Mapping[str, str | None]) -> Iterator[str]:
-    """Yield a sentence for each kind of work of which the newest with a document is not in the lake.
+def work_of_other_lake(lake: Lake, newest: Mapping[str, int], newest_ids: Mapping[str, str | None]) -> Iterator[str]:
+    """Yield a sentence for each kind of work whose newest documented run, erasure or purge is not in the lake.
 
     So the documents are those of another lake, or this lake was replaced by an older copy.
 
@@ -138,10 +138,10 @@ def newest_document(lake: Lake, kind: str | None = None) -> Document | None:
     Raises:
         EvidenceError: if it cannot be read.
     """
-    return _newest(lake.find("evidence"), kind)
+    return _newest_in_table(lake.find("evidence"), kind)
 
 
-def _newest(table: DeltaTable | None, kind: str | None = None) -> Document | None:
+def _newest_in_table(table: DeltaTable | None, kind: str | None = None) -> Document | None:
     if table is None:
         return None
     where = "" if kind is None else f" WHERE kind = '{kind}'"
@@ -163,7 +163,7 @@ def append_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: dict[s
     """
     for _ in range(_MAX_TRIES):
         table = lake.find("evidence")
-        before = _newest(table)
+        before = _newest_in_table(table)
         number = None if table is None else table.transaction_version(APPLICATION_ID)
         if (before.number if before else 0) != (number or 0):
             raise EvidenceError(

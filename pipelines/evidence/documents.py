@@ -206,10 +206,10 @@ def parse_document(text: str) -> Document:
     previous = payload["previous"]
     if previous is not None and not (isinstance(previous, str) and _HASH.fullmatch(previous)):
         raise EvidenceError(f"previous: expected 64 hexadecimal digits or null, found {_shortened(repr(previous))}")
-    return Document(text, payload, str(value["key"]), _signature(value["signature"]))
+    return Document(text, payload, str(value["key"]), _parse_signature(value["signature"]))
 
 
-def _signature(value: object) -> bytes:
+def _parse_signature(value: object) -> bytes:
     try:
         signature = base64.b64decode(value, validate=True) if isinstance(value, str) else b""
     except binascii.Error:

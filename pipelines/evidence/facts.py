@@ -28,7 +28,7 @@ def archive_facts(lake: Lake, after: int) -> Iterator[dict[str, Any]]:
 def _facts_of(lake: Lake, commit: ArchiveCommit) -> dict[str, Any]:
     counts = commit.counts
     stores = {
-        broker: {"start": part.start, "end": part.end, "last_record_digest": _digest(commit, broker)}
+        broker: {"start": part.start, "end": part.end, "last_record_digest": _last_record_digest(commit, broker)}
         for broker, part in sorted(commit.ranges.items())
     }
     return {
@@ -45,7 +45,7 @@ def _facts_of(lake: Lake, commit: ArchiveCommit) -> dict[str, Any]:
     }
 
 
-def _digest(commit: ArchiveCommit, broker: str) -> str | None:
+def _last_record_digest(commit: ArchiveCommit, broker: str) -> str | None:
     last = commit.stores[broker].last_record
     return None if last is None else last.digest
 

@@ -33,7 +33,7 @@ def make_key(path: Path) -> str:
     Raises:
         EvidenceError: if one of the files exists already, or the folder is in the work tree of a git repository.
     """
-    _refuse_work_tree(path)
+    _check_outside_repository(path)
     public_path = path.with_name(path.name + PUBLIC_SUFFIX)
     for file in (
         path,
@@ -46,12 +46,12 @@ def make_key(path: Path) -> str:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     public = key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    _write(path, private, 0o600)
-    _write(public_path, public, 0o644)
+    _write_key_file(path, private, 0o600)
+    _write_key_file(public_path, public, 0o644)
     return key_id_of(key.public_key())
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
+def _write_key_file(path: Path, data: bytes, mode: int) -> None:
     try:
         with os.fdopen(create_file(path, replace=False), "wb") as file:
             os.fchmod(file.fileno(), mode)
@@ -76,12 +76,12 @@ def private_key(path: str | None, environment: Mapping[str, str]) -> Ed25519Priv
     """
     if path is not None:
         file = Path(path)
-        _refuse_work_tree(file)
-        data = _read(file)
-        _refuse_others(file)
-        return _private(data, str(file))
+        _check_outside_repository(file)
+        data = _read_key_file(file)
+        _check_owner_only(file)
+        return _parse_private_key(data, str(file))
     text = environment.get(SECRET_VARIABLE)
-    return _private(text.encode(), f"the variable {SECRET_VARIABLE}") if text else None
+    return _parse_private_key(text.encode(), f"the variable {SECRET_VARIABLE}") if text else None
 
 
 def public_key(path: str) -> Ed25519PublicKey:
@@ -91,7 +91,7 @@ def public_key(path: str) -> Ed25519PublicKey:
         EvidenceError: if the file does not contain one.
     """
     try:
-        key = serialization.load_pem_public_key(_read(Path(path)))
+        key = serialization.load_pem_public_key(_read_key_file(Path(path)))
     except (ValueError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PublicKey):
@@ -99,7 +99,7 @@ def public_key(path: str) -> Ed25519PublicKey:
     return key
 
 
-def _private(data: bytes, where: str) -> Ed25519PrivateKey:
+def _parse_private_key(data: bytes, where: str) -> Ed25519PrivateKey:
     try:
         key = serialization.load_pem_private_key(data, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -109,7 +109,7 @@ def _private(data: bytes, where: str) -> Ed25519PrivateKey:
     return key
 
 
-def _read(path: Path) -> bytes:
+def _read_key_file(path: Path) -> bytes:
     try:
         return read_file(path, limit=_MAX_BYTES)
     except UnsafeFileError as error:
@@ -118,7 +118,7 @@ def _read(path: Path) -> bytes:
         raise EvidenceError(f"{path}: expected a file with a key, found: {error.strerror}; {_MAKE_ONE}") from None
 
 
-def _refuse_others(path: Path) -> None:
+def _check_owner_only(path: Path) -> None:
     status = path.stat()
     if status.st_mode & _OTHERS:
         mode = stat.S_IMODE(status.st_mode)
@@ -127,7 +127,7 @@ def _refuse_others(path: Path) -> None:
         raise EvidenceError(f"{path}: expected a file of this user, found one of user {status.st_uid}")
 
 
-def _refuse_work_tree(path: Path) -> None:
+def _check_outside_repository(path: Path) -> None:
     for folder in path.absolute().resolve().parents:
         if (folder / ".git").exists():
             raise EvidenceError(

@@ -107,7 +107,7 @@ def verify_chain(
         _check_signature(found, document, keys)
         if kept_as is not None:
             _check_columns(found, document, kept_as)
-        _check_place(found, document, before, first)
+        _check_number(found, document, before, first)
         if before is None or document.number > before.number:
             before = document
     found.head = before.hash if before else None
@@ -115,7 +115,8 @@ def verify_chain(
     newest = before.number if before else 0
     if last > newest:
         found.add(
-            "missing", f"{_range(newest + 1, last)} missing at the end: the log of the table mentions document {last}"
+            "missing",
+            f"{_range_text(newest + 1, last)} missing at the end: the log of the table mentions document {last}",
         )
     if head is not None and found.head != head:
         shown = f"{found.head}, of document {before.number}" if before else "none"
@@ -145,11 +146,11 @@ def _check_columns(found: Verification, document: Document, kept_as: StoredAs) -
             found.add("column", f"document {document.number}: expected {signed} in the column {name}, found {stored}")
 
 
-def _check_place(found: Verification, document: Document, before: Document | None, first: int | None) -> None:
+def _check_number(found: Verification, document: Document, before: Document | None, first: int | None) -> None:
     number = document.number
     if before is None:
         if first is not None and number > first:
-            found.add("missing", f"{_range(first, number - 1)} missing: the first one is {number}")
+            found.add("missing", f"{_range_text(first, number - 1)} missing: the first one is {number}")
         if number == 1 and document.previous is not None:
             found.add("chain", "document 1 refers to a previous document, expected none")
         return
@@ -161,7 +162,9 @@ def _check_place(found: Verification, document: Document, before: Document | Non
     elif number < before.number:
         found.add("order", f"document {number} is stored after document {before.number}: expected it before")
     elif number > before.number + 1:
-        found.add("missing", f"{_range(before.number + 1, number - 1)} missing, between {before.number} and {number}")
+        found.add(
+            "missing", f"{_range_text(before.number + 1, number - 1)} missing, between {before.number} and {number}"
+        )
     elif document.previous != before.hash:
         found.add(
             "chain",
@@ -170,5 +173,5 @@ def _check_place(found: Verification, document: Document, before: Document | Non
         )
 
 
-def _range(first: int, last: int) -> str:
+def _range_text(first: int, last: int) -> str:
     return f"document {first} is" if first == last else f"documents {first} to {last} are"

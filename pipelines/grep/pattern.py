@@ -98,12 +98,12 @@ def _whole_characters(piece: bytes, *, at_start: bool, at_end: bool) -> str:
     piece = piece[begin:]
     if not at_end:
         for cut in range(1, min(len(piece), _MAX_CONTINUATIONS) + 1):
-            if piece[-cut] >= 0xC0 and _size_of(piece[-cut]) > cut:
+            if piece[-cut] >= 0xC0 and _character_size(piece[-cut]) > cut:
                 piece = piece[:-cut]
                 break
     return piece.decode("utf-8", "backslashreplace")
 
 
-def _size_of(lead: int) -> int:
+def _character_size(lead: int) -> int:
     """Return the number of bytes of a character that begins with this byte."""
     return 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2

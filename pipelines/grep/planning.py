@@ -85,11 +85,11 @@ def plan_search(table: DeltaTable, conditions: Sequence[str]) -> SearchPlan:
     rows = dict_rows(run_sql(table, "messages", sql).read_all())
     with_body = [row for row in rows if row["pack"] is not None]
     with_body.sort(key=lambda row: (row["oldest"] is None, row["oldest"] or 0, str(row["broker"]), row["first"]))
-    parts = [_part(row) for row in with_body]
+    parts = [_to_pack_part(row) for row in with_body]
     return SearchPlan(list(_tasks(parts)), sum(row["messages"] for row in rows if row["pack"] is None))
 
 
-def _part(row: dict[str, Any]) -> PackPart:
+def _to_pack_part(row: dict[str, Any]) -> PackPart:
     size = max(0, row["bytes"] or 0)
     return PackPart(row["pack"], row["broker"], row["first"], row["last"], row["messages"], size)
 

@@ -110,17 +110,17 @@ class _Counts:
 
 def search_packs(search: Search, parts: Sequence[PackPart]) -> GrepResult:
     """Read the bodies of the given packs, and return the messages that match."""
-    table = _open(search.lake, search.version)
+    table = _open_messages(search.lake, search.version)
     names = [*search.columns, *(name for name in _NEEDED if name not in search.columns)]
     where = " AND ".join([*search.conditions, *rows_of(parts)])
     selected = ", ".join(column_name(name) for name in names)
     sql = f"SELECT {selected} FROM messages WHERE {where} ORDER BY {_SQL_ORDER}"
     counts = _Counts()
     matches: list[pa.Table] = []
-    for batch in _bodies(search, run_sql(table, "messages", sql, sorts_all=True), counts):
+    for batch in _read_bodies(search, run_sql(table, "messages", sql, sorts_all=True), counts):
         is_match = search.pattern.matches(batch.column("body"))
         if is_match.any():
-            matches.append(_matches(search, batch.filter(pa.array(is_match))))
+            matches.append(_with_excerpts(search, batch.filter(pa.array(is_match))))
         if search.limit and sum(map(len, matches)) >= search.limit:
             break
     rows = pa.concat_tables(matches).sort_by(_ORDER) if matches else pa.table({})
@@ -134,12 +134,12 @@ def search_packs(search: Search, parts: Sequence[PackPart]) -> GrepResult:
 
 
 @lru_cache(maxsize=2)
-def _open(lake: Lake, version: int) -> DeltaTable:
+def _open_messages(lake: Lake, version: int) -> DeltaTable:
     """Open the table in the version for which the search was planned, once for the tasks of a process."""
     return lake.table_at("messages", version)
 
 
-def _matches(search: Search, batch: pa.RecordBatch) -> pa.Table:
+def _with_excerpts(search: Search, batch: pa.RecordBatch) -> pa.Table:
     kept = pa.Table.from_batches([batch]).drop_columns("body")
     if not search.with_excerpts:
         return kept
@@ -147,7 +147,7 @@ def _matches(search: Search, batch: pa.RecordBatch) -> pa.Table:
     return kept.append_column(MATCH_COLUMNS[0], starts).append_column(MATCH_COLUMNS[1], excerpts)
 
 
-def _bodies(search: Search, answer: Iterator[pa.RecordBatch], counts: _Counts) -> Iterator[pa.RecordBatch]:
+def _read_bodies(search: Search, answer: Iterator[pa.RecordBatch], counts: _Counts) -> Iterator[pa.RecordBatch]:
     """Yield rows with their bodies as sent by the producers, in batches of limited size."""
     store, cache = open_store(search.bodies), FrameCache()
     for views in answer:
@@ -156,10 +156,10 @@ def _bodies(search: Search, answer: Iterator[pa.RecordBatch], counts: _Counts) -
         for first, last in pack_runs(packs, 0, batch.num_rows):
             rows = batch.slice(first, last - first)
             pack = str(packs[first].as_py())
-            if not _is_there(store, pack, rows, counts):
+            if not _has_pack(store, pack, rows, counts):
                 continue
-            for part in _readable(rows, store, cache, counts):
-                yield from _decompressed(part, counts)
+            for part in _readable_rows(rows, store, cache, counts):
+                yield from _decompress_bodies(part, counts)
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
@@ -175,7 +175,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _is_there(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts) -> bool:
+def _has_pack(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts) -> bool:
     """Return whether a pack exists, and look for it once only: rows of a missing pack are counted together."""
     if pack in counts.packs:
         return True
@@ -193,7 +193,9 @@ def _is_there(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts
     return False
 
 
-def _readable(rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts) -> Iterator[pa.RecordBatch]:
+def _readable_rows(
+    rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts
+) -> Iterator[pa.RecordBatch]:
     """Yield rows of one pack with their stored bodies; unreadable bodies are counted and left out."""
     done = 0
     try:
@@ -207,22 +209,22 @@ def _readable(rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts:
         if rest.num_rows == 1:
             counts.refuse(rest, str(error))
             return
-        frames = _frames(rest)
+        frames = _frame_starts(rest)
         if len(frames) == 1:
-            yield from _readable_of_frame(rest, store, cache, counts, str(error))
+            yield from _readable_rows_of_frame(rest, store, cache, counts, str(error))
             return
         half = frames[len(frames) // 2]
-        yield from _readable(rest.slice(0, half), store, cache, counts)
-        yield from _readable(rest.slice(half), store, cache, counts)
+        yield from _readable_rows(rest.slice(0, half), store, cache, counts)
+        yield from _readable_rows(rest.slice(half), store, cache, counts)
 
 
-def _frames(rows: pa.RecordBatch) -> list[int]:
+def _frame_starts(rows: pa.RecordBatch) -> list[int]:
     """Return the numbers of the rows at which frames begin."""
     offsets = rows.column("body_ref").field("frame_offset").fill_null(-1).to_numpy(zero_copy_only=False)
     return [0, *(np.flatnonzero(offsets[1:] != offsets[:-1]) + 1).tolist()]
 
 
-def _readable_of_frame(
+def _readable_rows_of_frame(
     rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts, error: str
 ) -> Iterator[pa.RecordBatch]:
     """Yield the readable rows of one frame; none if the body that ends first in it cannot be read."""
@@ -244,20 +246,20 @@ def _readable_of_frame(
         counts.refuse(rows, error)
         return
     for number in range(rows.num_rows):
-        yield from _readable(rows.slice(number, 1), store, cache, counts)
+        yield from _readable_rows(rows.slice(number, 1), store, cache, counts)
 
 
 _FRAME = ("frame_offset", "frame_length")
 
 
-def _decompressed(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.RecordBatch]:
+def _decompress_bodies(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.RecordBatch]:
     """Yield the same rows with decompressed bodies; each compressed body is decompressed alone, within its limit."""
-    is_plain = _is_plain(rows.column("body_codec"))
+    is_plain = _are_uncompressed(rows.column("body_codec"))
     if is_plain.all():
-        yield _counted(rows, counts)
+        yield _count_bodies(rows, counts)
         return
     if is_plain.any():
-        yield _counted(rows.filter(pa.array(is_plain)), counts)
+        yield _count_bodies(rows.filter(pa.array(is_plain)), counts)
     packed = rows.filter(pa.array(~is_plain))
     kept: list[int] = []
     bodies: list[bytes] = []
@@ -271,13 +273,13 @@ def _decompressed(rows: pa.RecordBatch, counts: _Counts) -> Iterator[pa.RecordBa
         kept.append(number)
         size += len(bodies[-1])
         if size >= _WAITING_BYTES:
-            yield _counted(_with(packed, kept, bodies), counts)
+            yield _count_bodies(_with_bodies(packed, kept, bodies), counts)
             kept, bodies, size = [], [], 0
     if kept:
-        yield _counted(_with(packed, kept, bodies), counts)
+        yield _count_bodies(_with_bodies(packed, kept, bodies), counts)
 
 
-def _is_plain(codecs: pa.Array) -> Array:
+def _are_uncompressed(codecs: pa.Array) -> Array:
     return np.asarray(pc.equal(codecs, str(BodyCodec.NONE)).fill_null(False).to_numpy(zero_copy_only=False), bool)
 
 
@@ -285,12 +287,12 @@ def _codec(name: str | None) -> BodyCodec:
     return BodyCodec(name) if name in set(BodyCodec) else BodyCodec.UNKNOWN
 
 
-def _with(rows: pa.RecordBatch, numbers: list[int], bodies: list[bytes]) -> pa.RecordBatch:
+def _with_bodies(rows: pa.RecordBatch, numbers: list[int], bodies: list[bytes]) -> pa.RecordBatch:
     taken = rows.take(pa.array(numbers, pa.int64()))
     return taken.set_column(rows.schema.get_field_index("body"), "body", pa.array(bodies, pa.binary()))
 
 
-def _counted(rows: pa.RecordBatch, counts: _Counts) -> pa.RecordBatch:
+def _count_bodies(rows: pa.RecordBatch, counts: _Counts) -> pa.RecordBatch:
     counts.messages += rows.num_rows
     counts.bytes += pc.sum(pc.binary_length(rows.column("body")).cast(pa.int64())).as_py() or 0
     return rows

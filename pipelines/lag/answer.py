@@ -131,30 +131,32 @@ def lag_of_lake(
     for broker in sorted(wanted.brokers or {*known, *archived}):
         moments = {} if offsets is None else offsets_at(offsets, broker, at, given.watch)
         if OffsetKind.GROUP not in moments:
-            missing.append(_no_snapshot(broker, at))
+            missing.append(_no_snapshot_note(broker, at))
             continue
         when = moments[OffsetKind.GROUP].at
         positions |= _all_groups(moments[OffsetKind.GROUP])
-        times[broker] = _times(moments[OffsetKind.GROUP])
-        subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at).aged(when)
-        broadcasting += _broadcasting(broker, subscriptions, moments[OffsetKind.GROUP], wanted)
+        times[broker] = _to_times(moments[OffsetKind.GROUP])
+        subscriptions = (
+            Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, at).at_later_time(when)
+        )
+        broadcasting += _broadcasting_groups(broker, subscriptions, moments[OffsetKind.GROUP], wanted)
         config = read_store_config(lake, broker, None if at is None else when)
-        moments[OffsetKind.GROUP], left_out = _without_impossible(moments[OffsetKind.GROUP], config.of_kind(TOPIC))
+        moments[OffsetKind.GROUP], left_out = _drop_impossible_offsets(moments[OffsetKind.GROUP], config.of_kind(TOPIC))
         missing += left_out
-        levels = _levels(given.delay_levels_ms.get(broker), config.of_kind(SETTING))
+        levels = _delay_levels(given.delay_levels_ms.get(broker), config.of_kind(SETTING))
         store = LakeMessages(messages, broker, given.bodies or lake.bodies)
         progress = archived.get(broker, StoreProgress(0))
         subscriptions = subscriptions.with_given(given.filters)
         archived_only = wanted
         if progress.topics is not None:
             if not wanted.topics or not set(wanted.topics) <= set(progress.topics):
-                missing.append(_some_topics(broker, progress.topics))
+                missing.append(_some_topics_note(broker, progress.topics))
             archived_only = replace(wanted, topics=[topic for topic in progress.topics if takes_topic(wanted, topic)])
             if not archived_only.topics:
                 continue
         deleted = {name for kind, name in config.removed if kind == TOPIC}
-        measured = _measure(moments, store, subscriptions, archived_only, levels, progress.end)
-        measured = _with_batches(measured, config.of_kind(TOPIC))
+        measured = _measure_store(moments, store, subscriptions, archived_only, levels, progress.end)
+        measured = _mark_batches(measured, config.of_kind(TOPIC))
         rows += [_judge_deleted(row) if row.topic in deleted else row for row in measured]
         if at is None:
             rows += rows_of_entries(moments[OffsetKind.GROUP], entries_of_lake(lake, broker), archived_only)
@@ -171,7 +173,7 @@ def _lost_while_waiting(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
 
 
 def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
-    """Return where the queues of producers' topics end at the times of an answer, for topics that no row is about.
+    """Return where the queues of producers' topics end at the times of an answer, for topics without a row.
 
     Args:
         answer: The lag of this lake.
@@ -184,18 +186,18 @@ def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
     return found
 
 
-def _times(moment: Moment) -> Times:
+def _to_times(moment: Moment) -> Times:
     return Times(moment.at, moment.compared_at, moment.log_start)
 
 
-def _some_topics(broker: str, topics: Sequence[str]) -> str:
+def _some_topics_note(broker: str, topics: Sequence[str]) -> str:
     return (
         f"{broker}: only the topics {', '.join(topics)} of this broker are archived, so the lag of others is not "
         "known, nor what the broker holds back"
     )
 
 
-def _broadcasting(
+def _broadcasting_groups(
     broker: str, subscriptions: Subscriptions, moment: Moment, wanted: Selection
 ) -> Iterator[Broadcasting]:
     """Yield each broadcasting group whose offsets the broker does not have."""
@@ -206,7 +208,7 @@ def _broadcasting(
             yield Broadcasting(broker, *key)
 
 
-def _without_impossible(moment: Moment, topics: Mapping[str, Any]) -> tuple[Moment, list[str]]:
+def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple[Moment, list[str]]:
     """Leave out offsets in queues that their topics do not have, if there are more than a program writes by mistake.
 
     Args:
@@ -244,8 +246,8 @@ def _judge_deleted(row: Lag) -> Lag:
     return row._replace(judged=judged, notes=(DELETED_TOPIC, *notes))
 
 
-def _with_batches(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
-    """Return the rows of groups, with what is not known where records may be inner batches.
+def _mark_batches(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
+    """Mark the figures of topics whose records may be inner batches as unknown, in the rows of groups.
 
     Args:
         topics: Settings of the topics.
@@ -254,10 +256,10 @@ def _with_batches(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
         name for name, settings in topics.items()
         if isinstance(settings, dict) and has_batch_queues(settings.get("attributes"))
     }  # fmt: skip
-    return [_judge_batches(row) if row.topic in batched and row.kind == "group" else row for row in rows]
+    return [_mark_unknown_by_batches(row) if row.topic in batched and row.kind == "group" else row for row in rows]
 
 
-def _judge_batches(row: Lag) -> Lag:
+def _mark_unknown_by_batches(row: Lag) -> Lag:
     judged, notes = row.judged, row.notes
     if judged.verdict is LagVerdict.AHEAD:
         notes = tuple(note for note in notes if note != judged.reason)
@@ -273,7 +275,7 @@ def _queue_count(settings: Any) -> int:
     return max((count for count in counts if count is not None), default=INT32_MAX + 1)
 
 
-def _levels(stated_ms: Sequence[int] | None, settings: Mapping[str, object]) -> DelayLevels:
+def _delay_levels(stated_ms: Sequence[int] | None, settings: Mapping[str, object]) -> DelayLevels:
     """Return a broker's delay levels: those that the user gives, else those of its store."""
     if stated_ms:
         return DelayLevels(stated_ms, range(1, len(stated_ms) + 1))
@@ -281,7 +283,7 @@ def _levels(stated_ms: Sequence[int] | None, settings: Mapping[str, object]) -> 
     return DelayLevels(with_observed(known), known)
 
 
-def _measure(
+def _measure_store(
     moments: Mapping[OffsetKind, Moment],
     messages: Messages,
     subscriptions: Subscriptions,
@@ -310,7 +312,7 @@ def _measure(
         timers_missing = what_is_missing(timers or moment, archived_until)
         parts.append(TimerLag(moment.broker, timers, moments.get(OffsetKind.TIMER), moment.at, timers_missing))
         parts.append(HalfLag(moment, missing))
-    spans = messages.measure(_times(moment), groups.topics, [count for part in parts for count in part.counts])
+    spans = messages.measure(_to_times(moment), groups.topics, [count for part in parts for count in part.counts])
     if messages.has_deleted and (lost := groups.lost_counter(spans)) is not None:
         messages.measure(Times(moment.at), (), [lost])
     return [row for part in parts for row in part.rows(spans)]
@@ -324,7 +326,7 @@ def _all_groups(moment: Moment) -> set[OffsetOwner]:
     }
 
 
-def _no_snapshot(broker: str, at: datetime.datetime | None) -> str:
+def _no_snapshot_note(broker: str, at: datetime.datetime | None) -> str:
     when = "" if at is None else f" at or before {at:%Y-%m-%dT%H:%M:%SZ}"
     return f"{broker}: the lake has no snapshot of its groups{when}, so their lag is not known"
 
@@ -353,19 +355,19 @@ def lag_of_store(
         return LagAnswer([], [f"{store.broker}: {why}"])
     moments = moments_of(progress)
     topics = topics_of(store)
-    moments[OffsetKind.GROUP], left_out = _without_impossible(moments[OffsetKind.GROUP], topics)
+    moments[OffsetKind.GROUP], left_out = _drop_impossible_offsets(moments[OffsetKind.GROUP], topics)
     subscriptions = subscriptions_of(progress).with_given(given.filters)
-    levels = _levels(given.delay_levels_ms.get(store.broker), settings_of(store))
+    levels = _delay_levels(given.delay_levels_ms.get(store.broker), settings_of(store))
     messages = StoreMessages(store)
     try:
-        rows = _measure(moments, messages, subscriptions, wanted, levels)
+        rows = _measure_store(moments, messages, subscriptions, wanted, levels)
     except IndexMismatchError as error:
         _LOGGER.warning("%s; reading the log instead of the indexes", error)
         messages = StoreMessages(store, use_indexes=False)
-        rows = _measure(moments, messages, subscriptions, wanted, levels)
-    rows = _with_batches(rows, topics)
+        rows = _measure_store(moments, messages, subscriptions, wanted, levels)
+    rows = _mark_batches(rows, topics)
     rows = [_judge_deleted(row) if topics and row.topic not in topics and is_listed(row.topic) else row for row in rows]
-    missing = [*left_out, *([_damaged(store.broker, messages.damaged)] if messages.damaged else [])]
+    missing = [*left_out, *([_damage_note(store.broker, messages.damaged)] if messages.damaged else [])]
     entries, problems = entries_of_store(store)
     rows += rows_of_entries(moments[OffsetKind.GROUP], entries, wanted)
     return LagAnswer(rows, [*missing, *problems], _all_groups(moments[OffsetKind.GROUP]))
@@ -404,6 +406,6 @@ def subscriptions_of(progress: StoreSnapshot) -> Subscriptions:
     )
 
 
-def _damaged(broker: str, count: int) -> str:
+def _damage_note(broker: str, count: int) -> str:
     ranges = count_text(count, "range of the log is", "ranges of the log are")
     return f"{broker}: {ranges} damaged; messages there are not counted; 'commitlake verify' shows where"

@@ -71,7 +71,7 @@ class Behind(NamedTuple):
 
 
 class _Places:
-    """Cursors of one queue that have the same choice, with their counts."""
+    """Cursors of one queue that want the same messages, with their counts."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
         self.cursors = sorted(cursors, key=lambda cursor: cursor.offset)
@@ -190,7 +190,7 @@ class BacklogCounter:
             queue: {choice: _Places(some) for choice, some in choices.items()} for queue, choices in chosen.items()
         }
         self._last = (
-            {queue: _LastMessages(_cursors_of(choices)) for queue, choices in self._places.items()}
+            {queue: _LastMessages(_all_cursors(choices)) for queue, choices in self._places.items()}
             if finds_last
             else {}
         )
@@ -221,7 +221,7 @@ class BacklogCounter:
         }
         self.starts[queue] = 0
 
-    def begin_again(self, floors: Mapping[Queue, int]) -> None:
+    def reset_counts(self, floors: Mapping[Queue, int]) -> None:
         """Reset all counts.
 
         Args:
@@ -232,7 +232,7 @@ class BacklogCounter:
             for choice, places in choices.items():
                 choices[choice] = _Places(places.cursors)
         for queue in self._last:
-            self._last[queue] = _LastMessages(_cursors_of(self._places[queue]))
+            self._last[queue] = _LastMessages(_all_cursors(self._places[queue]))
 
     def add(self, broker: str, batch: pa.RecordBatch) -> None:
         """Count a batch of a store's messages."""
@@ -268,7 +268,7 @@ class BacklogCounter:
             if queue in self._last:
                 self._last[queue].add(offsets[kept], physical[kept], None)
 
-    def find_times(self, time_of: Callable[[Queue, int, int], int]) -> None:
+    def set_next_times(self, time_of: Callable[[Queue, int, int], int]) -> None:
         """Set the store time of each cursor's next message where only an index was read.
 
         Args:
@@ -284,11 +284,11 @@ class BacklogCounter:
                         known[physical] = time_of(queue, int(places.next_offset[place]), physical)
                     places.next_time[place] = known[physical]
 
-    def find_last_times(self, time_of: Callable[[Queue, int, int], int | None]) -> None:
+    def set_last_times(self, time_of: Callable[[Queue, int, int], int | None]) -> None:
         """Set the store time of the message before each cursor where only an index was read.
 
         Args:
-            time_of: As of `find_times`, but returns None for a message that cannot be read.
+            time_of: As of `set_next_times`, but returns None for a message that cannot be read.
         """
         for queue, last in self._last.items():
             for place in np.flatnonzero((last.physical >= 0) & (last.times == _NONE)).tolist():
@@ -306,7 +306,7 @@ class BacklogCounter:
         return found
 
 
-def _cursors_of(choices: Mapping[tuple[SubscriptionFilter, int | None], _Places]) -> list[Cursor]:
+def _all_cursors(choices: Mapping[tuple[SubscriptionFilter, int | None], _Places]) -> list[Cursor]:
     return [cursor for places in choices.values() for cursor in places.cursors]
 
 

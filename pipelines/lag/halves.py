@@ -106,7 +106,7 @@ class _Halves:
 
     def add(self, _: str, batch: pa.RecordBatch) -> None:
         """Collect the half messages of a batch."""
-        if (kept := _rows_of(batch, self._queue, self._start, self.until_ms)).num_rows:
+        if (kept := _rows_of_queue(batch, self._queue, self._start, self.until_ms)).num_rows:
             properties = kept.column("properties")
             first = pc.map_lookup(properties, pa.scalar(PREPARED_QUEUE_OFFSET, properties.type.key_type), "last")
             checks = pc.map_lookup(properties, pa.scalar(CHECK_TIMES, properties.type.key_type), "last")
@@ -127,7 +127,7 @@ class _Halves:
             )
 
     def in_flight(self, finished: Collection[int], given_up: pa.Array) -> tuple[Behind, int]:
-        """Return the half messages in flight, and the number of half messages that are missing here.
+        """Return the half messages in flight, and the number of half messages that this source lacks.
 
         Args:
             finished: Queue offsets that op records mark as finished.
@@ -182,7 +182,7 @@ class _Ops:
 
     def add(self, _: str, batch: pa.RecordBatch) -> None:
         """Collect the finished half messages from the op records of a batch."""
-        for body in _rows_of(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
+        for body in _rows_of_queue(batch, self._queue, self._start, self.until_ms).column(BODY).to_pylist():
             if body is None:
                 self.unreadable += 1
             else:
@@ -204,7 +204,7 @@ class _GivenUp:
 
     def add(self, _: str, batch: pa.RecordBatch) -> None:
         """Collect the keys of a batch."""
-        here = _rows_of(batch, self._queue, 0, self.until_ms)
+        here = _rows_of_queue(batch, self._queue, 0, self.until_ms)
         self._keys.append(here.column("unique_key").cast(pa.string()).drop_null())
 
     @property
@@ -213,7 +213,7 @@ class _GivenUp:
         return pa.concat_arrays([pa.array([], pa.string()), *self._keys])
 
 
-def _rows_of(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
+def _rows_of_queue(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
     """Return the messages of one queue at or after an offset."""
     kept = np.asarray(pc.equal(batch.column("topic").cast(pa.string()), queue.topic).to_numpy(zero_copy_only=False))
     kept = kept & (numbers(batch, "queue_id") == queue.queue_id) & (numbers(batch, "queue_offset") >= start)

@@ -97,7 +97,7 @@ def lag_history(
     if offsets is None or not groups:
         return None
     stores = sorted(brokers or snapshot_brokers(offsets, OFFSETS))
-    windows = _windows(offsets, stores, until)
+    windows = _find_windows(offsets, stores, until)
     if windows is None:
         return None
     subscribed = open_snapshots(lake, SUBSCRIBED)
@@ -124,14 +124,14 @@ def lag_history(
     return LagHistory(windows, known)
 
 
-def _windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime) -> TimeWindows | None:
+def _find_windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime) -> TimeWindows | None:
     """Return windows over the last day, or over a longer time if snapshots are few."""
     counts = ", ".join(
         f"count(CASE WHEN as_of >= {timestamp_literal(until - length)} THEN 1 END) AS count_{number}, "
         f"min(CASE WHEN as_of >= {timestamp_literal(until - length)} THEN as_of END) AS first_{number}"
         for number, length in enumerate(_LENGTHS)
     )
-    where = f"kind = 'group' AND topic IS NULL AND as_of <= {timestamp_literal(until)} AND {_of_brokers(brokers)}"
+    where = f"kind = 'group' AND topic IS NULL AND as_of <= {timestamp_literal(until)} AND {_broker_filter(brokers)}"
     (row,) = dict_rows(run_sql(table, OFFSETS, f"SELECT {counts} FROM {OFFSETS} WHERE {where}").read_all())
     last = len(_LENGTHS) - 1
     if not row[f"count_{last}"]:
@@ -149,7 +149,7 @@ def _windows(table: DeltaTable, brokers: Sequence[str], until: datetime.datetime
     return TimeWindows.covering(first, until + datetime.timedelta(seconds=1), MAX_WINDOWS, min_length=distance * 0.95)
 
 
-def _of_brokers(brokers: Sequence[str]) -> str:
+def _broker_filter(brokers: Sequence[str]) -> str:
     return f"broker IN ({', '.join(map(text_literal, brokers))})"
 
 
@@ -195,10 +195,10 @@ class _StoreHistory:
             windows: All windows.
             archived: Physical offset up to which the log is archived.
         """
-        rows = self._ask(
+        rows = self._query_offsets(
             f"SELECT {_window_number(windows)} AS number, min(as_of) AS first, max(as_of) AS last, "
             "last_value(log_end ORDER BY as_of) AS log_end, last_value(log_start ORDER BY as_of) AS log_start "
-            f"FROM {OFFSETS} WHERE {self._kind()} AND topic IS NULL AND as_of >= {timestamp_literal(windows.start)} "
+            f"FROM {OFFSETS} WHERE {self._where()} AND topic IS NULL AND as_of >= {timestamp_literal(windows.start)} "
             f"AND as_of <= {timestamp_literal(self._until)} GROUP BY 1 ORDER BY 1"
         )
         following = [(row["first"], row["number"]) for row in rows[1:]] + [(self._until, windows.count)]
@@ -221,7 +221,7 @@ class _StoreHistory:
         """
         offsets = self._group_offsets(windows, groups, topics)
         clustering = {key: figures for key, figures in offsets.items() if (key[0], key[1].topic) not in self._broadcast}
-        consumers = self._consumers(clustering, windows.count, groups, topics)
+        consumers = self._consumed_by_window(clustering, windows.count, groups, topics)
         names = {queue.topic for _, queue in offsets}.union(consumers)
         known = self._store.measure(Times(until=self._until), names, [])
         floors = {queue: span.floor for queue, span in known.items() if span.floor is not None}
@@ -256,9 +256,9 @@ class _StoreHistory:
                     if is_consumed[number] and (of_group is None or of_group[number] is None):
                         is_known = end or queue not in floors
                         spans[group, queue][number] = (first, max(first, end)) if is_known else None
-        return self._counted(spans, floors)
+        return self._count_spans(spans, floors)
 
-    def _consumers(
+    def _consumed_by_window(
         self,
         offsets: Mapping[tuple[str, Queue], Sequence[int | None]],
         count: int,
@@ -276,15 +276,15 @@ class _StoreHistory:
         for (group, queue), figures in offsets.items():
             known = found[queue.topic].get(group)
             if known is None or not all(known):
-                found[queue.topic][group] = _either(known, [figure is not None for figure in figures])
+                found[queue.topic][group] = _either_true(known, [figure is not None for figure in figures])
         of_groups: dict[str, list[bool]] = {}
         for by_group in found.values():
             for group, is_consumed in by_group.items():
-                of_groups[group] = _either(of_groups.get(group), is_consumed)
+                of_groups[group] = _either_true(of_groups.get(group), is_consumed)
         for group, is_known in of_groups.items():
             retry = RETRY_PREFIX + group
             if not topics or retry in topics:
-                found[retry][group] = _either(found[retry].get(group), is_known)
+                found[retry][group] = _either_true(found[retry].get(group), is_known)
         for number, then in self._subscribed_in.items():
             for key in then.consumed:
                 if key.group in groups and (not topics or key.topic in topics):
@@ -294,14 +294,14 @@ class _StoreHistory:
                     found[key.topic][key.group][number] = False
         return found
 
-    def _counted(
+    def _count_spans(
         self, spans: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]], floors: Mapping[Queue, int]
     ) -> dict[str, dict[int, int | None]]:
         """Count the wanted messages of spans. For a group that wants all messages, the offsets are enough."""
         places: dict[tuple[Queue, SubscriptionFilter], list[int]] = defaultdict(list)
         for (group, queue), of_windows in spans.items():
             for number, span in of_windows.items():
-                wanted = self._filter_of(group, queue.topic, number)
+                wanted = self._group_filter(group, queue.topic, number)
                 if span is not None and not wanted.takes_all:
                     places[queue, wanted] += span
         counter = ThresholdCounter(places, floors)
@@ -311,7 +311,7 @@ class _StoreHistory:
         for (group, queue), of_windows in spans.items():
             mine = figures[group]
             for number, span in of_windows.items():
-                wanted = self._filter_of(group, queue.topic, number)
+                wanted = self._group_filter(group, queue.topic, number)
                 before = mine.get(number, 0)
                 if span is None or before is None:
                     mine[number] = None
@@ -321,7 +321,7 @@ class _StoreHistory:
                     mine[number] = before + behind
         return figures
 
-    def _filter_of(self, group: str, topic: str, window: int) -> SubscriptionFilter:
+    def _group_filter(self, group: str, topic: str, window: int) -> SubscriptionFilter:
         wanted = self._subscribed_in[window].wanted
         return ALL if topic.startswith(RETRY_PREFIX) else wanted.get(GroupTopic(group, topic), ALL)
 
@@ -333,10 +333,10 @@ class _StoreHistory:
         chosen = f' AND "group" IN ({", ".join(map(text_literal, names))})'
         if topics:
             chosen += f" AND topic IN ({', '.join(map(text_literal, sorted(topics)))})"
-        rows = self._ask(
+        rows = self._query_offsets(
             f'SELECT "group", topic, queue_id, {_window_number(windows)} AS number, '
             'last_value("offset" ORDER BY as_of) AS "offset" '
-            f"FROM {OFFSETS} WHERE {self._kind()} AND topic IS NOT NULL{chosen} "
+            f"FROM {OFFSETS} WHERE {self._where()} AND topic IS NOT NULL{chosen} "
             f"AND as_of <= {timestamp_literal(self._until)} GROUP BY 1, 2, 3, 4 ORDER BY 4"
         )
         found: dict[tuple[str, Queue], list[int | None]] = {}
@@ -382,10 +382,10 @@ class _StoreHistory:
             rows[Queue(self._broker, row["topic"], row["queue_id"])].append(row)
         return {queue: _ends_by_window(found, places) for queue, found in rows.items()}
 
-    def _kind(self) -> str:
+    def _where(self) -> str:
         return f"broker = {text_literal(self._broker)} AND kind = 'group'"
 
-    def _ask(self, sql: str) -> list[Row]:
+    def _query_offsets(self, sql: str) -> list[Row]:
         return list(dict_rows(run_sql(self._offsets, OFFSETS, sql).read_all()))
 
 
@@ -393,7 +393,7 @@ def _broadcasts(row: Row) -> bool:
     return bool(plain_group(row["group"]) != row["group"])
 
 
-def _either(some: Sequence[bool] | None, others: Sequence[bool]) -> list[bool]:
+def _either_true(some: Sequence[bool] | None, others: Sequence[bool]) -> list[bool]:
     return list(others) if some is None else [one or other for one, other in zip(some, others, strict=True)]
 
 

@@ -59,11 +59,11 @@ class LakeMessages:
         self._table, self._broker, self._bodies = table, broker, bodies
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
-        """Give each count the messages that it needs."""
+        """Feed each count the messages that it needs, and return the first and end offset of each queue."""
         starts: dict[Queue, int] = {}
         for count in counts:
             if isinstance(count, BacklogCounter):
-                for queue in self._other_queues(times, count):
+                for queue in self._queues_without_cursor(times, count):
                     count.add_queue(queue)
                 for queue, start in count.starts.items():
                     if queue.topic in topics:
@@ -71,12 +71,12 @@ class LakeMessages:
         if any(isinstance(count, BacklogCounter) for count in counts):
             # Most of thousands of retry topics have no message, and each would be a part of the query.
             topics = {queue.topic for queue in starts}
-        spans = self._spans(times, topics, starts)
+        spans = self._queue_spans(times, topics, starts)
         floors = {queue: span.floor for queue, span in spans.items() if span.floor is not None}
         for count in counts:
             if floors and isinstance(count, BacklogCounter):
-                count.begin_again(floors)
-            for batch in self._batches(count, spans):
+                count.reset_counts(floors)
+            for batch in self._read_batches(count, spans):
                 count.add(self._broker, batch)
         return spans
 
@@ -88,9 +88,9 @@ class LakeMessages:
         """
         compared = timestamp_literal(times.compared_at or EPOCH)
         last = "last_value(queue_offset ORDER BY physical_offset)"
-        where = [*self._in_time(times), f"kind = {text_literal(Kind.NORMAL)}"]
+        where = [*self._time_conditions(times), f"kind = {text_literal(Kind.NORMAL)}"]
         if without:
-            where.append(f"NOT {_of_topics(without)}")
+            where.append(f"NOT {_topics_sql(without)}")
         sql = (
             f"SELECT topic, queue_id, min(queue_offset) AS first, {last} AS last, "
             f"{last} FILTER (WHERE store_timestamp <= {compared}) AS compared "
@@ -103,7 +103,7 @@ class LakeMessages:
             for row in self._ask(sql)
         }
 
-    def _in_time(self, times: Times) -> list[str]:
+    def _time_conditions(self, times: Times) -> list[str]:
         """Return the conditions for messages that were stored by the time, and that the broker has not deleted."""
         where = [f"broker = {text_literal(self._broker)}"]
         if times.until is not None:
@@ -113,7 +113,7 @@ class LakeMessages:
             where.append(f"physical_offset >= {times.log_start}")
         return where
 
-    def _other_queues(self, times: Times, count: BacklogCounter) -> Iterator[Queue]:
+    def _queues_without_cursor(self, times: Times, count: BacklogCounter) -> Iterator[Queue]:
         """Yield the queues of a count's topics in which it has no cursor, and which have a message.
 
         If it has cursors in all queues of the topics, statistics of the files show that there are no others.
@@ -127,14 +127,14 @@ class LakeMessages:
             if topic in known or not topic.startswith(RETRY_PREFIX):
                 alike[tuple(sorted(known[topic]))].append(topic)
         asked = [
-            f"{is_one_of('topic', map(text_literal, topics))} AND {_of_other_queues(queue_ids)}"
+            f"{is_one_of('topic', map(text_literal, topics))} AND {_other_queues_sql(queue_ids)}"
             for queue_ids, topics in alike.items()
         ]
         if any(topic not in known for topic in count.topics):
             # A range, as there may be one retry topic for each of thousands of groups.
             after = RETRY_PREFIX[:-1] + chr(ord(RETRY_PREFIX[-1]) + 1)
             asked.append(f"topic >= {text_literal(RETRY_PREFIX)} AND topic < {text_literal(after)}")
-        where = " AND ".join(self._in_time(times))
+        where = " AND ".join(self._time_conditions(times))
         for first in range(0, len(asked), _MAX_QUESTIONS):
             sql = " UNION ".join(
                 f"SELECT DISTINCT topic, queue_id FROM messages WHERE {where} AND {condition}"
@@ -144,7 +144,9 @@ class LakeMessages:
                 if row["topic"] in count.topics:
                     yield Queue(self._broker, row["topic"], row["queue_id"])
 
-    def _spans(self, times: Times, topics: Collection[str], starts: Mapping[Queue, int]) -> dict[Queue, QueueSpan]:
+    def _queue_spans(
+        self, times: Times, topics: Collection[str], starts: Mapping[Queue, int]
+    ) -> dict[Queue, QueueSpan]:
         """Return where queues begin and end.
 
         Args:
@@ -158,20 +160,20 @@ class LakeMessages:
             where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
             where.append(f"store_date <= {date_literal(times.until)}")
         if times.log_start is None or not starts:
-            return self._without_deleted(self._summed(times, [*where, _of_topics(topics)]), where)
+            return self._end_deleted_queues(self._spans_of_messages(times, [*where, _topics_sql(topics)]), where)
         live = [*where, f"physical_offset >= {times.log_start}"]
-        young = self._young_queues([*live, _of_topics(topics)])
+        young = self._young_queues([*live, _topics_sql(topics)])
         old = {queue: start for queue, start in starts.items() if queue not in young}
         spans = self._spans_of_old(times, live, old)
         if young:
-            spans |= self._summed(times, [*live, _of_topics({queue.topic for queue in young})], young)
+            spans |= self._spans_of_messages(times, [*live, _topics_sql({queue.topic for queue in young})], young)
         silent = sorted(starts.keys() - spans.keys())
         for first in range(0, len(silent), _MAX_QUEUES):
             some = silent[first : first + _MAX_QUEUES]
-            spans |= self._summed(times, [*where, f"({' OR '.join(map(_of_queue, some))})"])
-        return self._without_deleted(spans, live)
+            spans |= self._spans_of_messages(times, [*where, f"({' OR '.join(map(_queue_sql, some))})"])
+        return self._end_deleted_queues(spans, live)
 
-    def _without_deleted(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
+    def _end_deleted_queues(self, spans: dict[Queue, QueueSpan], where: Sequence[str]) -> dict[Queue, QueueSpan]:
         """Set the end to 0 for queues without a message since their topic was created again.
 
         Args:
@@ -191,7 +193,7 @@ class LakeMessages:
             "max(CASE WHEN physical_offset < floor THEN physical_offset END) AS before, min(floor) AS floor "
             f"FROM messages LEFT JOIN (VALUES {known}) AS again(topic, queue_id, floor) "
             "ON messages.topic = again.topic AND messages.queue_id = again.queue_id "
-            f"WHERE {' AND '.join(where)} AND messages.{_of_topics(topics)} GROUP BY messages.topic, messages.queue_id"
+            f"WHERE {' AND '.join(where)} AND messages.{_topics_sql(topics)} GROUP BY messages.topic, messages.queue_id"
         )
         runs = {
             Queue(self._broker, row["topic"], row["queue_id"]): QueueRun(
@@ -220,14 +222,14 @@ class LakeMessages:
             return {}
         recent: dict[Queue, tuple[int, int]] = {}
         if times.compared_at is not None:
-            topics = _of_topics({queue.topic for queue in starts})
+            topics = _topics_sql({queue.topic for queue in starts})
             since = f"store_timestamp > {timestamp_literal(times.compared_at)}"
             day = f"store_date >= {date_literal(times.compared_at)}"
-            recent = self._extremes([*live, topics, since, day])
+            recent = self._offset_extremes([*live, topics, since, day])
         found = dict(recent)
         lowest = {queue: max(0, start - 1) for queue, start in starts.items()}
         for places in _places(lowest):
-            for queue, (first, last) in self._extremes([*live, f"({places})"]).items():
+            for queue, (first, last) in self._offset_extremes([*live, f"({places})"]).items():
                 found[queue] = first, max(last, recent.get(queue, (0, 0))[1])
         spans = {}
         for queue, (first, last) in found.items():
@@ -235,7 +237,7 @@ class LakeMessages:
             spans[queue] = QueueSpan(first, last + 1, compared_end)
         return spans
 
-    def _extremes(self, where: Sequence[str]) -> dict[Queue, tuple[int, int]]:
+    def _offset_extremes(self, where: Sequence[str]) -> dict[Queue, tuple[int, int]]:
         """Return, by queue, the least and the largest offset of the given messages."""
         sql = (
             "SELECT topic, queue_id, min(queue_offset) AS first, max(queue_offset) AS last FROM messages "
@@ -249,7 +251,7 @@ class LakeMessages:
         rows: list[dict[str, Any]] = dict_rows(run_sql(self._table, "messages", sql).read_all())
         return rows
 
-    def _summed(
+    def _spans_of_messages(
         self, times: Times, where: Sequence[str], chosen: Collection[Queue] | None = None
     ) -> dict[Queue, QueueSpan]:
         """Return where queues begin and end, from all their messages that meet the given conditions.
@@ -285,7 +287,7 @@ class LakeMessages:
         """Return the offsets of a queue whose topic was created again."""
         sql = (
             "SELECT queue_offset, physical_offset, store_timestamp "
-            f"FROM messages WHERE {' AND '.join(where)} AND {_of_queue(queue)} ORDER BY physical_offset"
+            f"FROM messages WHERE {' AND '.join(where)} AND {_queue_sql(queue)} ORDER BY physical_offset"
         )
         rows = run_sql(self._table, "messages", sql).read_all().combine_chunks().to_batches()[0]
         offsets, physical = numbers(rows, "queue_offset"), numbers(rows, "physical_offset")
@@ -300,7 +302,7 @@ class LakeMessages:
             compared_end = max((offsets[is_old] + 1).tolist(), default=None)
         return replace(span, first=first, compared_end=compared_end)
 
-    def _batches(self, count: Count, spans: dict[Queue, QueueSpan]) -> Iterator[pa.RecordBatch]:
+    def _read_batches(self, count: Count, spans: dict[Queue, QueueSpan]) -> Iterator[pa.RecordBatch]:
         """Yield the batches that a count needs. Queues that end before the count's start are not read."""
         starts = {
             queue: start for queue, start in count.starts.items() if queue not in spans or start < spans[queue].end
@@ -315,7 +317,7 @@ class LakeMessages:
             for batch in run_sql(self._table, "messages", sql):
                 # The engine returns strings in a form that not all functions of Arrow accept.
                 plain = batch.cast(schema)
-                yield from self._with_bodies(plain) if BODY in count.columns else (plain,)
+                yield from self._add_bodies(plain) if BODY in count.columns else (plain,)
 
     def _conditions(self, count: Count) -> Iterator[str]:
         yield f"broker = {text_literal(self._broker)}"
@@ -332,7 +334,7 @@ class LakeMessages:
         if isinstance(count, ThresholdCounter) and count.log_end is not None:
             yield f"physical_offset < {count.log_end}"
 
-    def _with_bodies(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _add_bodies(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Add the bodies to a batch. If one cannot be read, all bodies are null, and the count reports that."""
         try:
             yield from list(batches_with_bodies(batch, open_store(self._bodies), FrameCache()))
@@ -340,15 +342,15 @@ class LakeMessages:
             yield batch.append_column(BODY, pa.nulls(batch.num_rows, pa.binary()))
 
 
-def _of_topics(topics: Collection[str]) -> str:
+def _topics_sql(topics: Collection[str]) -> str:
     return f"topic IN ({', '.join(map(text_literal, sorted(topics)))})"
 
 
-def _of_queue(queue: Queue) -> str:
+def _queue_sql(queue: Queue) -> str:
     return f"(topic = {text_literal(queue.topic)} AND queue_id = {queue.queue_id})"
 
 
-def _of_other_queues(queue_ids: Sequence[int]) -> str:
+def _other_queues_sql(queue_ids: Sequence[int]) -> str:
     """Return a condition that excludes the given queues, which are in ascending order; it lets readers skip files."""
     if not queue_ids:
         return "queue_id >= 0"
@@ -371,6 +373,6 @@ def _places(starts: Mapping[Queue, int]) -> Iterator[str]:
         if len(queues) > 1 and sum(start - least for _, start in queues) <= _MAX_EXCESS:
             conditions.append(f"(topic = {text_literal(topic)} AND queue_offset >= {least})")
         else:
-            conditions += [f"({_of_queue(queue)} AND queue_offset >= {start})" for queue, start in queues]
+            conditions += [f"({_queue_sql(queue)} AND queue_offset >= {start})" for queue, start in queues]
     for first in range(0, len(conditions), _MAX_QUEUES):
         yield " OR ".join(conditions[first : first + _MAX_QUEUES])

@@ -145,7 +145,7 @@ class GroupLag:
         self._known: dict[str, set[int]] = defaultdict(set)
         for key, queue_ids in committed.items():
             self._known[key.topic] |= queue_ids
-        self._plans += self._uncommitted_in_known()
+        self._plans += self._plans_without_offset()
         cursors = (cursor for plan in self._plans for cursor in plan.cursors())
         wanted = {topic: frozenset(one.wanted for one in groups.values()) for topic, groups in self._consumers.items()}
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start, wanted, finds_last=True)
@@ -157,14 +157,14 @@ class GroupLag:
         """The topics that the groups consume."""
         return frozenset({plan.position.topic for plan in self._plans}.union(self._consumers))
 
-    def _uncommitted_in_known(self) -> Iterator[_LagPlan]:
+    def _plans_without_offset(self) -> Iterator[_LagPlan]:
         """Yield the plans for queues in which a group has no offset, but another one has."""
         for topic, groups in self._consumers.items():
             for group in sorted(groups):
                 for queue_id in sorted(self._known[topic] - self._committed.get(GroupTopic(group, topic), set())):
-                    yield self._uncommitted(group, Queue(self._moment.broker, topic, queue_id))
+                    yield self._plan_without_offset(group, Queue(self._moment.broker, topic, queue_id))
 
-    def _uncommitted(self, group: str, queue: Queue) -> _LagPlan:
+    def _plan_without_offset(self, group: str, queue: Queue) -> _LagPlan:
         """Return the plan for a queue in which a group has no offset.
 
         Its bounds are open if those of all other queues are: after the last snapshot, and where the group got its first
@@ -182,7 +182,7 @@ class GroupLag:
         return _LagPlan(position, offset, queue, subscribed, is_committed=False, is_new=is_new)
 
     def lost_counter(self, spans: Mapping[Queue, QueueSpan]) -> ThresholdCounter | None:
-        """Return a counter of deleted messages, to be fed before `rows`; None if groups without a filter lost them.
+        """Return a counter of deleted messages, to be fed before `rows`; None if no group with a filter lost any.
 
         Args:
             spans: Where the queues of `topics` begin and end.
@@ -207,7 +207,7 @@ class GroupLag:
         """
         behind = self._counter.behind
         others = (
-            self._uncommitted(group, queue)
+            self._plan_without_offset(group, queue)
             for queue in sorted(spans)
             if queue.queue_id not in self._known.get(queue.topic, ()) and queue in self._counter.starts
             for group in sorted(self._consumers.get(queue.topic, ()))
@@ -278,14 +278,14 @@ class _LagPlan(NamedTuple):
     is_committed: bool = True
     is_new: bool = False
 
-    def _start(self, offset: int) -> Cursor:
+    def _cursor_at(self, offset: int) -> Cursor:
         return Cursor(self.queue, offset, self.subscribed.wanted)
 
     def cursors(self) -> Iterator[Cursor]:
         """Yield the cursors from which messages are counted."""
-        yield self._start(self.offset.low)
+        yield self._cursor_at(self.offset.low)
         if self.offset.high is not None and not self.offset.is_exact:
-            yield self._start(self.offset.high)
+            yield self._cursor_at(self.offset.high)
 
     @property
     def reached(self) -> int:
@@ -322,14 +322,14 @@ class _LagPlan(NamedTuple):
         lost: FigureBounds,
         missing: str,
     ) -> Lag:
-        """Return the row."""
-        most = counted[self._start(self.offset.low)]
+        """Return the row of this group and queue."""
+        most = counted[self._cursor_at(self.offset.low)]
         least = most
         if not self.subscribed.wanted.is_known:
             least = Behind()
         elif not self.offset.is_exact:
-            least = Behind() if self.offset.high is None else counted[self._start(self.offset.high)]
-        next_time = _time(most.next_time_ms)
+            least = Behind() if self.offset.high is None else counted[self._cursor_at(self.offset.high)]
+        next_time = _to_datetime(most.next_time_ms)
         subscribed, offset = self.subscribed, self.offset
         compared = moment.compared.get(self.position) if moment.compared_at else None
         if not self.is_committed:
@@ -372,10 +372,12 @@ class _LagPlan(NamedTuple):
             end=None if span is None else span.end,
             messages=FigureBounds(least.messages, most.messages if is_all else None),
             bytes=FigureBounds(least.bytes, most.bytes if is_all else None),
-            seconds=FigureBounds(_waited(least, moment), _waited(most, moment) if is_all or most.messages else None),
+            seconds=FigureBounds(
+                _waited_seconds(least, moment), _waited_seconds(most, moment) if is_all or most.messages else None
+            ),
             next_time=next_time,
             judged=judged,
-            last_consumed_time=_time(most.last_time_ms),
+            last_consumed_time=_to_datetime(most.last_time_ms),
             filter=_filter_text(subscribed.wanted),
             filter_as_of=subscribed.as_of,
             members=subscribed.members,
@@ -387,11 +389,11 @@ class _LagPlan(NamedTuple):
         )
 
 
-def _time(ms: int | None) -> datetime.datetime | None:
+def _to_datetime(ms: int | None) -> datetime.datetime | None:
     return None if ms is None else from_ms(ms)
 
 
-def _waited(behind: Behind, moment: Moment) -> float:
+def _waited_seconds(behind: Behind, moment: Moment) -> float:
     if behind.next_time_ms is None:
         return 0.0
     return max(0.0, (epoch_ms(moment.at) - behind.next_time_ms) / 1000)

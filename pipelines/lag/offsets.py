@@ -103,7 +103,7 @@ def offsets_at(
     for kind in OffsetKind:
         of_kind = _Marks.of(marks.filter(pc.equal(marks["kind"], str(kind))), at, watch)
         if of_kind is not None:
-            found[kind] = _moment(table, broker, kind, of_kind, at)
+            found[kind] = _read_moment(table, broker, kind, of_kind, at)
     return found
 
 
@@ -135,17 +135,19 @@ class _Marks:
         return cls(rows[0], rows[1] if len(rows) > 1 else None, compared_at)
 
 
-def _positions(kind: OffsetKind, rows: pa.Table) -> list[OffsetOwner]:
+def _offset_owners(kind: OffsetKind, rows: pa.Table) -> list[OffsetOwner]:
     groups, topics = rows["group"].fill_null("").to_pylist(), rows["topic"].to_pylist()
     return [OffsetOwner(kind, *place) for place in zip(groups, topics, rows["queue_id"].to_pylist(), strict=True)]
 
 
-def _moment(table: DeltaTable, broker: str, kind: OffsetKind, marks: _Marks, at: datetime.datetime | None) -> Moment:
+def _read_moment(
+    table: DeltaTable, broker: str, kind: OffsetKind, marks: _Marks, at: datetime.datetime | None
+) -> Moment:
     taken: datetime.datetime = marks.last["as_of"]
     taken_next: datetime.datetime | None = None if marks.following is None else marks.following["as_of"]
     moment = at or taken
     rows = known_offsets(table, broker, str(kind), moment, marks.compared_at)
-    positions, now = _positions(kind, rows), rows["offset"].to_pylist()
+    positions, now = _offset_owners(kind, rows), rows["offset"].to_pylist()
     if moment == taken:
         offsets = {place: OffsetAt(one, one) for place, one in zip(positions, now, strict=True) if one is not None}
     elif taken_next is None:
@@ -153,8 +155,8 @@ def _moment(table: DeltaTable, broker: str, kind: OffsetKind, marks: _Marks, at:
     else:
         known: dict[OffsetOwner, int | None] = dict(zip(positions, now, strict=True))
         moved = offsets_between(table, broker, str(kind), moment, taken_next)
-        following = known | dict(zip(_positions(kind, moved), moved["offset"].to_pylist(), strict=True))
-        bounds = {place: _between(known.get(place), offset) for place, offset in following.items()}
+        following = known | dict(zip(_offset_owners(kind, moved), moved["offset"].to_pylist(), strict=True))
+        bounds = {place: _bounds_between(known.get(place), offset) for place, offset in following.items()}
         offsets = {place: one for place, one in bounds.items() if one is not None}
     earlier = zip(positions, rows["earlier"].to_pylist(), strict=True)
     return Moment(
@@ -168,11 +170,11 @@ def _moment(table: DeltaTable, broker: str, kind: OffsetKind, marks: _Marks, at:
         offsets=offsets,
         compared_at=marks.compared_at if marks.compared_at < taken else None,
         compared={place: one for place, one in earlier if one is not None},
-        moves=_moves(kind, offsets_between(table, broker, str(kind), marks.compared_at, taken)),
+        moves=_offset_moves(kind, offsets_between(table, broker, str(kind), marks.compared_at, taken)),
     )
 
 
-def _moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[int]]:
+def _offset_moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[int]]:
     """Return the new offsets that show whether groups were set back: all if one is lower, else each position's first.
 
     There can be millions of rows. Only the rows that are returned become Python objects.
@@ -194,12 +196,12 @@ def _moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[int]]:
     was_set_back = np.isin(keys, keys[is_lower])
     found: dict[OffsetOwner, list[int]] = defaultdict(list)
     kept = later.take(order[is_first | was_set_back])
-    for position, offset in zip(_positions(kind, kept), kept["offset"].to_pylist(), strict=True):
+    for position, offset in zip(_offset_owners(kind, kept), kept["offset"].to_pylist(), strict=True):
         found[position].append(offset)
     return found
 
 
-def _between(first: int | None, second: int | None) -> OffsetAt | None:
+def _bounds_between(first: int | None, second: int | None) -> OffsetAt | None:
     """Return the bounds between two snapshots, or None if neither has an offset."""
     if first is None or second is None:  # created or dropped between the two, at an unknown time
         return None if first == second else OffsetAt(0, None)

@@ -57,7 +57,7 @@ class QueueSpan:
     floor: int | None = None
 
     def produce_tps(self, seconds: float) -> float | None:
-        """Return the messages per second that came in since the earlier time, so many seconds ago; None if not known.
+        """Return the messages per second since the earlier time, which was `seconds` ago; None if not known.
 
         If the end at the earlier time is not known, the queue had no message before `first`.
         """
@@ -82,7 +82,7 @@ class QueueRun:
 
 
 def floors_of(runs: Mapping[Queue, QueueRun], is_gone: Callable[[Queue], bool] = lambda _: False) -> dict[Queue, int]:
-    """Return the queues whose topic was created again; records before the physical offset do not count.
+    """Return the queues whose topic was created again, with the physical offset before which records do not count.
 
     A topic is deleted as a whole. If the offsets of one of its queues restart, the messages of another queue also
     belong to the deleted topic if they end before the first message of the new topic. A queue whose messages all lie
@@ -211,7 +211,7 @@ class Messages(Protocol):
     has_deleted: bool
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
-        """Give each count the messages that it needs.
+        """Feed each count the messages that it needs, and return the first and end offset of each queue.
 
         Args:
             times: Times at which the ends of queues are wanted.

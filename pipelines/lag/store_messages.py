@@ -57,27 +57,27 @@ class StoreMessages:
         self.damaged = 0
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
-        """Give each count the messages that it needs; see `Messages.measure`.
+        """Feed each count the messages that it needs; see `Messages.measure`.
 
         Raises:
             IndexMismatchError: An entry of a queue does not match the log.
         """
         until_ms = None if times.until is None else epoch_ms(times.until)
-        spans = self._read(until_ms, topics, counts)
+        spans = self._read_log(until_ms, topics, counts)
         if spans.floors:
             backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
             for backlog in backlogs:
-                backlog.begin_again(spans.floors)
-            self._read(until_ms, topics, backlogs)
+                backlog.reset_counts(spans.floors)
+            self._read_log(until_ms, topics, backlogs)
         for count in counts:
             if isinstance(count, BacklogCounter):
-                count.find_times(self._time_of)
-                count.find_last_times(self._time_if_readable)
+                count.set_next_times(self._store_time_of)
+                count.set_last_times(self._store_time_if_readable)
         return {queue: span for queue, span in spans.found.items() if queue.topic in topics}
 
-    def _read(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
+    def _read_log(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
         """Read the log once, in its order, and feed all counts."""
-        spans = SpanFinder(self._is_gone)
+        spans = SpanFinder(self._is_deleted)
         damaged = 0
         by_count = {queue.topic for count in counts for queue in count.starts}
         backlogs = [count for count in counts if isinstance(count, BacklogCounter)]
@@ -95,14 +95,14 @@ class StoreMessages:
         for plan in plan_entries(self._store, self._range, options, filters, by_entry, min(limits, default=None)):
             for part in in_log_order(plan):
                 if isinstance(part, IndexAnswer):
-                    for queue, offsets, sizes, physical in self._by_queue(part):
+                    for queue, offsets, sizes, physical in self._group_by_queue(part):
                         spans.add(queue, offsets, physical)
                         for backlog in backlogs:
                             backlog.add_queue(queue)
                             backlog.add_entries(queue, offsets, sizes, physical)
                     continue
                 for read in read_split(part, request):
-                    batch, bad = _intact(read)
+                    batch, bad = _split_intact(read)
                     damaged += bad
                     for queue in self._add_spans(spans, batch, until_ms):
                         for backlog in backlogs:
@@ -112,7 +112,7 @@ class StoreMessages:
         self.damaged = max(self.damaged, damaged)  # the same ranges may be read again
         return spans
 
-    def _is_gone(self, queue: Queue) -> bool:
+    def _is_deleted(self, queue: Queue) -> bool:
         """Return whether the broker has other queues of a topic, but no longer this one."""
         folder = Path(self._store.root).parent / self._store.format.queues.layout.folder
         try:
@@ -132,7 +132,7 @@ class StoreMessages:
             found.append(queue)
         return found
 
-    def _by_queue(self, entries: IndexAnswer) -> Iterator[tuple[Queue, Array, Array, Array]]:
+    def _group_by_queue(self, entries: IndexAnswer) -> Iterator[tuple[Queue, Array, Array, Array]]:
         """Yield each queue with the queue offsets, sizes and physical offsets of its entries."""
         order = np.argsort(entries.queue_numbers, kind="stable")
         edges = np.searchsorted(entries.queue_numbers[order], np.arange(len(entries.queues) + 1))
@@ -142,7 +142,7 @@ class StoreMessages:
                 queue = Queue(self._store.broker, topic, queue_id)
                 yield queue, entries.queue_offsets[rows], entries.sizes[rows], entries.offsets[rows]
 
-    def _time_of(self, queue: Queue, queue_offset: int, physical_offset: int) -> int:
+    def _store_time_of(self, queue: Queue, queue_offset: int, physical_offset: int) -> int:
         """Return the store time of a message that an entry points to."""
         record = self._records.at(physical_offset)
         row: dict[str, Any] = {} if record is None else self._store.format.records.row_of(record, queue.broker)
@@ -155,10 +155,10 @@ class StoreMessages:
         time: int = row["store_timestamp"]
         return time
 
-    def _time_if_readable(self, queue: Queue, queue_offset: int, physical_offset: int) -> int | None:
-        """Return the time as `_time_of` does, or None if the message is not at that place."""
+    def _store_time_if_readable(self, queue: Queue, queue_offset: int, physical_offset: int) -> int | None:
+        """Return the time as `_store_time_of` does, or None if the message is not at that place."""
         try:
-            return self._time_of(queue, queue_offset, physical_offset)
+            return self._store_time_of(queue, queue_offset, physical_offset)
         except IndexMismatchError:
             return None
 
@@ -173,8 +173,8 @@ class StoreMessages:
         return batch.append_column(BODY, bodies)
 
 
-def _intact(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-    """Return the intact messages of a batch, and how many of its rows are none; missing segments are not counted."""
+def _split_intact(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    """Return the intact messages of a batch, and the number of its damaged ranges, without missing segments."""
     corrupt = batch.column(CORRUPT_RECORD)
     if corrupt.null_count < len(corrupt):
         reasons = pc.struct_field(corrupt.drop_null(), "reason")

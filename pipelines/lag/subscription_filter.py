@@ -85,7 +85,7 @@ ALL = SubscriptionFilter(TAG_EXPRESSION)
 
 def _select_by_sql92(expression: str, properties: pa.MapArray) -> Array:
     condition, names = compile_sql92(expression), sorted(property_names(expression))
-    columns = [_encoded(properties, name) for name in names]
+    columns = [_encode_property(properties, name) for name in names]
     codes = np.zeros(len(properties), np.int64)
     for values, indices in columns:
         # The codes are renumbered after each property, so that their product cannot overflow.
@@ -98,7 +98,7 @@ def _select_by_sql92(expression: str, properties: pa.MapArray) -> Array:
     return accepted[inverse.reshape(-1)]
 
 
-def _encoded(properties: pa.MapArray, name: str) -> tuple[list[str | None], Array]:
+def _encode_property(properties: pa.MapArray, name: str) -> tuple[list[str | None], Array]:
     """Return the distinct values of a property, with None last, and for each row the index of its value."""
     column = pc.map_lookup(properties, pa.scalar(name, properties.type.key_type), "last")
     encoded = column.cast(pa.string()).dictionary_encode()

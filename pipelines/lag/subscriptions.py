@@ -75,7 +75,7 @@ class Subscriptions:
         stated = {key: replace(self.of(key), wanted=wanted, note="", as_of=None) for key, wanted in given.items()}
         return Subscriptions({**self.found, **stated}, self.asked_at)
 
-    def aged(self, when: datetime.datetime) -> Subscriptions:
+    def at_later_time(self, when: datetime.datetime) -> Subscriptions:
         """Return a copy as it is known at a later time: clients that were seen long before are not known any more.
 
         A filter that was seen long before is still used, with a note.
@@ -215,14 +215,14 @@ class _Known:
         """Time at which a live broker was last asked; None if none was."""
         return max(self._taken.get(SnapshotSource.BROKER, ()), default=None)
 
-    def _seen(self, key: GroupTopic) -> datetime.datetime | None:
+    def _last_seen(self, key: GroupTopic) -> datetime.datetime | None:
         """Return the time of the last snapshot in which a group subscribed; None if it is not known."""
         if key in self._gone:
             return self._gone[key]
         return max(self._taken[self._sources[key]], default=None)
 
     def consumed_and_broadcast(self) -> tuple[frozenset[GroupTopic], frozenset[GroupTopic]]:
-        """Return the last two parts of `PastSubscriptions` after the rows added so far."""
+        """Return which groups consume which topics, and which broadcast them, after the rows added so far."""
         broadcast = frozenset(key for key, row in self._newest.items() if row["message_model"] == BROADCASTING)
         consumed = frozenset(key for key, row in self._newest.items() if row["members"] and key not in broadcast)
         return consumed, broadcast
@@ -231,14 +231,14 @@ class _Known:
         """Return the subscriptions after the rows added so far."""
         return {
             key: replace(
-                _subscribed(choice, self._newest.get(key), self._changes[key], is_asked=self.asked_at is not None),
-                as_of=self._seen(key),
+                _to_subscribed(choice, self._newest.get(key), self._changes[key], is_asked=self.asked_at is not None),
+                as_of=self._last_seen(key),
             )
             for key, choice in self.wanted.items()
         }
 
 
-def _subscribed(wanted: SubscriptionFilter, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
+def _to_subscribed(wanted: SubscriptionFilter, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
     """Return the subscription of a group and topic.
 
     Args:

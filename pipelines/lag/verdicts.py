@@ -173,17 +173,17 @@ def lag_verdict(
     # A group without a client consumes nothing, whatever it did before its last client left.
     is_stopped = movement.has_members is False and messages > 0
     consume_tps = 0.0 if is_stopped else movement.consume_tps
-    verdict, reason = _verdict(span, movement, messages, next_time, at, lost)
+    verdict, reason = _judge_offset(span, movement, messages, next_time, at, lost)
     if verdict is LagVerdict.UNKNOWN and is_new:
         reason = "its topic was created again since the earlier snapshot, so it is not known whether the group moves"
     if verdict is LagVerdict.OK and messages and consume_tps is not None and produce_tps is not None:
         is_growing = produce_tps > consume_tps
-        if is_growing and _waited(next_time, at) * WAITING_PARTS > movement.seconds:
+        if is_growing and _waited_seconds(next_time, at) * WAITING_PARTS > movement.seconds:
             verdict, reason = LagVerdict.SLOW, "messages come in faster than the group consumes them"
     return Judged(verdict, reason, consume_tps, produce_tps)
 
 
-def _verdict(
+def _judge_offset(
     span: QueueSpan | None,
     movement: Movement,
     messages: int,
@@ -191,7 +191,7 @@ def _verdict(
     at: datetime.datetime,
     lost: FigureBounds,
 ) -> tuple[LagVerdict, str]:
-    if (misplaced := _misplaced(span, movement, lost)) is not None:
+    if (misplaced := _judge_misplaced(span, movement, lost)) is not None:
         return misplaced
     if not messages:
         return LagVerdict.OK, ""
@@ -202,19 +202,19 @@ def _verdict(
             LagVerdict.UNKNOWN,
             "there is only one snapshot with an offset of the group, so it is not known whether it moves",
         )
-    if movement.has_moved or _waited(next_time, at) < movement.seconds:
+    if movement.has_moved or _waited_seconds(next_time, at) < movement.seconds:
         return LagVerdict.OK, ""
     return LagVerdict.STALLED, "the group does not move" + (
         "" if movement.has_members else "; its clients are not known"
     )
 
 
-def _waited(next_time: datetime.datetime | None, at: datetime.datetime) -> float:
+def _waited_seconds(next_time: datetime.datetime | None, at: datetime.datetime) -> float:
     """Return the seconds that the next message has been waiting."""
     return 0.0 if next_time is None else (at - next_time).total_seconds()
 
 
-def _misplaced(span: QueueSpan | None, movement: Movement, lost: FigureBounds) -> tuple[LagVerdict, str] | None:
+def _judge_misplaced(span: QueueSpan | None, movement: Movement, lost: FigureBounds) -> tuple[LagVerdict, str] | None:
     """Return the verdict on an offset that is outside of its queue or was set back; None for any other offset."""
     if span is None:
         gone = "no message of this queue is known: the topic was deleted, or all of its messages were"

@@ -92,15 +92,15 @@ class DelayLag:
             for position, offset in self._offsets.items()
             for place in (offset.low, offset.high)
             if place is not None
-            for cursor in (self._waiting(position, place), self._overdue(position, place))
+            for cursor in (self._waiting_cursor(position, place), self._overdue_cursor(position, place))
         )
         self._counter = BacklogCounter(cursors, epoch_ms(moment.at), moment.log_start)
         self.counts: Sequence[Count] = (self._counter,)
 
-    def _waiting(self, position: OffsetOwner, offset: int) -> Cursor:
+    def _waiting_cursor(self, position: OffsetOwner, offset: int) -> Cursor:
         return Cursor(queue_of(self._moment, position), offset)
 
-    def _overdue(self, position: OffsetOwner, offset: int) -> Cursor:
+    def _overdue_cursor(self, position: OffsetOwner, offset: int) -> Cursor:
         until_ms = epoch_ms(self._moment.at) - self._levels.delay_ms(position.queue_id + 1)
         return Cursor(queue_of(self._moment, position), offset, until_ms=until_ms)
 
@@ -108,11 +108,11 @@ class DelayLag:
         """Yield a row for each level that has a waiting message."""
         counted = self._counter.behind
         for position, offset in self._offsets.items():
-            waiting = counted[self._waiting(position, offset.low)].messages
+            waiting = counted[self._waiting_cursor(position, offset.low)].messages
             if not waiting:
                 continue
-            late = counted[self._overdue(position, offset.low)]
-            least = Behind() if offset.high is None else counted[self._overdue(position, offset.high)]
+            late = counted[self._overdue_cursor(position, offset.low)]
+            least = Behind() if offset.high is None else counted[self._overdue_cursor(position, offset.high)]
             level = position.queue_id + 1
             delay_ms, assumption = self._levels.delay_ms(level), self._levels.assumption(level)
             note = f"level {level}, {delay_ms // 1000} s{assumption}; {waiting - late.messages} more wait"
@@ -207,9 +207,9 @@ class _Timers:
         timers = batch.filter(pc.and_(is_here, pa.array(milliseconds(batch) <= self._now_ms)))
         if not timers.num_rows:
             return
-        deleted = _property(timers, _TIMER_DELETED)
+        deleted = _property_column(timers, _TIMER_DELETED)
         self._deleted.append(deleted.drop_null())
-        due = _property(timers, TIMER_OUT)
+        due = _property_column(timers, TIMER_OUT)
         due_ms = pc.cast(pc.if_else(pc.match_substring_regex(due, "^[0-9]{1,18}$"), due, "0"), pa.int64()).fill_null(0)
         times = np.asarray(due_ms.to_numpy(zero_copy_only=False))
         is_pending = times >= self._delivered_ms
@@ -220,7 +220,7 @@ class _Timers:
         keys = kept.column("unique_key").cast(pa.string())
         # A timer without a key is identified by its queue offset.
         places = pc.cast(kept.column("queue_offset"), pa.string())
-        topics = _property(kept, REAL_TOPIC).fill_null("")
+        topics = _property_column(kept, REAL_TOPIC).fill_null("")
         self._names.append(pc.binary_join_element_wise(topics, pc.coalesce(keys, places), "_"))
         self._dues.append(times[is_pending])
 
@@ -241,7 +241,7 @@ class _Timers:
         return times
 
 
-def _property(batch: pa.RecordBatch, name: str) -> pa.Array:
+def _property_column(batch: pa.RecordBatch, name: str) -> pa.Array:
     properties = batch.column("properties")
     return pc.map_lookup(properties, pa.scalar(name, properties.type.key_type), "last").cast(pa.string())
 

@@ -81,8 +81,8 @@ def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]
     outcomes.sort(key=lambda outcome: order[outcome.step])
     newest = newest_commit(tables.messages)
     masked = newest is not None and changes_bodies(newest[1].masks)
-    unknown = _cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
-    cautions = [*found.cautions, *_late_edges(tables, newest), *unknown]
+    unknown = _collect_cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
+    cautions = [*found.cautions, *_late_edges_caution(tables, newest), *unknown]
     if not steps:
         cautions += expiry_cautions(tables.messages, question)
     shown = NearSteps(steps, edges, outcomes)
@@ -104,7 +104,7 @@ def _lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
     return lost if offset < 0 else [part for part in lost if part.may_have(offset)]
 
 
-def _late_edges(tables: LineageTables, newest: tuple[int, ArchiveCommit] | None) -> list[str]:
+def _late_edges_caution(tables: LineageTables, newest: tuple[int, ArchiveCommit] | None) -> list[str]:
     """Return a caution if the table `edges` does not have the newest archive run."""
     if tables.edges is None or newest is None:
         return []
@@ -114,7 +114,7 @@ def _late_edges(tables: LineageTables, newest: tuple[int, ArchiveCommit] | None)
     return [_LATE_EDGES]
 
 
-def _cautions(
+def _collect_cautions(
     found: Gathered,
     consumed: Sequence[Row],
     offsets: Offsets,

@@ -48,9 +48,9 @@ def with_bodies(story: Story, rows: Iterable[Row], root: str) -> Story:
             except (PackError, BodyError) as error:
                 problem = str(error)
         room -= len(body or b"")
-        steps.append(replace(step, record=_with(record, body, problem)))
+        steps.append(replace(step, record=_with_body(record, body, problem)))
     return replace(story, steps=steps)
 
 
-def _with(record: Record, body: bytes | None, problem: str | None) -> Record:
+def _with_body(record: Record, body: bytes | None, problem: str | None) -> Record:
     return replace(record, body=body, body_problem=problem)

@@ -150,22 +150,22 @@ def _add_edge(graph: Graph, row: Row, now: datetime.datetime | None) -> None:
         return  # a producer's decision is part of the text of the half message
     if row["kind"] in WITHOUT_FROM:
         if row["absent_end"] is not None:
-            _missing(graph, row, "to", now)
+            _missing_step(graph, row, "to", now)
         return
-    source = _end(graph, row, "from", now)
-    target = _consumption(graph, row) if row["kind"] == EdgeKind.CONSUMED else _end(graph, row, "to", now)
+    source = _step_at_end(graph, row, "from", now)
+    target = _consumption_step(graph, row) if row["kind"] == EdgeKind.CONSUMED else _step_at_end(graph, row, "to", now)
     gap = None if source.at is None or target.at is None else target.at - source.at
     graph.edges.append(Edge(row["kind"], source.id, target.id, gap, edge_text(row), joined_by(row)))
 
 
-def _end(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
+def _step_at_end(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
     place = place_of(row, end)
     if place is not None and (step := graph.steps.get(step_id(place))) is not None:
         return step
-    return _missing(graph, row, end, now)
+    return _missing_step(graph, row, end, now)
 
 
-def _missing(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
+def _missing_step(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
     """Return the placeholder step for a record that is not in the lake; one for each place."""
     told = row if row["absent_end"] == end else {**row, "absent_reason": GONE, "due_timestamp": None}
     place = place_of(row, end)
@@ -187,7 +187,7 @@ def _missing(graph: Graph, row: Row, end: str, now: datetime.datetime | None) ->
     return step
 
 
-def _consumption(graph: Graph, row: Row) -> Step:
+def _consumption_step(graph: Graph, row: Row) -> Step:
     name = consumption_id(row)
     outcome = row["outcome"]
     consumption = Consumption(

@@ -66,7 +66,7 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
     found = Gathered(has_edges=tables.edges is not None, related_by=question.related_by)
     matches = tables.matches(question)
     found.not_shown = matches.left_out
-    found.matched = _add(found, matches.rows)
+    found.matched = _add_records(found, matches.rows)
     if matches.rows and question.related_by is not None:
         _add_related(found, tables, question)
     if not found.has_edges:
@@ -76,7 +76,7 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
             told = count_text(matches.traces, "trace record")
             found.cautions.append(f"{told} of clients name it; they are only used in the table edges")
         return found
-    _follow(found, tables)
+    _follow_edges(found, tables)
     _add_copies_of_dead_letters(found, tables, question)
     return found
 
@@ -85,10 +85,10 @@ def _add_copies_of_dead_letters(found: Gathered, tables: LineageTables, question
     """Add all records of dead letters by their unique keys: if an application sent one again, no step links the two."""
     keys = {row["unique_key"] for row in found.records.values() if row["kind"] == Kind.DLQ and row["unique_key"]}
     for key in sorted(keys)[:_MAX_DEAD]:
-        _add(found, tables.copies_of(key, question))
+        _add_records(found, tables.copies_of(key, question))
 
 
-def _add(found: Gathered, rows: Iterable[Row]) -> set[Place]:
+def _add_records(found: Gathered, rows: Iterable[Row]) -> set[Place]:
     places = set()
     for row in rows:
         place = row["broker"], row["physical_offset"]
@@ -102,7 +102,7 @@ def node_of(row: Row) -> str:
     return row["unique_key"] or f"{row['broker']}@{row['physical_offset']}"
 
 
-def _follow(found: Gathered, tables: LineageTables) -> None:
+def _follow_edges(found: Gathered, tables: LineageTables) -> None:
     seen: set[str] = set()
     steps: set[tuple[object, ...]] = set()
     wanted = {node_of(row) for row in found.records.values()}
@@ -111,22 +111,22 @@ def _follow(found: Gathered, tables: LineageTables) -> None:
         rows = tables.edges_of(wanted, 2 * room)
         seen |= wanted
         for row in rows:
-            if (identity := _identity(row)) not in steps:
+            if (identity := _step_identity(row)) not in steps:
                 steps.add(identity)
                 found.edges.append(row)
         if len(rows) > 2 * room or len(found.edges) > MAX_STEPS:
             found.edges = found.edges[:MAX_STEPS]
             found.cautions.append(f"the story has more than {MAX_STEPS:,} steps; the others are left out")
-            _add(found, tables.rows_at(_ends(found)))
+            _add_records(found, tables.rows_at(_unread_ends(found)))
             return
-        new = _add(found, tables.rows_at(_ends(found)))
+        new = _add_records(found, tables.rows_at(_unread_ends(found)))
         wanted = {node_of(found.records[place]) for place in new if found.records[place]["kind"] not in _HUBS} - seen
         if not wanted:
             return
     found.cautions.append(f"the search stopped after {MAX_ROUNDS} rounds of linked messages")
 
 
-def _identity(row: Row) -> tuple[object, ...]:
+def _step_identity(row: Row) -> tuple[object, ...]:
     """Return a key that is equal for the two rows of a step, which is stored under two nodes."""
     names = (
         "kind", "from_broker", "from_physical_offset", "from_queue_offset", "to_broker", "to_physical_offset",
@@ -136,7 +136,7 @@ def _identity(row: Row) -> tuple[object, ...]:
     return tuple(row[name] for name in names)
 
 
-def _ends(found: Gathered) -> dict[Place, datetime.datetime | None]:
+def _unread_ends(found: Gathered) -> dict[Place, datetime.datetime | None]:
     """Return the places at ends of steps whose records are not read yet and should be in the lake."""
     places: dict[Place, datetime.datetime | None] = {}
     for row in found.edges:
@@ -163,7 +163,7 @@ def _add_related(found: Gathered, tables: LineageTables, question: Question) -> 
             for value in sorted(values)
             for row in tables.matches(replace(question, key=value, message_id=None, place=None)).rows
         ]
-        _keep_related(found, others, question)
+        _add_limited(found, others, question)
         return
     values = {value for row in rows if (value := row["properties"].get(name)) is not None}
     if not values:
@@ -178,17 +178,17 @@ def _add_related(found: Gathered, tables: LineageTables, question: Question) -> 
     found.cautions.append(
         f"records of the same {name} were searched from {when_text(start, None)} to {when_text(end, None)}"
     )
-    _keep_related(found, others, question)
+    _add_limited(found, others, question)
 
 
-def _keep_related(found: Gathered, rows: Sequence[Row], question: Question) -> None:
+def _add_limited(found: Gathered, rows: Sequence[Row], question: Question) -> None:
     new = [row for row in rows if (row["broker"], row["physical_offset"]) not in found.matched]
     if len(new) > question.limit:
         found.cautions.append(
             f"more than {question.limit:,} records have the same {question.related_by}; the others are left out"
         )
         new = new[: question.limit]
-    found.related = _add(found, new)
+    found.related = _add_records(found, new)
 
 
 WITHOUT_FROM = frozenset({EdgeKind.PRODUCED})

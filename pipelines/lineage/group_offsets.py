@@ -100,15 +100,15 @@ def read_offsets(lake: Lake, rows: Collection[Row]) -> Offsets:
         name = plain_group(group)
         if name not in known or known[name].since < row["as_of"]:  # a group may have changed its message model
             known[name] = NewestOffset(row["offset"], row["as_of"], until)
-    return Offsets(groups, _passed(table, rows), taken)
+    return Offsets(groups, _first_passed_times(table, rows), taken)
 
 
-def _passed(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[Place, str], datetime.datetime]:
+def _first_passed_times(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[Place, str], datetime.datetime]:
     """Return the time of the first snapshot with an offset beyond each record, by record and group."""
     chosen = [row for row in rows if row["queue_offset"] is not None and row["store_timestamp"] is not None]
     if not chosen or len(chosen) > _MAX_PASSED:
         return {}
-    values = ", ".join(_value(number, row) for number, row in enumerate(chosen))
+    values = ", ".join(_values_row(number, row) for number, row in enumerate(chosen))
     sql = (
         'SELECT p.n AS n, o."group" AS "group", min(o.as_of) AS passed '
         f"FROM (VALUES {values}) AS p(n, broker, topic, queue_id, queue_offset, stored) JOIN {OFFSETS} AS o "
@@ -123,7 +123,7 @@ def _passed(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[Place, str],
     return passed
 
 
-def _value(number: int, row: Row) -> str:
+def _values_row(number: int, row: Row) -> str:
     cells: Sequence[str] = (
         str(number), text_literal(row["broker"]), text_literal(row["topic"]), str(row["queue_id"]),
         str(row["queue_offset"]), timestamp_literal(row["store_timestamp"]),

@@ -88,28 +88,28 @@ class LineageTables:
         if question.place is not None:
             broker, offset = question.place
             where = f"broker = {text_literal(broker)} AND physical_offset = {offset}"
-            return Matches(self._select([where, *_times(question)]))
+            return Matches(self._select_rows([where, *_time_conditions(question)]))
         if question.message_id is not None:
-            return self._of_id(question.message_id, question)
-        return self._of_keys(question.key or "", BUSINESS_KEY, question)
+            return self._match_id(question.message_id, question)
+        return self._match_keys(question.key or "", BUSINESS_KEY, question)
 
     def copies_of(self, unique_key: str, question: Question) -> Sequence[Row]:
         """Return the records of a message by its unique key, within the times of a question."""
-        return self._of_keys(unique_key, UNIQUE_KEY, question).rows
+        return self._match_keys(unique_key, UNIQUE_KEY, question).rows
 
-    def _of_id(self, message_id: str, question: Question) -> Matches:
+    def _match_id(self, message_id: str, question: Question) -> Matches:
         by_offset, *_ = id_conditions(message_id)
         if by_offset.startswith("physical_offset"):
-            rows = self._select([by_offset, *_times(question)])
+            rows = self._select_rows([by_offset, *_time_conditions(question)])
             if rows:
                 return Matches(rows)
-        return self._of_keys(message_id, UNIQUE_KEY, question)
+        return self._match_keys(message_id, UNIQUE_KEY, question)
 
-    def _of_keys(self, key: str, kind: str, question: Question) -> Matches:
-        places = self._places(key, kind)
+    def _match_keys(self, key: str, kind: str, question: Question) -> Matches:
+        places = self._key_places(key, kind)
         if places is None:
-            return self._scanned(key, kind, question)
-        places = _within(places, question)
+            return self._scan_messages(key, kind, question)
+        places = _places_in_time(places, question)
         is_trace = _is_trace(places.column("topic"))
         traces = pc.sum(is_trace).as_py() or 0
         wanted = places.filter(pc.invert(is_trace)) if traces < places.num_rows else places
@@ -117,21 +117,21 @@ class LineageTables:
         has_key = [row for row in rows if key in (row["keys"] or ())] if kind == BUSINESS_KEY else rows
         return Matches(has_key, max(0, wanted.num_rows - question.limit), traces)
 
-    def _places(self, key: str, kind: str) -> pa.Table | None:
+    def _key_places(self, key: str, kind: str) -> pa.Table | None:
         """Return the places of a key's messages, each once; None if `message_keys` cannot be used."""
         try:
             return find_followed_keys(self.lake, [key], kind)
         except VersionsError:
             return None
 
-    def _scanned(self, key: str, kind: str, question: Question) -> Matches:
+    def _scan_messages(self, key: str, kind: str, question: Question) -> Matches:
         text = text_literal(key)
         has_key = f"array_contains(keys, {text})" if kind == BUSINESS_KEY else f"unique_key = {text}"
-        where = [has_key, f"kind <> {text_literal(Kind.TRACE)}", *_times(question)]
+        where = [has_key, f"kind <> {text_literal(Kind.TRACE)}", *_time_conditions(question)]
         sql = f"SELECT count(*) AS n FROM messages WHERE {' AND '.join(where)}"
         count = int(run_sql(self.messages, "messages", sql).read_all().column("n")[0].as_py())
         more = f" ORDER BY store_timestamp DESC, physical_offset DESC LIMIT {question.limit}"
-        return Matches(self._select(where, more), max(0, count - question.limit))
+        return Matches(self._select_rows(where, more), max(0, count - question.limit))
 
     def rows_at(self, places: Mapping[Place, datetime.datetime | None]) -> list[Row]:
         """Return the rows of `messages` at the given places.
@@ -147,7 +147,7 @@ class LineageTables:
             days = {None if (at := places[place]) is None else at.astimezone(datetime.UTC).date() for place in part}
             if None not in days:
                 where.append(is_one_of("store_date", (date_literal(day) for day in sorted(filter(None, days)))))
-            found += [row for row in self._select(where) if (row["broker"], row["physical_offset"]) in places]
+            found += [row for row in self._select_rows(where) if (row["broker"], row["physical_offset"]) in places]
         return found
 
     def rows_with_property(
@@ -160,9 +160,9 @@ class LineageTables:
             f"kind <> {text_literal(Kind.TRACE)}",
             *conditions(Selection(start=start, end=end)),
         ]
-        return self._select(where, f" ORDER BY store_timestamp, broker, physical_offset LIMIT {limit + 1}")
+        return self._select_rows(where, f" ORDER BY store_timestamp, broker, physical_offset LIMIT {limit + 1}")
 
-    def _select(self, where: Sequence[str], more: str = "") -> list[Row]:
+    def _select_rows(self, where: Sequence[str], more: str = "") -> list[Row]:
         sql = f"SELECT {self._columns} FROM messages WHERE {' AND '.join(where)}{more}"
         rows: list[dict[str, Any]] = list(rows_of(run_sql(self.messages, "messages", sql)))
         for row in rows:
@@ -193,7 +193,7 @@ class LineageTables:
             progress = stores.get(broker)
             if progress is not None and progress.last_record is not None:
                 places[broker, progress.last_record.physical_offset] = None
-        found = {row["broker"]: row["store_timestamp"] for row in self._times_at(places)}
+        found = {row["broker"]: row["store_timestamp"] for row in self._read_times(places)}
         missing = sorted(set(brokers) - set(found))
         if missing:
             names = is_one_of("broker", map(text_literal, missing))
@@ -201,7 +201,7 @@ class LineageTables:
             found |= {row["broker"]: row["newest"] for row in list(rows_of(run_sql(self.messages, "messages", sql)))}
         return {broker: at for broker, at in found.items() if at is not None}
 
-    def _times_at(self, places: Collection[Place]) -> list[Row]:
+    def _read_times(self, places: Collection[Place]) -> list[Row]:
         if not places:
             return []
         offsets = is_one_of("physical_offset", (str(offset) for _, offset in places))
@@ -222,11 +222,11 @@ def newest_first(places: pa.Table, limit: int) -> dict[Place, datetime.datetime 
     return {(row["broker"], row["physical_offset"]): row["store_timestamp"] for row in rows}
 
 
-def _times(question: Question) -> list[str]:
+def _time_conditions(question: Question) -> list[str]:
     return conditions(Selection(start=question.start, end=question.end))
 
 
-def _within(places: pa.Table, question: Question) -> pa.Table:
+def _places_in_time(places: pa.Table, question: Question) -> pa.Table:
     if question.start is None and question.end is None:
         return places
     column = places.column("store_timestamp")

@@ -31,27 +31,29 @@ def mask_story(story: Story, masks: Sequence[Mask], key: bytes) -> Story:
     """
     if not masks:
         return story
-    rules = [_own(mask) for mask in masks]
+    rules = [_to_own_field(mask) for mask in masks]
     changed: Replacements = {}
-    records = {step.id: _masked(step.record, rules, key, changed) for step in story.steps if step.record is not None}
-    shown = _replacer(changed)
+    records = {
+        step.id: _mask_record(step.record, rules, key, changed) for step in story.steps if step.record is not None
+    }
+    shown = _replacement_function(changed)
     return replace(
         story,
         asked=shown(story.asked),
-        steps=[_step(step, records.get(step.id), shown) for step in story.steps],
+        steps=[_mask_step(step, records.get(step.id), shown) for step in story.steps],
         edges=[replace(edge, text=shown(edge.text)) for edge in story.edges],
         outcomes=[replace(outcome, text=shown(outcome.text)) for outcome in story.outcomes],
         cautions=[shown(caution) for caution in story.cautions],
     )
 
 
-def _own(mask: Mask) -> Mask:
+def _to_own_field(mask: Mask) -> Mask:
     """Turn a rule for the property KEYS or TAGS into one for keys or tags, which are separate fields."""
     field = _OWN.get(mask.path[0]) if mask.field == PROPERTY else None
     return mask if field is None else replace(mask, field=field, path=())
 
 
-def _masked(record: Record, masks: Sequence[Mask], key: bytes, changed: Replacements) -> Record:
+def _mask_record(record: Record, masks: Sequence[Mask], key: bytes, changed: Replacements) -> Record:
     properties = {name: value for name, value in record.properties.items() if name not in _OWN}
     message = Message(b"", record.keys, record.tags, properties)
     body, problem = record.body, record.body_problem
@@ -87,7 +89,7 @@ def _apply_mask(message: Message, mask: Mask, key: bytes, changed: Replacements)
         return replace(message, keys=())
 
 
-def _replacer(changed: Replacements) -> Callable[[str], str]:
+def _replacement_function(changed: Replacements) -> Callable[[str], str]:
     """Return a function that replaces in a text all values that rules have changed."""
     cut = {value[:_SHOWN_OF_QUESTION]: shown for value, shown in changed.items() if len(value) > _SHOWN_OF_QUESTION}
     known = {**cut, **changed}
@@ -98,7 +100,7 @@ def _replacer(changed: Replacements) -> Callable[[str], str]:
     return lambda text: found.sub(lambda match: known[match[0]], text)
 
 
-def _step(step: Step, record: Record | None, shown: Callable[[str], str]) -> Step:
+def _mask_step(step: Step, record: Record | None, shown: Callable[[str], str]) -> Step:
     def maybe(text: str | None) -> str | None:
         return None if text is None else shown(text)
 

@@ -80,22 +80,22 @@ class Outcomes:
         """Return all outcomes, in the order in which records were stored."""
         found: list[Result] = []
         told: set[Place] = set()
-        for place, row in sorted(self._records.items(), key=lambda item: _order(item[1])):
+        for place, row in sorted(self._records.items(), key=lambda item: _order_by_time(item[1])):
             if place in told:
                 continue
             group = group_of(row["topic"] or "", row["properties"])
             if not self._has_edges and row["kind"] in (Kind.DELAY, Kind.TIMER, Kind.HALF):
                 continue  # it is not known whether it still waits
             if row["kind"] == Kind.NORMAL:
-                found += self._of_groups(place, row, told)
+                found += self._outcomes_of_groups(place, row, told)
             elif group is not None and row["kind"] in (Kind.DELAY, Kind.TIMER, Kind.RETRY, Kind.DLQ):
-                chain = self._chain(place, group)  # for a copy whose original is not in the lake
+                chain = self._follow_chain(place, group)  # for a copy whose original is not in the lake
                 told.update(chain.records)
-                found.append(self._of_chain(chain))
+                found.append(self._outcome_of_chain(chain))
             elif row["kind"] in (Kind.DELAY, Kind.TIMER):
-                found += self._of_waiting(place, row)
+                found += self._outcomes_of_waiting(place, row)
             elif row["kind"] == Kind.HALF:
-                found += self._of_half(place)
+                found += self._outcomes_of_half(place)
             elif row["topic"] == GIVEN_UP_TOPIC:
                 text = "given up by the broker: its producer neither committed nor rolled it back, and no group gets it"
                 found.append(
@@ -103,24 +103,24 @@ class Outcomes:
                 )
         return found
 
-    def _of_groups(self, place: Place, row: Row, told: set[Place]) -> Iterator[Result]:
+    def _outcomes_of_groups(self, place: Place, row: Row, told: set[Place]) -> Iterator[Result]:
         groups = {edge["consumer_group"] for edge in self._from.get(place, NONE) if edge["consumer_group"]}
         consumers = self._groups.get((row["broker"], row["topic"]), set())
         groups |= {group for group in consumers if not is_system_group(group)}
         for group in sorted(groups):
-            chain = self._chain(place, group)
+            chain = self._follow_chain(place, group)
             told.update(chain.records[1:])
-            yield self._of_chain(chain)
+            yield self._outcome_of_chain(chain)
         if not groups:
-            yield Result(step_id(place), OutcomeState.UNKNOWN, self._nobody(row), Proof.NONE)
+            yield Result(step_id(place), OutcomeState.UNKNOWN, self._no_group_text(row), Proof.NONE)
 
-    def _nobody(self, row: Row) -> str:
+    def _no_group_text(self, row: Row) -> str:
         seen = "no snapshot of offsets has a group in its topic"
         if row["broker"] not in self._offsets.taken:
             seen = "the lake has no snapshot of the broker's offsets"
         return f"it is not known who consumes {row['topic']}: {seen}, and no trace names the message"
 
-    def _chain(self, head: Place, group: str) -> _Chain:
+    def _follow_chain(self, head: Place, group: str) -> _Chain:
         records, consumptions = [head], []
         seen = {head}
         for place in records:  # grows
@@ -134,7 +134,7 @@ class Outcomes:
                     if to is not None and to in self._records and to not in seen:
                         seen.add(to)
                         records.append(to)
-        records.sort(key=lambda place: _order(self._records[place]))
+        records.sort(key=lambda place: _order_by_time(self._records[place]))
         consumptions.sort(key=lambda edge: (edge["attempt"] or 0, edge["event_timestamp"] or _FIRST))
         return _Chain(head, group, records, consumptions)
 
@@ -149,44 +149,44 @@ class Outcomes:
         for _, edge in heapq.merge(edges.get(group, ()), edges.get(None, ()), key=itemgetter(0)):
             yield edge
 
-    def _of_chain(self, chain: _Chain) -> Result:
+    def _outcome_of_chain(self, chain: _Chain) -> Result:
         last = chain.records[-1]
         row = self._records[last]
         if row["kind"] == Kind.DLQ:
-            return self._dead(last, chain)
+            return self._outcome_of_dead(last, chain)
         succeeded = [edge for edge in chain.consumptions if edge["outcome"] == StepOutcome.SUCCESS]
-        stored = self._stored(chain)
+        stored = self._retry_store_edge(chain)
         if succeeded and (stored is None or _time_of(stored) <= _time_of(succeeded[-1])):
-            return self._consumed(succeeded[-1], chain)
+            return self._outcome_of_consumed(succeeded[-1], chain)
         if stored is not None:
-            return self._in_store(stored, chain)
+            return self._outcome_in_store(stored, chain)
         if row["kind"] in (Kind.DELAY, Kind.TIMER):
-            waiting = list(self._of_waiting(last, row, chain.group))
+            waiting = list(self._outcomes_of_waiting(last, row, chain.group))
             if waiting:
                 return waiting[0]
         if chain.consumptions and not _is_before(chain.consumptions[-1], row):
-            return self._tried(chain.consumptions[-1], chain)
-        return self._by_offset(last, chain)
+            return self._outcome_of_try(chain.consumptions[-1], chain)
+        return self._outcome_by_offset(last, chain)
 
-    def _stored(self, chain: _Chain) -> Row | None:
+    def _retry_store_edge(self, chain: _Chain) -> Row | None:
         """Return the edge to the message's entry in the broker's retry store."""
         edges = self._edges_of(chain.head, chain.group)
         return next((edge for edge in edges if is_in_retry_store(edge) and edge["absent_end"] == "to"), None)
 
-    def _in_store(self, edge: Row, chain: _Chain) -> Result:
+    def _outcome_in_store(self, edge: Row, chain: _Chain) -> Result:
         now, at, due = self._now.get(chain.head[0]), edge["event_timestamp"], edge["due_timestamp"]
         if edge["kind"] == EdgeKind.DEAD:
             tries = "" if edge["attempt"] is None else f", after {count_text(edge['attempt'], 'try', 'tries')}"
-            text = f"dead letter of {chain.group} since {self._when(at, chain.head)}{tries}, in the retry store"
+            text = f"dead letter of {chain.group} since {self._time_text(at, chain.head)}{tries}, in the retry store"
             return Result(step_id(chain.head), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, at)
         is_late = due is not None and now is not None and due + _LATE < now
         text = f"{'overdue ' if is_late else ''}{stored_text(edge, now)}"
         state = OutcomeState.OVERDUE if is_late else OutcomeState.WAITING
         return Result(step_id(chain.head), state, text, Proof.RECORDS, chain.group, due)
 
-    def _dead(self, place: Place, chain: _Chain) -> Result:
+    def _outcome_of_dead(self, place: Place, chain: _Chain) -> Result:
         row = self._records[place]
-        since = self._when(row["store_timestamp"], place)
+        since = self._time_text(row["store_timestamp"], place)
         again = [edge for edge in self._from.get(place, NONE) if edge["kind"] in _SENT_AGAIN]
         if again:
             times = [edge["to_timestamp"] for edge in again if edge["to_timestamp"] is not None]
@@ -220,10 +220,10 @@ class Outcomes:
             and row["store_timestamp"] is not None
             and row["store_timestamp"] > dead["store_timestamp"]
         ]
-        return min(later, key=_order, default=None)
+        return min(later, key=_order_by_time, default=None)
 
-    def _consumed(self, edge: Row, chain: _Chain) -> Result:
-        at, sent = edge["event_timestamp"], self._sent_at(chain.head)
+    def _outcome_of_consumed(self, edge: Row, chain: _Chain) -> Result:
+        at, sent = edge["event_timestamp"], self._first_stored_at(chain.head)
         attempt = f" at the {ordinal(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
         after = ""
         if at is not None and sent is not None:
@@ -231,7 +231,7 @@ class Outcomes:
         text = f"consumed by {chain.group}{attempt}{after}"
         return Result(consumption_id(edge), OutcomeState.CONSUMED, text, Proof.TRACE, chain.group, at)
 
-    def _sent_at(self, place: Place) -> datetime.datetime | None:
+    def _first_stored_at(self, place: Place) -> datetime.datetime | None:
         """Return the time at which a message was first stored, before it waited or was committed."""
         seen = {place}
         while True:
@@ -246,12 +246,12 @@ class Outcomes:
             place = before[0]
             seen.add(place)
 
-    def _tried(self, edge: Row, chain: _Chain) -> Result:
+    def _outcome_of_try(self, edge: Row, chain: _Chain) -> Result:
         attempt = f" at the {ordinal(edge['attempt'] + 1)} try" if edge["attempt"] is not None else ""
         said = outcome_words(edge["outcome"])
         step = consumption_id(edge)
         if edge["outcome"] == StepOutcome.DEAD:
-            since = self._when(edge["event_timestamp"], chain.head)
+            since = self._time_text(edge["event_timestamp"], chain.head)
             tries = "" if edge["attempt"] is None else f", after {count_text(edge['attempt'] + 1, 'try', 'tries')}"
             text = f"dead letter of {chain.group} since {since}{tries}"
             return Result(step, OutcomeState.DEAD, text, Proof.TRACE, chain.group, edge["event_timestamp"])
@@ -261,7 +261,7 @@ class Outcomes:
         text = f"failed in {chain.group}{attempt} ({said}), and no later record of it is in the lake"
         return Result(step, OutcomeState.FAILED, text, Proof.TRACE, chain.group, edge["event_timestamp"])
 
-    def _by_offset(self, place: Place, chain: _Chain) -> Result:
+    def _outcome_by_offset(self, place: Place, chain: _Chain) -> Result:
         row, group = self._records[place], chain.group
         known = self._offsets.of(row).get(group)
         stored, number = row["store_timestamp"], row["queue_offset"]
@@ -280,25 +280,25 @@ class Outcomes:
             return result(
                 OutcomeState.UNKNOWN,
                 f"it is not known whether {group} has consumed {what}: the newest snapshot of its offset, from "
-                f"{self._when(known.taken, place)}, is older than the record",
+                f"{self._time_text(known.taken, place)}, is older than the record",
                 Proof.NONE,
             )
         if known.offset <= number:
-            at = self._when(known.taken, place)
+            at = self._time_text(known.taken, place)
             text = f"not yet consumed by {group}: offset {number:,}, group at {known.offset:,} as of {at}"
             return result(OutcomeState.NOT_CONSUMED, text, Proof.OFFSETS, known.taken)
-        return result(OutcomeState.PASSED, self._passed(place, chain, known), Proof.OFFSETS,
+        return result(OutcomeState.PASSED, self._passed_text(place, chain, known), Proof.OFFSETS,
                       self._offsets.passed.get((place, group)))  # fmt: skip
 
-    def _passed(self, place: Place, chain: _Chain, known: NewestOffset) -> str:
+    def _passed_text(self, place: Place, chain: _Chain, known: NewestOffset) -> str:
         by = self._offsets.passed.get((place, chain.group))
-        when = f" before {self._when(by, place)}" if by is not None else ""
+        when = f" before {self._time_text(by, place)}" if by is not None else ""
         copy = "its newest copy was " if place != chain.head else ""
         number = self._records[place]["queue_offset"]
         places = f"offset {number:,}, group at {known.offset:,}"
         return f"{copy}passed by {chain.group}{when} ({places}): consumed, or skipped"
 
-    def _of_waiting(self, place: Place, row: Row, group: str | None = None) -> Iterator[Result]:
+    def _outcomes_of_waiting(self, place: Place, row: Row, group: str | None = None) -> Iterator[Result]:
         """Yield the outcome of a waiting record; nothing if it was delivered."""
         edges = [edge for edge in self._from.get(place, NONE) if edge["kind"] in (EdgeKind.DELAYED, EdgeKind.TIMER)]
         if not edges or any(edge["absent_end"] != "to" and edge["outcome"] is None for edge in edges):
@@ -325,17 +325,17 @@ class Outcomes:
         elif edge["absent_reason"] == AbsentReason.OVERDUE or (
             edge["absent_reason"] == AbsentReason.NOT_YET and due is not None and now is not None and due + _LATE < now
         ):
-            told = f", due {self._when(due, place)}" if due is not None else ""
-            text = f"overdue in {where}{what}{told}, and not delivered by {self._when(now, place)}"
+            told = f", due {self._time_text(due, place)}" if due is not None else ""
+            text = f"overdue in {where}{what}{told}, and not delivered by {self._time_text(now, place)}"
             yield result(OutcomeState.OVERDUE, text, Proof.RECORDS, due)
         elif edge["absent_reason"] == AbsentReason.NOT_YET:
-            told = f", due {self._when(due, place)}" if due is not None else ""
+            told = f", due {self._time_text(due, place)}" if due is not None else ""
             yield result(OutcomeState.WAITING, f"waiting in {where}{what}{told}", Proof.RECORDS, due)
         else:
             text = f"its delivery from {where}{what} is not in the lake: {missing_text(edge, 'to', now)}"
             yield result(OutcomeState.UNKNOWN, text, Proof.NONE, None)
 
-    def _of_half(self, place: Place) -> Iterator[Result]:
+    def _outcomes_of_half(self, place: Place) -> Iterator[Result]:
         edges = self._from.get(place, NONE)
         kinds = {edge["kind"] for edge in edges}
         if kinds & {EdgeKind.COMMITTED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP}:
@@ -346,11 +346,11 @@ class Outcomes:
             at = next((edge["to_timestamp"] for edge in finished), None)
             yield Result(step_id(place), OutcomeState.ROLLED_BACK, text, Proof.RECORDS, at=at)
         elif not any(edge["outcome"] == StepOutcome.COMMITTED for edge in finished):
-            sent = self._sent_at(place)  # each check stores a new half message
-            text = f"prepared since {self._when(sent, place)}, neither committed nor rolled back so far"
+            sent = self._first_stored_at(place)  # each check stores a new half message
+            text = f"prepared since {self._time_text(sent, place)}, neither committed nor rolled back so far"
             yield Result(step_id(place), OutcomeState.PREPARED, text, Proof.RECORDS, at=sent)
 
-    def _when(self, moment: datetime.datetime | None, place: Place) -> str:
+    def _time_text(self, moment: datetime.datetime | None, place: Place) -> str:
         return "a time that is not known" if moment is None else when_text(moment, self._now.get(place[0]))
 
 
@@ -368,5 +368,5 @@ def _time_of(edge: Row) -> datetime.datetime:
     return at or _FIRST
 
 
-def _order(row: Row) -> tuple[datetime.datetime, str, int]:
+def _order_by_time(row: Row) -> tuple[datetime.datetime, str, int]:
     return row["store_timestamp"] or _FIRST, row["broker"], row["physical_offset"]

@@ -78,7 +78,7 @@ def record_title(row: Row, incoming: Sequence[Row]) -> str:
         row: Row of `messages`.
         incoming: Edges that lead to it.
     """
-    title = _title(row, incoming)
+    title = _title_by_kind(row, incoming)
     return f"{title} (erased)" if is_erased(row) else title
 
 
@@ -87,7 +87,7 @@ def is_erased(row: Row) -> bool:
     return MARKER in row["properties"] and row["unique_key"] is None and not row["keys"]
 
 
-def _title(row: Row, incoming: Sequence[Row]) -> str:
+def _title_by_kind(row: Row, incoming: Sequence[Row]) -> str:
     topic, kind = row["topic"] or "", row["kind"]
     group = group_of(topic, row["properties"])
     goal = row["origin_topic"] or row["properties"].get(REAL_TOPIC) or topic
@@ -114,7 +114,7 @@ def _failed_title(row: Row, group: str | None) -> str:
     times = row["reconsume_times"] or 0
     if row["kind"] == Kind.DLQ:
         return f"dead letter of {group}"
-    return _retry(group, times) if times else f"in the retry topic of {group}"
+    return _retry_text(group, times) if times else f"in the retry topic of {group}"
 
 
 def _waiting_title(row: Row, group: str | None, incoming: Sequence[Row]) -> str:
@@ -125,7 +125,11 @@ def _waiting_title(row: Row, group: str | None, incoming: Sequence[Row]) -> str:
     waits = "waits" if row["queue_id"] is None else f"waits in level {row['queue_id'] + 1}"
     if is_for_dead_letters(row):
         return f"{waits} to become a dead letter of {group}"
-    return f"{waits} for {_retry(group, row['reconsume_times'] or 0)}" if group is not None else f"{waits}, for {goal}"
+    return (
+        f"{waits} for {_retry_text(group, row['reconsume_times'] or 0)}"
+        if group is not None
+        else f"{waits}, for {goal}"
+    )
 
 
 def is_for_dead_letters(row: Row) -> bool:
@@ -136,7 +140,7 @@ def is_for_dead_letters(row: Row) -> bool:
     return str(row["properties"].get(REAL_TOPIC, "")).startswith(DLQ_PREFIX)
 
 
-def _retry(group: str | None, times: int) -> str:
+def _retry_text(group: str | None, times: int) -> str:
     return f"the {ordinal(times)} retry of {group}" if times else f"a retry of {group}"
 
 
@@ -147,7 +151,7 @@ def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now:
         if edge["kind"] == EdgeKind.PRODUCED:
             took = f" in {edge['cost_ms']} ms" if edge["cost_ms"] is not None else ""
             parts.append(f"sent by {edge['producer_group'] or 'a producer'}{took}")
-    parts += [text for edge in outgoing if (text := _decision(edge))]
+    parts += [text for edge in outgoing if (text := _decision_text(edge))]
     due = next((edge["due_timestamp"] for edge in outgoing if edge["due_timestamp"] is not None), None)
     if due is not None:
         parts.append(f"due {when_text(due, now)}")
@@ -160,7 +164,7 @@ def record_text(row: Row, incoming: Sequence[Row], outgoing: Sequence[Row], now:
     return ", ".join(part for part in parts if part)
 
 
-def _decision(edge: Row) -> str:
+def _decision_text(edge: Row) -> str:
     if edge["kind"] == EdgeKind.ENDED:
         return f"its producer said: {outcome_words(edge['outcome']) or 'nothing'}"
     return "its producer cancelled it" if edge["kind"] == EdgeKind.RECALLED else ""
@@ -192,20 +196,20 @@ def edge_text(edge: Row) -> str:
     return words(edge) if words is not None else str(edge["kind"]).replace("_", " ")
 
 
-def _delayed(edge: Row) -> str:
+def _delayed_text(edge: Row) -> str:
     level = None if edge["from_queue_id"] is None else edge["from_queue_id"] + 1
     if edge["absent_end"] == "to":
         return "not delivered" if level is None else f"not delivered, in level {level}"
     return "delivered" if level is None else f"delivered after level {level}"
 
 
-def _by_timer(edge: Row) -> str:
+def _timer_text(edge: Row) -> str:
     if edge["outcome"] == StepOutcome.CANCELLED:
         return "cancelled"
     return "not delivered" if edge["absent_end"] == "to" else "by its timer"
 
 
-def _retried(edge: Row) -> str:
+def _retried_text(edge: Row) -> str:
     attempt, group = edge["attempt"], edge["consumer_group"] or "a group"
     if _is_of_pop(edge):
         return f"{group} did not acknowledge it in time" + (f", the {ordinal(attempt)} time" if attempt else "")
@@ -221,36 +225,36 @@ def _is_of_pop(edge: Row) -> bool:
     return name.startswith(POP_SEPARATORS)
 
 
-def _died(edge: Row) -> str:
+def _gave_up_text(edge: Row) -> str:
     attempt = edge["attempt"]
     tries = f" after {count_text(attempt, 'try', 'tries')}" if attempt else ""
     return f"{edge['consumer_group'] or 'a group'} gave up{tries}"
 
 
-def _finished(edge: Row) -> str:
+def _finished_text(edge: Row) -> str:
     return f"transaction {outcome_words(edge['outcome']) or 'not finished'}"
 
 
-def _sent_again(edge: Row) -> str:
+def _sent_again_text(edge: Row) -> str:
     verb = "redriven" if edge["kind"] == EdgeKind.REDRIVEN else "sent again"
     return f"{verb} by replay {edge['replay_id']}" if edge["replay_id"] else verb
 
 
-def _consumed(edge: Row) -> str:
+def _consumed_text(edge: Row) -> str:
     verb = "consumed" if edge["outcome"] == StepOutcome.SUCCESS else "tried"
     attempt = "" if edge["attempt"] is None else f", the {ordinal(edge['attempt'] + 1)} try"
     return f"{verb} by {edge['consumer_group'] or 'a group'}{attempt}"
 
 
 _EDGES: Mapping[str, Callable[[Row], str]] = {
-    EdgeKind.DELAYED: _delayed,
-    EdgeKind.TIMER: _by_timer,
-    EdgeKind.RETRIED: _retried,
-    EdgeKind.DEAD: _died,
-    EdgeKind.FINISHED: _finished,
-    EdgeKind.REPLAYED: _sent_again,
-    EdgeKind.REDRIVEN: _sent_again,
-    EdgeKind.CONSUMED: _consumed,
+    EdgeKind.DELAYED: _delayed_text,
+    EdgeKind.TIMER: _timer_text,
+    EdgeKind.RETRIED: _retried_text,
+    EdgeKind.DEAD: _gave_up_text,
+    EdgeKind.FINISHED: _finished_text,
+    EdgeKind.REPLAYED: _sent_again_text,
+    EdgeKind.REDRIVEN: _sent_again_text,
+    EdgeKind.CONSUMED: _consumed_text,
     EdgeKind.RECHECKED: lambda _: "checked again",
 }
 

@@ -91,7 +91,7 @@ class Question:
 
 
 class StepKind(StrEnum):
-    """Kind of a step: that of its record, as in `messages.kind`, or one of the last two."""
+    """Kind of a step: the kind of its record, as in `messages.kind`, or `consumption`, or `missing`."""
 
     NORMAL = "normal"
     DELAY = "delay"
@@ -411,9 +411,9 @@ class _Walk:
                 continue
             gap = step.at - before if step.at is not None and before is not None else None
             before = step.at or before
-            yield from self._from(step, gap, depth)
+            yield from self._walk_from(step, gap, depth)
 
-    def _from(self, root: Step, gap: datetime.timedelta | None, depth: int | None) -> Iterator[Branch]:
+    def _walk_from(self, root: Step, gap: datetime.timedelta | None, depth: int | None) -> Iterator[Branch]:
         waiting: list[tuple[int, Step, Edge | None, datetime.timedelta | None, bool]] = [(0, root, None, gap, True)]
         while waiting:
             level, step, edge, since, last = waiting.pop()
@@ -422,14 +422,14 @@ class _Walk:
             edges = [] if again else self._by_source.get(step.id, [])
             cut = len(edges) if depth is not None and level >= depth else 0
             if cut:
-                self._hide(step.id)
+                self._hide_successors(step.id)
                 edges = []
             yield Branch(level, step, edge, since, again, last, cut)
             for number, after in enumerate(reversed(edges)):
                 target = self._steps[self._order[after.target]]
                 waiting.append((level + 1, target, after, after.gap, number == 0))
 
-    def _hide(self, step_id: str) -> None:
+    def _hide_successors(self, step_id: str) -> None:
         """Mark the successors of a step as hidden, so that a cycle among them does not become a tree of its own."""
         waiting = [step_id]
         while waiting:

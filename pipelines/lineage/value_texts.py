@@ -79,11 +79,11 @@ def group_of(topic: str, properties: Mapping[str, str]) -> str | None:
     for name in (topic, properties.get(REAL_TOPIC, "")):
         for prefix in (RETRY_PREFIX, DLQ_PREFIX):
             if name.startswith(prefix):
-                return _group(name.removeprefix(prefix), properties.get(ORIGIN_GROUP))
+                return _group_in_name(name.removeprefix(prefix), properties.get(ORIGIN_GROUP))
     return None
 
 
-def _group(name: str, told: str | None) -> str:
+def _group_in_name(name: str, told: str | None) -> str:
     """Return the group in a topic's name; for a POP consumer, the name also ends with the message's topic."""
     if told and any(name.startswith(f"{told}{separator}") for separator in POP_SEPARATORS):
         return told

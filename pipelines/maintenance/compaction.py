@@ -77,11 +77,11 @@ def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[Bin]:
     groups: dict[tuple[str, ...], list[TableFile]] = defaultdict(list)
     for file in files:
         if file.size < target_bytes // 2 and not file.has_deletions and file.rows is not None:
-            groups[_group(file)].append(file)
-    return [found for name in sorted(groups) for found in _fill(groups[name], target_bytes)]
+            groups[_merge_group(file)].append(file)
+    return [found for name in sorted(groups) for found in _fill_bins(groups[name], target_bytes)]
 
 
-def _group(file: TableFile) -> tuple[str, ...]:
+def _merge_group(file: TableFile) -> tuple[str, ...]:
     """Return the group within which a file may be merged: its partition; without partitions, its month.
 
     Files of different months stay apart, so that old rows can be dropped as whole files.
@@ -91,7 +91,7 @@ def _group(file: TableFile) -> tuple[str, ...]:
     return (f"{file.date:%Y-%m}",)
 
 
-def _fill(files: list[TableFile], target_bytes: int) -> list[Bin]:
+def _fill_bins(files: list[TableFile], target_bytes: int) -> list[Bin]:
     bins: list[list[TableFile]] = [[]]
     size = rows = 0
     for file in sorted(files, key=lambda file: (file.first_time or _NO_TIME, file.modified_ms, file.path)):
@@ -217,7 +217,9 @@ def _merge(
             batches = merge.batches()
             metadata = _write(merge, output, batches if join is None else join(batches))
     except FileNotFoundError as error:
-        raise ConcurrentMaintenanceError(f"{lake.uri(table)}: a file went while it was merged: {error}") from None
+        raise ConcurrentMaintenanceError(
+            f"{lake.uri(table)}: a data file was deleted while it was merged: {error}"
+        ) from None
     size = lake.folder(table).get_file_info(path).size
     arrived = max(file.modified_ms for file in files)
     return TableFile(path, partition, size, metadata.num_rows, arrived, statistics=file_statistics(metadata))
@@ -240,7 +242,7 @@ def _write(merge: Merge, output: pa.NativeFile, batches: Iterator[pa.Table]) -> 
         store_schema=False,
         metadata_collector=collected,
     ) as writer:
-        for group in _row_groups(batches):
+        for group in _collect_row_groups(batches):
             writer.write_table(group, row_group_size=max(1, len(group)))
     return collected[0]
 
@@ -251,7 +253,7 @@ def _has_statistics(data_type: pa.DataType) -> bool:
     )  # Delta's statistics cannot hold bytes
 
 
-def _row_groups(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _collect_row_groups(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     held: list[pa.Table] = []
     for batch in batches:
         rows = sum(map(len, held)) + len(batch)

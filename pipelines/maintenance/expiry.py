@@ -36,7 +36,7 @@ _WAIT_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Files that are, or were, too old."""
+    """Number, size and rows of files that are too old, or were and are dropped now."""
 
     count: int = 0
     bytes: int = 0

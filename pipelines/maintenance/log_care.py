@@ -48,7 +48,7 @@ def find_garbage(lake: Lake, table: str, retention: datetime.timedelta) -> Garba
         UnsafeFileError: if the table's folder is a link or contains one.
     """
     check_table_links(lake.uri(table))  # deltalake would delete what a link leads to
-    names = lake.table(table).vacuum(_hours(retention), dry_run=True, enforce_retention_duration=False, full=True)
+    names = lake.table(table).vacuum(_whole_hours(retention), dry_run=True, enforce_retention_duration=False, full=True)
     files = lake.folder(table)
     # Files that left the table may have been deleted already.
     sizes = [info.size for info in files.get_file_info(names) if info.is_file] if names else []
@@ -70,7 +70,7 @@ def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_alone: b
         raise ValueError(f"expected a retention of at least {SHORTEST_RETENTION}, found {retention}")
     check_table_links(lake.uri(table))  # deltalake would delete what a link leads to
     lake.table(table).vacuum(
-        _hours(retention),
+        _whole_hours(retention),
         dry_run=False,
         enforce_retention_duration=False,
         full=True,
@@ -79,7 +79,7 @@ def vacuum(lake: Lake, table: str, retention: datetime.timedelta, *, is_alone: b
     lake.seal(table)
 
 
-def _hours(length: datetime.timedelta) -> int:
+def _whole_hours(length: datetime.timedelta) -> int:
     return int(length.total_seconds() // 3600)
 
 

@@ -72,11 +72,11 @@ class Merge:
 
     def dictionaries(self) -> list[str]:
         """Return the paths of the columns that the files store with a dictionary."""
-        return [path for path, encoding in _encodings(self.sources).items() if encoding is None]
+        return [path for path, encoding in _column_encodings(self.sources).items() if encoding is None]
 
     def encodings(self) -> dict[str, str]:
         """Return the encodings of the other columns, by path."""
-        return {path: encoding for path, encoding in _encodings(self.sources).items() if encoding is not None}
+        return {path: encoding for path, encoding in _column_encodings(self.sources).items() if encoding is not None}
 
     def batches(self) -> Iterator[pa.Table]:
         """Yield the rows of the result in order, in small tables."""
@@ -113,14 +113,14 @@ def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Seque
             for path in paths
         )
         schema = pa.unify_schemas([source.schema_arrow for source in sources], promote_options="permissive")
-        return Merge(schema, _order(sources, sort_columns), sources)
+        return Merge(schema, _merge_order(sources, sort_columns), sources)
     except BaseException:
         for source in sources:
             source.close(force=True)
         raise
 
 
-def _order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str]) -> Array:
+def _merge_order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str]) -> Array:
     """Return the index of the file for each row of the result. Of equal rows, those of the first file come first."""
     numbers = np.repeat(np.arange(len(sources), dtype=np.int32), [source.metadata.num_rows for source in sources])
     if not sort_columns:
@@ -128,7 +128,7 @@ def _order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str]) -> Ar
     keys = pa.concat_tables(
         [source.read(list(sort_columns), use_threads=False) for source in sources], promote_options="permissive"
     )
-    order = np.lexsort([_ranks(keys.column(name)) for name in reversed(sort_columns)])
+    order = np.lexsort([_value_ranks(keys.column(name)) for name in reversed(sort_columns)])
     by_file = order[np.argsort(numbers[order], kind="stable")]
     wrong = np.flatnonzero(np.diff(by_file) < 0)
     if len(wrong):  # the rows of a sorted file keep their order in the result
@@ -136,7 +136,7 @@ def _order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str]) -> Ar
     return numbers[order]
 
 
-def _ranks(column: pa.ChunkedArray) -> Array:
+def _value_ranks(column: pa.ChunkedArray) -> Array:
     """Return numbers in the order of a column's values, nulls first."""
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(), np.int64)
@@ -160,7 +160,7 @@ def _batch_rows(sources: Sequence[pq.ParquetFile]) -> int:
     return max(_SMALLEST_BATCH, min(_LARGEST_BATCH, _BATCH_BYTES // (row_bytes * len(sources))))
 
 
-def _encodings(sources: Sequence[pq.ParquetFile]) -> dict[str, str | None]:
+def _column_encodings(sources: Sequence[pq.ParquetFile]) -> dict[str, str | None]:
     """Return the encoding that the writer chose for each column, None for a dictionary; the largest file decides."""
     found: dict[str, str | None] = {}
     for source in sorted(sources, key=lambda source: source.metadata.num_rows):
@@ -186,13 +186,13 @@ class _Cursor:
         missing = count - len(found[0])
         self._left = self._left.slice(count)
         while missing:
-            batch = self._conform(pa.Table.from_batches([next(self._batches)]))
+            batch = self._cast_to_schema(pa.Table.from_batches([next(self._batches)]))
             found.append(batch.slice(0, missing))
             self._left = batch.slice(missing)
             missing -= len(found[-1])
         return pa.concat_tables(found)
 
-    def _conform(self, table: pa.Table) -> pa.Table:
+    def _cast_to_schema(self, table: pa.Table) -> pa.Table:
         if table.schema.equals(self._schema):
             return table
         columns = [

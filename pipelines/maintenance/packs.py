@@ -66,7 +66,7 @@ class PackBin:
 
 @dataclass(frozen=True, slots=True)
 class PackMerges:
-    """Work that was done, or would be.
+    """Merges of packs that were done, or that are planned.
 
     Attributes:
         merged: number of files that were merged.
@@ -93,7 +93,7 @@ def plan_pack_merges(
     """
     bins: list[PackBin] = []
     left: list[str] = []
-    for files in _by_folder(packs).values():
+    for files in _group_by_folder(packs).values():
         small = [file for file in files if _is_small(file, progress)]
         if len(small) < 2:
             continue
@@ -109,7 +109,7 @@ def plan_pack_merges(
                 raise
             except PackError as error:
                 left.append(f"{error}")
-        bins += _fill(found)
+        bins += _fill_bins(found)
     return bins, PackMerges(left=left)
 
 
@@ -117,13 +117,13 @@ def candidates(packs: Collection[PackFile], progress: Mapping[str, StoreProgress
     """Return the files of dates and brokers with several small packs, or with a merged pack and packs in its range."""
     return [
         file
-        for files in _by_folder(packs).values()
-        if sum(_is_small(file, progress) for file in files) > 1 or any(_covered(files))
+        for files in _group_by_folder(packs).values()
+        if sum(_is_small(file, progress) for file in files) > 1 or any(_covered_packs(files))
         for file in files
     ]
 
 
-def _by_folder(packs: Collection[PackFile]) -> dict[str, list[PackFile]]:
+def _group_by_folder(packs: Collection[PackFile]) -> dict[str, list[PackFile]]:
     """Group packs that have a date: without one, a pack expires by its last change, which a merge would renew."""
     folders: dict[str, list[PackFile]] = defaultdict(list)
     for file in packs:
@@ -136,7 +136,7 @@ def _is_small(file: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
     return file.size < SMALL_BYTES and is_archived(file, progress)
 
 
-def _covered(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[PackFile]]]:
+def _covered_packs(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[PackFile]]]:
     """Yield merged packs, and the files within their ranges that they may hold."""
     parsed = [(file, parse_pack_name(file.name)) for file in files]
     for merged, name in parsed:
@@ -146,7 +146,7 @@ def _covered(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[PackFil
                 yield merged, inside
 
 
-def _fill(found: Sequence[tuple[PackFile, Members]]) -> list[PackBin]:
+def _fill_bins(found: Sequence[tuple[PackFile, Members]]) -> list[PackBin]:
     bins: list[tuple[list[PackFile], dict[str, PackPlace]]] = []
     size = 0
     for file, places in sorted(found, key=lambda one: parse_pack_name(one[0].name).start):
@@ -221,9 +221,9 @@ def delete_merged(
     """
     superfluous: dict[str, set[str]] = {}  # of each file to delete: the packs in it
     left: list[str] = []
-    for files in _by_folder(packs).values():
+    for files in _group_by_folder(packs).values():
         members: dict[str, Members] = {}
-        for merged, inside in _covered(files):
+        for merged, inside in _covered_packs(files):
             for file in [merged, *inside]:
                 if file.name not in members:
                     try:
@@ -274,10 +274,10 @@ def find_orphans(
         if datetime.timedelta() <= now - pack.modified - age <= look_back and is_archived(pack, progress)
     ]
     named = named_packs(lake, {pack.store_date for pack in asked})
-    return [pack for pack in asked if not _is_named(store, pack, named)]
+    return [pack for pack in asked if not _has_named_pack(store, pack, named)]
 
 
-def _is_named(store: PackStore, pack: PackFile, named: Collection[str]) -> bool:
+def _has_named_pack(store: PackStore, pack: PackFile, named: Collection[str]) -> bool:
     if not parse_pack_name(pack.name).is_merged:
         return pack.name in named
     try:

@@ -125,7 +125,7 @@ def exchange_files(
     Raises:
         ConcurrentMaintenanceError: if one of `removed` is no longer in the table, or another version is the newest.
     """
-    # The id distinguishes this commit from any other; see _version_of.
+    # The id distinguishes this commit from any other; see _committed_version.
     metadata = json.dumps({key: {**note, "id": uuid.uuid4().hex}}, sort_keys=True)
     if sum_change is None:
         sum_change = _sum_change(lake, table, removed, added) if changes_data else NOTHING_CHANGED
@@ -144,7 +144,7 @@ def exchange_files(
     ]
     for attempt in range(_MAX_TRIES):
         opened = lake.table(table)
-        made = _version_of(opened, metadata) if attempt else None
+        made = _committed_version(opened, metadata) if attempt else None
         if made is not None:
             return made
         if at_version is not None and opened.version() != at_version:
@@ -192,7 +192,7 @@ def _sum_change(lake: Lake, table: str, removed: Sequence[TableFile], added: Seq
     return change_of([file.statistics for file in added], before)
 
 
-def _version_of(table: DeltaTable, metadata: str) -> int | None:
+def _committed_version(table: DeltaTable, metadata: str) -> int | None:
     """Return the version that an earlier try committed after all: its answer was lost, and the retry was refused."""
     for entry in islice(read_history(table), _MAX_TRIES):
         if entry.metadata == metadata:

@@ -112,16 +112,16 @@ class ArchiveMasks:
         if mask.field == KEYS:
             keys = mask_lists(rows.column("keys"), mask, self.key)
             joined = join_lists(keys, KEY_SEPARATOR)
-            return _with(rows, keys=keys, properties=set_entries(properties, KEYS_PROPERTY, joined))
+            return _replace_columns(rows, keys=keys, properties=set_entries(properties, KEYS_PROPERTY, joined))
         if mask.field == TAGS:
             tags = mask_texts(rows.column("tags"), mask, self.key)
-            return _with(rows, tags=tags, properties=mask_entries(properties, TAGS_PROPERTY, mask, self.key))
+            return _replace_columns(rows, tags=tags, properties=mask_entries(properties, TAGS_PROPERTY, mask, self.key))
         if mask.field == PROPERTY:
             (name,) = mask.path
             changed = {"properties": mask_entries(properties, name, mask, self.key)}
             if name == UNIQ_KEY:
                 changed["unique_key"] = mask_texts(rows.column("unique_key"), mask, self.key)
-            return _with(rows, **changed)
+            return _replace_columns(rows, **changed)
         return rows
 
     def _mask_bodies(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
@@ -136,23 +136,23 @@ class ArchiveMasks:
         plain = found.column("body").to_pylist()
         for kind, codec, body, holds_messages in zip(kinds, codecs, plain, is_batch.tolist(), strict=True):
             try:
-                bodies.append(self._masked_body(kind, codec, body, holds_messages=holds_messages))
+                bodies.append(self._mask_body(kind, codec, body, holds_messages=holds_messages))
                 marks.append(None)
             except (MaskError, BodyError):
-                bodies.append(_compressed(b"", _codec(codec)))
+                bodies.append(_compress(b"", _to_codec(codec)))
                 marks.append("body")
         is_masked: Array = np.zeros(rows.num_rows, bool)
         is_masked[numbers] = True
         sizes, crcs = [len(body) for body in bodies], [body_crc(body) for body in bodies]
         values: dict[str, Sequence[object]] = {"body": bodies, "body_size": sizes, "body_crc": crcs}
-        columns = {name: _replaced(rows.column(name), is_masked, new) for name, new in values.items()}
+        columns = {name: _replace_values(rows.column(name), is_masked, new) for name, new in values.items()}
         left_out = len(marks) - marks.count(None)
         if left_out:
             texts: list[str | None] = [None] * rows.num_rows
             for number, mark in zip(numbers.tolist(), marks, strict=True):
                 texts[number] = mark
             columns["properties"] = add_entries(rows.column("properties"), MASKED, pa.array(texts, pa.string()))
-        return _with(rows, **columns), left_out
+        return _replace_columns(rows, **columns), left_out
 
     def _has_body_to_mask(self, rows: pa.RecordBatch) -> Array:
         kinds = pc.cast(rows.column("kind"), pa.string())
@@ -164,28 +164,28 @@ class ArchiveMasks:
         is_wanted = pc.and_(is_wanted, pc.greater(pc.binary_length(rows.column("body")), 0).fill_null(False))
         return np.asarray(is_wanted.to_numpy(zero_copy_only=False), bool)
 
-    def _masked_body(self, kind: str, codec: str, body: bytes, *, holds_messages: bool) -> bytes:
+    def _mask_body(self, kind: str, codec: str, body: bytes, *, holds_messages: bool) -> bytes:
         """Return a stored body with its fields masked and compressed as before; unchanged bodies stay byte for byte."""
         if kind == Kind.TRACE and any(mask.field == KEYS for mask in self.masks):
-            raise MaskError("body: a trace message names keys")
+            raise MaskError("body: a trace message has keys in its body, which cannot be masked")
         masks = [mask for mask in self.masks if mask.field == BODY]
         if not masks and not holds_messages:
             return body
-        plain = decompress_as(body, _codec(codec))
+        plain = decompress_as(body, _to_codec(codec))
         if holds_messages:
-            masked = self._masked_batch(plain)
+            masked = self._mask_inner_batch(plain)
         else:
             masked = apply_masks(Message(plain, (), None, {}), masks, self.key).body
-        return body if masked == plain else _compressed(masked, _codec(codec))
+        return body if masked == plain else _compress(masked, _to_codec(codec))
 
-    def _masked_batch(self, body: bytes) -> bytes:
+    def _mask_inner_batch(self, body: bytes) -> bytes:
         """Return the body of an inner batch with each of its messages masked."""
         try:
-            return serialize_batch([self._masked_item(item) for item in parse_batch(body)])
+            return serialize_batch([self._mask_item(item) for item in parse_batch(body)])
         except (LayoutError, UnserializableError) as error:
             raise MaskError(f"body: {error}") from None
 
-    def _masked_item(self, item: BatchItem) -> BatchItem:
+    def _mask_item(self, item: BatchItem) -> BatchItem:
         others = dict(parse_properties(item.properties))
         keys, tags = split_keys(others.pop(KEYS_PROPERTY, "")), others.pop(TAGS_PROPERTY, None)
         message = Message(item.body, keys, tags, others)
@@ -213,21 +213,21 @@ def _key_id(key: bytes) -> str | None:
     return hashlib.scrypt(key, salt=_SALT, n=1 << 14, r=8, p=1, dklen=16).hex() if key else None
 
 
-def _replaced(column: pa.Array, is_masked: Array, values: Sequence[object]) -> pa.Array:
+def _replace_values(column: pa.Array, is_masked: Array, values: Sequence[object]) -> pa.Array:
     return pc.replace_with_mask(column, pa.array(is_masked), pa.array(values, column.type))
 
 
-def _codec(name: str) -> BodyCodec:
+def _to_codec(name: str) -> BodyCodec:
     return BodyCodec(name) if name in set(BodyCodec) else BodyCodec.UNKNOWN
 
 
-def _compressed(body: bytes, codec: BodyCodec) -> bytes:
+def _compress(body: bytes, codec: BodyCodec) -> bytes:
     if codec in {BodyCodec.NONE, BodyCodec.UNKNOWN}:
         return body
     return zlib.compress(body, _ZLIB_LEVEL) if codec is BodyCodec.ZLIB else pa.compress(body, str(codec), asbytes=True)
 
 
-def _with(rows: pa.RecordBatch, **columns: pa.Array) -> pa.RecordBatch:
+def _replace_columns(rows: pa.RecordBatch, **columns: pa.Array) -> pa.RecordBatch:
     for name, column in columns.items():
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, rows.schema.field(name), column)
@@ -250,22 +250,24 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
     for mask in masks:
         name = mask.path[0] if mask.field == PROPERTY else None
         if name in _OWN:
-            raise UsageError(f"mask {str(mask)!r}: the column has the same texts: name it as {_OWN[name]}={mask.rule}")
+            raise UsageError(f"mask {str(mask)!r}: a column has the same texts: use {_OWN[name]}={mask.rule}")
         if name in KEPT_PROPERTIES:
-            raise UsageError(f"mask {str(mask)!r}: {name} is a property of brokers, from which columns are derived")
+            raise UsageError(
+                f"mask {str(mask)!r}: brokers set {name}, and columns are derived from it: it cannot be masked"
+            )
     key = environment.get(KEY_VARIABLE, "").encode("utf-8", "surrogateescape")
     check_key(masks, key)
     needs_key = any(mask.rule == "hash" for mask in masks)
     return ArchiveMasks(masks, key if needs_key else b"")
 
 
-def shown_rules(remembered: str) -> str:
+def rules_text(remembered: str) -> str:
     """Return the rules of a lake in words, for use in a sentence.
 
     Raises:
         UsageError: if the rules cannot be read.
     """
-    return ", ".join(_rules_of(remembered))
+    return ", ".join(_parse_rules(remembered))
 
 
 def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: bool) -> None:
@@ -282,7 +284,7 @@ def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: b
     given = None if masks is None else masks.to_text()
     if is_new or given == remembered:
         return
-    rules, own = _rules_of(remembered), _rules_of(given)
+    rules, own = _parse_rules(remembered), _parse_rules(given)
     if rules == own:
         raise CommitLakeError(
             f"the key in {KEY_VARIABLE} is not the one with which this lake was masked: nothing was archived",
@@ -305,7 +307,7 @@ def masks_of_lake(remembered: str | None, environment: Mapping[str, str]) -> Arc
     """
     if remembered is None:
         return None
-    masks = parse_archive_masks(_rules_of(remembered), environment)
+    masks = parse_archive_masks(_parse_rules(remembered), environment)
     if masks is None or masks.to_text() != remembered:
         raise UsageError(f"the lake's messages were masked with a different key than the one in {KEY_VARIABLE}")
     return masks
@@ -317,10 +319,10 @@ def changes_bodies(remembered: str | None) -> bool:
     >>> changes_bodies('{"rules": ["body.email=hash"], "key": 1}'), changes_bodies('{"rules": ["tags=null"]}')
     (True, False)
     """
-    return any(rule.partition("=")[0].partition(".")[0] in {BODY, KEYS} for rule in _rules_of(remembered))
+    return any(rule.partition("=")[0].partition(".")[0] in {BODY, KEYS} for rule in _parse_rules(remembered))
 
 
-def _rules_of(remembered: str | None) -> list[str]:
+def _parse_rules(remembered: str | None) -> list[str]:
     if remembered is None:
         return []
     try:
@@ -341,10 +343,10 @@ def mask_texts(values: pa.Array, mask: Mask, key: bytes) -> pa.Array:
         distinct = values.dictionary_encode()
         digests = [mask.value(text, key) for text in distinct.dictionary.to_pylist()]
         return pa.array(digests, values.type).take(distinct.indices)
-    return _shortened(values, mask)
+    return _shorten_texts(values, mask)
 
 
-def _shortened(values: pa.Array, mask: Mask) -> pa.Array:
+def _shorten_texts(values: pa.Array, mask: Mask) -> pa.Array:
     if mask.rule == "text":
         return pc.if_else(pc.is_valid(values), pa.scalar(mask.argument, values.type), pa.scalar(None, values.type))
     shown = int(mask.argument)
@@ -363,12 +365,12 @@ def mask_lists(lists: pa.Array, mask: Mask, key: bytes) -> pa.Array:
     offsets = lists.offsets.to_numpy().astype(np.int64)
     values = lists.values.slice(offsets[0], offsets[-1] - offsets[0])
     masked = mask_texts(values, mask, key)
-    kept = _is_some(masked)
-    lengths = np.bincount(_parents(offsets)[kept], minlength=len(lists))
-    is_valid = _booleans(pc.is_valid(lists)) & (lengths > 0)
+    kept = _are_not_empty(masked)
+    lengths = np.bincount(_list_numbers(offsets)[kept], minlength=len(lists))
+    is_valid = _to_booleans(pc.is_valid(lists)) & (lengths > 0)
     new = np.zeros(len(lists) + 1, _INT32)
     np.cumsum(lengths, out=new[1:])
-    buffers = [_bits(is_valid), pa.py_buffer(new)]
+    buffers = [_validity_buffer(is_valid), pa.py_buffer(new)]
     return pa.Array.from_buffers(lists.type, len(lists), buffers, children=[masked.filter(pa.array(kept))])
 
 
@@ -379,19 +381,19 @@ def join_lists(lists: pa.Array, separator: str) -> pa.Array:
 
 def mask_entries(maps: pa.MapArray, name: str, mask: Mask, key: bytes) -> pa.MapArray:
     """Mask the values of a name in an array of maps; entries with an empty result are removed."""
-    names, items, offsets = _entries(maps)
-    chosen = _booleans(pc.equal(names, name).fill_null(False))
-    return _with_items(maps, offsets, names, items, chosen, mask_texts(items.filter(pa.array(chosen)), mask, key))
+    names, items, offsets = _map_entries(maps)
+    chosen = _to_booleans(pc.equal(names, name).fill_null(False))
+    return _replace_items(maps, offsets, names, items, chosen, mask_texts(items.filter(pa.array(chosen)), mask, key))
 
 
 def set_entries(maps: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
     """Replace the values of a name by one text per row; entries are removed if the text is null or empty."""
-    names, items, offsets = _entries(maps)
-    chosen = _booleans(pc.equal(names, name).fill_null(False))
-    texts = values.cast(pa.string()).take(pa.array(_parents(offsets)[chosen]))
+    names, items, offsets = _map_entries(maps)
+    chosen = _to_booleans(pc.equal(names, name).fill_null(False))
+    texts = values.cast(pa.string()).take(pa.array(_list_numbers(offsets)[chosen]))
     is_empty = pc.equal(texts, "").fill_null(True)
     texts = pc.if_else(is_empty, pa.scalar(None, pa.string()), texts)
-    return _with_items(maps, offsets, names, items, chosen, texts)
+    return _replace_items(maps, offsets, names, items, chosen, texts)
 
 
 def add_entries(maps: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
@@ -403,44 +405,44 @@ def add_entries(maps: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
     return pa.array(pairs, maps.type)
 
 
-def _entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array, Array]:
+def _map_entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array, Array]:
     """Return the names, the values and the start of each map in them, of this slice only."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     return maps.keys.slice(first, count), maps.items.slice(first, count), offsets - first
 
 
-def _with_items(
+def _replace_items(
     maps: pa.MapArray, offsets: Array, names: pa.Array, items: pa.Array, chosen: Array, texts: pa.Array
 ) -> pa.MapArray:
     if not chosen.any():
         return maps
     changed = pc.replace_with_mask(items, pa.array(chosen), texts.cast(items.type))
     kept = ~chosen
-    kept[chosen] = _booleans(pc.is_valid(texts))
-    lengths = np.bincount(_parents(offsets)[kept], minlength=len(maps))
+    kept[chosen] = _to_booleans(pc.is_valid(texts))
+    lengths = np.bincount(_list_numbers(offsets)[kept], minlength=len(maps))
     new = np.zeros(len(maps) + 1, _INT32)
     np.cumsum(lengths, out=new[1:])
     mask = pa.array(kept)
     fields = [maps.type.key_field, maps.type.item_field]
     entries = pa.StructArray.from_arrays([names.filter(mask), changed.filter(mask)], fields=fields)
-    buffers = [_bits(_booleans(pc.is_valid(maps))), pa.py_buffer(new)]
+    buffers = [_validity_buffer(_to_booleans(pc.is_valid(maps))), pa.py_buffer(new)]
     return pa.Array.from_buffers(maps.type, len(maps), buffers, children=[entries])
 
 
-def _parents(offsets: Array) -> Array:
+def _list_numbers(offsets: Array) -> Array:
     """Return, for each element of the lists, the number of its list."""
     return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
 
 
-def _is_some(texts: pa.Array) -> Array:
+def _are_not_empty(texts: pa.Array) -> Array:
     """Return which texts are neither null nor empty."""
-    return _booleans(pc.greater(pc.binary_length(texts), 0).fill_null(False))
+    return _to_booleans(pc.greater(pc.binary_length(texts), 0).fill_null(False))
 
 
-def _booleans(values: pa.Array) -> Array:
+def _to_booleans(values: pa.Array) -> Array:
     return np.asarray(values.to_numpy(zero_copy_only=False), bool)
 
 
-def _bits(is_valid: Array) -> pa.Buffer | None:
+def _validity_buffer(is_valid: Array) -> pa.Buffer | None:
     return None if is_valid.all() else pa.py_buffer(np.packbits(is_valid, bitorder="little"))

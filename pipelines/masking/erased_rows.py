@@ -51,7 +51,7 @@ def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
         The rows in the same order, and the numbers of the changed ones; rows that were erased before do not change.
     """
     rows = rows.combine_chunks()
-    ids = places.ids_of_rows(_array(rows, "broker"), _array(rows, "physical_offset"))
+    ids = places.ids_of_rows(_single_chunk(rows, "broker"), _single_chunk(rows, "physical_offset"))
     hits = np.flatnonzero(ids >= 0)
     if not len(hits):
         return rows, hits
@@ -59,7 +59,7 @@ def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
     if not len(hits):
         return rows, hits
     found = rows.take(pa.array(hits))
-    kept = [_kept_properties(pairs, places.ids[ids[row]]) for pairs, row in _pairs_of(found, hits)]
+    kept = [_kept_properties(pairs, places.ids[ids[row]]) for pairs, row in _properties_of_rows(found, hits)]
     for name in CHANGED_COLUMNS:
         place, field = rows.schema.get_field_index(name), rows.schema.field(name)
         column = pa.array(kept, field.type) if name == "properties" else pa.nulls(len(hits), field.type)
@@ -68,10 +68,10 @@ def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
     joined = pa.concat_tables([rows.take(pa.array(stays)), found]).unify_dictionaries().combine_chunks()
     order = np.empty(rows.num_rows, np.int64)
     order[np.concatenate([stays, hits])] = np.arange(rows.num_rows)
-    return _without_unused(joined.take(pa.array(order))).combine_chunks(), hits
+    return _reencode_dictionaries(joined.take(pa.array(order))).combine_chunks(), hits
 
 
-def _without_unused(rows: pa.Table) -> pa.Table:
+def _reencode_dictionaries(rows: pa.Table) -> pa.Table:
     """Encode dictionaries again: a data file stores all their values, also those of erased rows."""
     for place, field in enumerate(rows.schema):
         if field.name in CHANGED_COLUMNS and pa.types.is_dictionary(field.type):
@@ -102,7 +102,7 @@ def are_erased(rows: pa.Table, *, by_any_version: bool = False) -> Array:
     return found
 
 
-def _pairs_of(rows: pa.Table, numbers: Array) -> list[tuple[list[tuple[str, str]], int]]:
+def _properties_of_rows(rows: pa.Table, numbers: Array) -> list[tuple[list[tuple[str, str]], int]]:
     pairs = rows.column("properties").to_pylist()
     return [(found or [], number) for found, number in zip(pairs, numbers.tolist(), strict=True)]
 
@@ -111,6 +111,6 @@ def _kept_properties(pairs: list[tuple[str, str]], erasure_id: str) -> list[tupl
     return [*((name, value) for name, value in pairs if name in KEPT_PROPERTIES), (MARKER, erasure_id)]
 
 
-def _array(rows: pa.Table, name: str) -> pa.Array:
+def _single_chunk(rows: pa.Table, name: str) -> pa.Array:
     column = rows.column(name)
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)

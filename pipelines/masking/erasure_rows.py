@@ -99,7 +99,7 @@ def changes_of(rows: pa.Table) -> dict[str, Array]:
         found: dict[str, Array] = {name: np.array([one.get(name, 0) for one in details], np.int64) for name in names}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise LogDamagedError(
-            f"the table 'erasures': expected what an erasure changes as 'erase' writes it, found {error!r}. {WAY_OUT}"
+            f"the table 'erasures': the changes of a row are not as 'erase' writes them: {error!r}. {WAY_OUT}"
         ) from None
     unknown = np.zeros(rows.num_rows, bool)
     for checksum, name in CHECKSUMS.items():
@@ -128,10 +128,10 @@ def conform(rows: pa.Table) -> pa.Table:
             columns.append(pa.nulls(rows.num_rows, field.type))
             continue
         column = rows.column(field.name)
-        columns.append(_plain(column) if pa.types.is_struct(column.type) else column.cast(field.type))
+        columns.append(_without_dictionary(column) if pa.types.is_struct(column.type) else column.cast(field.type))
     return pa.table(columns, schema=ERASURES_SCHEMA)
 
 
-def _plain(places: pa.ChunkedArray) -> pa.Array:
+def _without_dictionary(places: pa.ChunkedArray) -> pa.Array:
     """Return `body_ref` without dictionaries; the rows are few."""
     return pa.array(places.to_pylist(), ERASURES_SCHEMA.field("body_ref").type)

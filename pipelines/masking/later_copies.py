@@ -68,8 +68,8 @@ class CopyTexts:
 
     def all(self) -> Iterator[tuple[TextKind, bytes]]:
         """Yield the texts with their kinds, each as it is hashed."""
-        yield from ((TextKind.ID, _bytes_of(TextKind.ID, text)) for text in sorted(self.ids))
-        yield from ((TextKind.KEY, _bytes_of(TextKind.KEY, text)) for text in sorted(self.keys))
+        yield from ((TextKind.ID, _bytes_to_hash(TextKind.ID, text)) for text in sorted(self.ids))
+        yield from ((TextKind.KEY, _bytes_to_hash(TextKind.KEY, text)) for text in sorted(self.keys))
 
 
 NO_TEXTS = CopyTexts()
@@ -95,17 +95,17 @@ class LaterCopies:
         return any(self.known.values())
 
     def details(self, texts: CopyTexts, *, is_kept: bool) -> Iterator[str]:
-        """Yield the details of rows `later`.
+        """Yield the column `detail` of each row with the event `later`, which has the hash of one text.
 
         Args:
             texts: texts of an erasure.
             is_kept: True if later copies with these texts are not erased any more; only known texts have rows then.
         """
         for kind, text in texts.all():
-            digest = self._digest(text)
+            digest = self._hash_text(text)
             if is_kept and digest not in self.known.get(kind, {}):
                 continue
-            bucket = int(_buckets(pa.array([text], pa.binary()))[0])
+            bucket = int(_hash_buckets(pa.array([text], pa.binary()))[0])
             values = {"kind": str(kind), "hash": digest.hex(), "bucket": bucket, "kept": is_kept}
             yield json.dumps(values, sort_keys=True)
 
@@ -119,27 +119,27 @@ class LaterCopies:
         found = np.zeros(count, np.int64)
         lists = _without_dictionary(column("keys"))
         keys, rows = pc.list_flatten(lists), np.asarray(pc.list_parent_indices(lists), np.int64)
-        self._note(TextKind.KEY, keys, rows, found)
+        self._mark_copies(TextKind.KEY, keys, rows, found)
         if self.known.get(TextKind.ID):
             for name in ("unique_key", "msg_id"):
-                self._note(TextKind.ID, _without_dictionary(column(name)), np.arange(count), found)
-            self._note(TextKind.ID, keys, rows, found)
-            self._note(TextKind.ID, *_origins(column("properties")), found)
+                self._mark_copies(TextKind.ID, _without_dictionary(column(name)), np.arange(count), found)
+            self._mark_copies(TextKind.ID, keys, rows, found)
+            self._mark_copies(TextKind.ID, *_origin_ids(column("properties")), found)
         return found
 
-    def _note(self, kind: TextKind, texts: pa.Array, rows: Array, found: Array) -> None:
+    def _mark_copies(self, kind: TextKind, texts: pa.Array, rows: Array, found: Array) -> None:
         known = self.known.get(kind)
         if not known or not len(texts):
             return
         values = pc.fill_null(_without_dictionary(texts).cast(pa.string()), "")
         if kind is TextKind.ID:
             values = pc.ascii_upper(values)
-        for place in np.flatnonzero(np.isin(_buckets(values), self.buckets[kind])).tolist():
-            number = known.get(self._digest(values[place].as_py().encode()))
+        for place in np.flatnonzero(np.isin(_hash_buckets(values), self.buckets[kind])).tolist():
+            number = known.get(self._hash_text(values[place].as_py().encode()))
             if number is not None:
                 found[rows[place]] = number
 
-    def _digest(self, text: bytes) -> bytes:
+    def _hash_text(self, text: bytes) -> bytes:
         return hmac.digest(self.key, text, "sha256")[:_HASH_BYTES]
 
 
@@ -153,11 +153,11 @@ def read_later_copies(lake: Lake) -> LaterCopies:
         LogDamagedError: if the table `erasures` is damaged.
     """
     table = open_erasures(lake)
-    return NO_COPIES if table is None else _read(lake, table.metadata().id, table.version())
+    return NO_COPIES if table is None else _read_copies(lake, table.metadata().id, table.version())
 
 
 @lru_cache(maxsize=1)
-def _read(lake: Lake, table_id: str, version: int) -> LaterCopies:
+def _read_copies(lake: Lake, table_id: str, version: int) -> LaterCopies:
     table = open_erasures(lake)
     assert table is not None, (table_id, version)
     rows = table.to_pyarrow_table(columns=["number", "erasure_id", "event", "detail"]).sort_by("number")
@@ -180,8 +180,7 @@ def _read(lake: Lake, table_id: str, version: int) -> LaterCopies:
                 buckets[digest] = int(detail["bucket"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LogDamagedError(
-            f"{lake.uri('erasures')}: expected the hashes of later copies as 'erase' writes them, "
-            f"found {error!r}. {WAY_OUT}"
+            f"{lake.uri('erasures')}: the hashes of later copies are not as 'erase' writes them: {error!r}. {WAY_OUT}"
         ) from None
     of_kinds = {
         kind: np.unique(np.array([buckets[digest] for digest in found], np.int64)) for kind, found in known.items()
@@ -196,12 +195,12 @@ def with_key(copies: LaterCopies) -> LaterCopies:
     )
 
 
-def _bytes_of(kind: TextKind, text: str) -> bytes:
+def _bytes_to_hash(kind: TextKind, text: str) -> bytes:
     value = text.encode("utf-8", "surrogatepass")
     return value.upper() if kind is TextKind.ID else value
 
 
-def _buckets(texts: pa.Array) -> Array:
+def _hash_buckets(texts: pa.Array) -> Array:
     hashes = np.empty(len(texts), np.int64)
     data, offsets = text_spans(texts)
     hash_texts(data, offsets, hashes)
@@ -217,7 +216,7 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
     return column
 
 
-def _origins(maps: pa.MapArray) -> tuple[pa.Array, Array]:
+def _origin_ids(maps: pa.MapArray) -> tuple[pa.Array, Array]:
     """Return the ids of origins in properties, and their rows."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])

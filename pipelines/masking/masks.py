@@ -112,7 +112,7 @@ def parse_mask(text: str) -> Mask:
         raise UsageError(f"mask {text!r}: expected {name}:N, with a number of characters from 0 to {_MAX_KEPT}")
     body, path, _, wanted, *_ = named.groups()
     if body and not path and name == "null":
-        raise UsageError(f"mask {text!r}: a message has a body; give it another one with body=text:...")
+        raise UsageError(f"mask {text!r}: a body cannot be removed: replace it by another one with body=text:...")
     if wanted:
         return Mask(PROPERTY, (wanted,), name, argument)
     return Mask(field.partition(".")[0], tuple(path.split(".")[1:]) if path else (), name, argument)
@@ -141,16 +141,16 @@ def apply_masks(message: Message, masks: Sequence[Mask], key: bytes) -> Message:
         MaskError: if the message cannot be masked.
     """
     for mask in masks:
-        message = _masked(message, mask, key)
+        message = _apply_mask(message, mask, key)
     return message
 
 
-def _masked(message: Message, mask: Mask, key: bytes) -> Message:
+def _apply_mask(message: Message, mask: Mask, key: bytes) -> Message:
     body, keys, tags, properties = message.body, message.keys, message.tags, message.properties
     if mask.field == KEYS:
         keys = [changed for value in keys if (changed := mask.value(value, key))]
         if any(" " in value for value in keys):
-            raise MaskError("keys: expected a mask without a blank, which separates keys")
+            raise MaskError("keys: a masked key has a blank, which separates keys: use a mask without one")
     elif mask.field == TAGS:
         tags = None if tags is None else mask.value(tags, key)
     elif mask.field == PROPERTY:
@@ -158,17 +158,17 @@ def _masked(message: Message, mask: Mask, key: bytes) -> Message:
         values = ((own, mask.value(value, key) if own == name else value) for own, value in properties.items())
         properties = {own: value for own, value in values if value is not None}
     else:
-        body = _masked_body(body, mask, key)
+        body = _mask_body(body, mask, key)
     return Message(body, keys, tags, properties)
 
 
-def _masked_body(body: bytes, mask: Mask, key: bytes) -> bytes:
+def _mask_body(body: bytes, mask: Mask, key: bytes) -> bytes:
     try:
         if mask.path:
             return replace_values(body, mask.path, lambda value: mask.value(value, key))
         return (mask.argument if mask.rule == "text" else str(mask.value(body.decode(), key))).encode()
     except UnicodeDecodeError:
-        raise MaskError("body: expected text in UTF-8, to mask it") from None
+        raise MaskError("body: expected UTF-8, found other bytes, which cannot be masked") from None
     except JsonError as error:
         raise MaskError(f"body: {error}") from None
 
@@ -208,9 +208,9 @@ def replace_values(body: bytes, path: Sequence[str], replace: Replace) -> bytes:
     edits: list[tuple[int, int, str]] = []
     try:
         text = body.decode()
-        _check_end(text, _skip(text, _read(text, _skip(text, 0), path, replace, edits)))
+        _check_end(text, _skip_blanks(text, _read_value(text, _skip_blanks(text, 0), path, replace, edits)))
     except RecursionError:
-        raise JsonError("expected JSON of some hundred levels, found more") from None
+        raise JsonError("expected JSON of at most some hundred nested levels, found more") from None
     except ValueError as error:
         raise JsonError(f"expected JSON, found something else: {error}") from None
     if not edits:
@@ -227,31 +227,31 @@ def _check_end(text: str, at: int) -> None:
         raise ValueError(f"extra data at character {at:,}")
 
 
-def _skip(text: str, at: int) -> int:
+def _skip_blanks(text: str, at: int) -> int:
     found = _BLANKS.match(text, at)
     assert found is not None  # it also matches an empty text
     return found.end()
 
 
-def _read(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
+def _read_value(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
     """Read a value, add its replacement to the edits, and return where the value ends."""
     first = text[at : at + 1]
     if first == "[":
         return _read_list(text, at, path, replace, edits)
     if first == "{" and path:
         return _read_object(text, at, path, replace, edits)
-    end = _end_of(text, at)
+    end = _end_of_value(text, at)
     if not path and first != "n":
         value = text[at:end]
         if first == '"':
             value = scanstring(text, at + 1)[0]
         elif first == "{":
-            value = _compact(value)
+            value = _compact_json(value)
         edits.append((at, end, json.dumps(replace(value), ensure_ascii=False)))
     return end
 
 
-def _end_of(text: str, at: int) -> int:
+def _end_of_value(text: str, at: int) -> int:
     try:
         return int(_scan(text, at)[1])
     except StopIteration:
@@ -259,28 +259,28 @@ def _end_of(text: str, at: int) -> int:
 
 
 def _read_list(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
-    at = _skip(text, at + 1)
+    at = _skip_blanks(text, at + 1)
     if text[at : at + 1] == "]":
         return at + 1
     while True:
-        at = _skip(text, _read(text, at, path, replace, edits))
+        at = _skip_blanks(text, _read_value(text, at, path, replace, edits))
         if text[at : at + 1] == "]":
             return at + 1
-        at = _skip(text, _expect_character(text, at, ","))
+        at = _skip_blanks(text, _expect_character(text, at, ","))
 
 
 def _read_object(text: str, at: int, path: Sequence[str], replace: Replace, edits: list[tuple[int, int, str]]) -> int:
-    at = _skip(text, at + 1)
+    at = _skip_blanks(text, at + 1)
     if text[at : at + 1] == "}":
         return at + 1
     while True:
         name, at = scanstring(text, _expect_character(text, at, '"'))
-        at = _skip(text, _expect_character(text, _skip(text, at), ":"))
-        at = _read(text, at, path[1:], replace, edits) if name == path[0] else _end_of(text, at)
-        at = _skip(text, at)
+        at = _skip_blanks(text, _expect_character(text, _skip_blanks(text, at), ":"))
+        at = _read_value(text, at, path[1:], replace, edits) if name == path[0] else _end_of_value(text, at)
+        at = _skip_blanks(text, at)
         if text[at : at + 1] == "}":
             return at + 1
-        at = _skip(text, _expect_character(text, at, ","))
+        at = _skip_blanks(text, _expect_character(text, at, ","))
 
 
 def _expect_character(text: str, at: int, character: str) -> int:
@@ -289,24 +289,24 @@ def _expect_character(text: str, at: int, character: str) -> int:
     return at + 1
 
 
-def _compact(text: str) -> str:
+def _compact_json(text: str) -> str:
     """Return JSON without blanks, so that equal values have the same hash."""
     value = json.loads(text, object_pairs_hook=_Object, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
-    return "".join(_changed_pieces(value))
+    return "".join(_json_pieces(value))
 
 
-def _changed_pieces(value: object) -> list[str]:
+def _json_pieces(value: object) -> list[str]:
     if isinstance(value, _Number):
         return [value]
     if isinstance(value, _Object):
-        members = [[json.dumps(name, ensure_ascii=False), ":", *_changed_pieces(member)] for name, member in value]
-        return ["{", *_joined(members), "}"]
+        members = [[json.dumps(name, ensure_ascii=False), ":", *_json_pieces(member)] for name, member in value]
+        return ["{", *_join_with_commas(members), "}"]
     if isinstance(value, list):
-        return ["[", *_joined([_changed_pieces(element) for element in value]), "]"]
+        return ["[", *_join_with_commas([_json_pieces(element) for element in value]), "]"]
     return [json.dumps(value, ensure_ascii=False)]
 
 
-def _joined(parts: Sequence[Sequence[str]]) -> list[str]:
+def _join_with_commas(parts: Sequence[Sequence[str]]) -> list[str]:
     found: list[str] = []
     for part in parts:
         found += [",", *part] if found else part

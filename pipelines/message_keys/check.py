@@ -23,7 +23,7 @@ from commitlake.connectors.lake.delta_log.versions import AddedFile, snapshot_fi
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.table_rows import TableRows
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.connectors.runtime.runner import Runner, in_groups
+from commitlake.connectors.runtime.runner import Runner, group_small_tasks
 from commitlake.pipelines.message_keys.files import COLUMNS, REPEATING, SCHEMA, to_keys
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
@@ -89,15 +89,15 @@ class KeyFiles:
 def keys_of_messages(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
     """Return the files of a version of `messages`, by default the newest, whose rows contain keys."""
     schema = pa.schema([_MESSAGES.field(name) for name in COLUMNS])
-    return _key_files(lake, lake.uri("messages"), schema, version, since, is_messages=True)
+    return _find_key_files(lake, lake.uri("messages"), schema, version, since, is_messages=True)
 
 
 def keys_of_table(lake: Lake, version: int | None = None, since: datetime.date | None = None) -> KeyFiles:
     """Return the files of a version of `message_keys`, by default the newest."""
-    return _key_files(lake, lake.uri("message_keys"), SCHEMA, version, since, is_messages=False)
+    return _find_key_files(lake, lake.uri("message_keys"), SCHEMA, version, since, is_messages=False)
 
 
-def _key_files(
+def _find_key_files(
     lake: Lake, uri: str, schema: pa.Schema, version: int | None, since: datetime.date | None, *, is_messages: bool
 ) -> KeyFiles:
     files = snapshot_files(uri, lake.storage_options, version).files
@@ -135,13 +135,13 @@ def sum_keys(keys: KeyFiles, runner: Runner, parts: int = 1) -> Array:
         2 x parts: the number of keys of each part, and the sum of their hashes modulo 2^64.
     """
     total = np.zeros((2, parts), np.int64)
-    groups = in_groups(keys.files, [file.size for file in keys.files], runner.cores)
-    for _, sums in runner.run(partial(_sums_of_files, keys.reader, parts), groups):
+    groups = group_small_tasks(keys.files, [file.size for file in keys.files], runner.cores)
+    for _, sums in runner.run(partial(_sum_files, keys.reader, parts), groups):
         total += sums
     return total
 
 
-def _sums_of_files(keys: KeyFiles, parts: int, files: Sequence[AddedFile]) -> Array:
+def _sum_files(keys: KeyFiles, parts: int, files: Sequence[AddedFile]) -> Array:
     sums = np.zeros((2, parts), np.int64)
     for rows in (rows for file in files for rows in keys.read(file)):
         hashes = key_row_hashes(rows)

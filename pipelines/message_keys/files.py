@@ -72,7 +72,7 @@ def to_keys(messages: pa.Table) -> pa.Table:
     rows = np.concatenate([parents, np.flatnonzero(has_unique.to_numpy())])
     kinds = np.repeat(np.array([0, 1], np.int8), [len(keys), len(unique_keys)])
     hashes = key_hashes(texts)
-    order = _order_of(hashes)
+    order = _sort_order(hashes)
     columns = dict(zip(_PLACE, places.take(pa.array(rows[order])).columns, strict=True))
     columns["key_hash"] = pa.array(hashes[order])
     columns["key"] = texts.take(pa.array(order))
@@ -92,7 +92,7 @@ def key_hashes(texts: pa.Array) -> Array:
     return hashes
 
 
-def _order_of(hashes: Array) -> Array:
+def _sort_order(hashes: Array) -> Array:
     """Return the indexes that sort hashes of 32 bits, and equal ones by index.
 
     Hash and index are sorted as one number, in half the time of `argsort`.
@@ -114,7 +114,7 @@ def _business_keys(messages: pa.Table) -> tuple[pa.Array, Array]:
 
 @dataclass(frozen=True)
 class PreparedKeys:
-    """Keys of new data files of `messages`, which the tasks that wrote these files have written, too.
+    """Files of keys that archive tasks have written for their new data files of `messages`.
 
     Attributes:
         messages: names of the data files of `messages`.
@@ -150,19 +150,19 @@ class KeyWriter:
         rows = messages.select(COLUMNS)
         size = rows.nbytes
         if self._rows + rows.num_rows > MAX_ROWS or self._bytes + size > _MAX_BYTES:
-            self._write()
+            self._write_keys()
         self._waiting.append(rows)
         self._rows += rows.num_rows
         self._bytes += size
         if self._bytes > _MAX_BYTES:  # the data file is written next, which needs the memory
-            self._write()
+            self._write_keys()
 
     def finish(self) -> list[DataFile]:
         """Write the remaining keys and return all files; they are in no table until they are committed."""
-        self._write()
+        self._write_keys()
         return self._written
 
-    def _write(self) -> None:
+    def _write_keys(self) -> None:
         if not self._waiting:
             return
         parts, self._waiting, self._rows, self._bytes = self._waiting, [], 0, 0

@@ -115,10 +115,10 @@ def follow_keys(lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None
     erased = read_erased_places(lake)
     new = readable_files(lake, progress)
     version = new.version
-    if prepared is not None and _is_all(prepared, new, erased):
+    if prepared is not None and _has_all_keys(prepared, new, erased):
         written = prepared.files
     else:
-        written = _write_all(lake, new.files, erased, runner)
+        written = _write_keys_of_files(lake, new.files, erased, runner)
     if version > progress or new.from_scratch:
         step = (None if progress < 0 else progress, version)
         # An erasure that reaches this table meanwhile must not miss rows that are added here.
@@ -137,23 +137,25 @@ def follow_keys(lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None
     return KeysUpdate(version, sum(file.rows for file in written), time.monotonic() - started)
 
 
-def _is_all(prepared: PreparedKeys, new: NewFiles, erased: ErasedPlaces) -> bool:
+def _has_all_keys(prepared: PreparedKeys, new: NewFiles, erased: ErasedPlaces) -> bool:
     """Return whether keys are those of all new rows, without any that were erased meanwhile."""
     is_whole = not new.from_scratch and {file.name for file in new.files} == prepared.messages
     return is_whole and prepared.erasure == erased.number
 
 
-def _write_all(lake: Lake, files: Sequence[AddedFile], erased: ErasedPlaces, runner: Runner) -> list[DataFile]:
+def _write_keys_of_files(
+    lake: Lake, files: Sequence[AddedFile], erased: ErasedPlaces, runner: Runner
+) -> list[DataFile]:
     """Read data files of `messages`, and write their keys."""
     if sum(file.rows or _DRIVER_ROWS for file in files) <= _DRIVER_ROWS:
         runner = HERE
     rows = sum(MAX_ROWS if file.rows is None else file.rows for file in files)
     max_rows = min(MAX_ROWS, max(_DRIVER_ROWS, -(-rows // runner.cores)))  # smaller parts, so that all cores have work
     parts = enumerate(file_groups(files, max_rows, unknown_rows=MAX_ROWS))
-    largest_first = sorted(parts, key=_rows_of, reverse=True)  # so that all cores have work until the end
+    largest_first = sorted(parts, key=_part_rows, reverse=True)  # so that all cores have work until the end
     chunks = _Chunks(lake, secrets.token_hex(8), erased)
     return [row.data_file for _, row in runner.run(chunks.write, largest_first) if row is not None]
 
 
-def _rows_of(part: tuple[int, Sequence[AddedFile]]) -> int:
+def _part_rows(part: tuple[int, Sequence[AddedFile]]) -> int:
     return sum(file.rows or 0 for file in part[1])

@@ -47,7 +47,7 @@ def find_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.T
     Raises:
         VersionsError: if rows of `messages` were changed since, or new files no longer exist.
     """
-    return _find(lake, lake.find("message_keys"), keys, kind)
+    return _find_places(lake, lake.find("message_keys"), keys, kind)
 
 
 def find_followed_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table | None:
@@ -56,7 +56,7 @@ def find_followed_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY
     A query of `messages` is then faster, because `find_keys` reads all its keys.
     """
     table = lake.find("message_keys")
-    return None if version_in(table) < 0 else _find(lake, table, keys, kind)
+    return None if version_in(table) < 0 else _find_places(lake, table, keys, kind)
 
 
 def key_hash(key: str) -> int:
@@ -64,12 +64,12 @@ def key_hash(key: str) -> int:
     return zlib.crc32(key.encode())
 
 
-def _find(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> pa.Table:
-    found = [*_followed(lake, table, keys, kind), *_newer(lake, version_in(table), keys, kind)]
+def _find_places(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> pa.Table:
+    found = [*_places_in_table(lake, table, keys, kind), *_places_in_new_files(lake, version_in(table), keys, kind)]
     return pa.concat_tables([_NOWHERE, *(rows.select(PLACES.names).cast(PLACES) for rows in found)])
 
 
-def _followed(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
+def _places_in_table(lake: Lake, table: DeltaTable | None, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
     if table is None:
         return
     wanted = _Wanted(keys, kind)
@@ -104,9 +104,9 @@ class _Wanted:
                 has_hash = np.isin(numbers_of(hashes, null=-1), self._hashes)
                 if has_hash.any():
                     rows = source.read_row_group(group, [*PLACES.names, "key", "kind"], use_threads=False)
-                    yield self._matching(rows.filter(mask_of(has_hash)))
+                    yield self._matching_rows(rows.filter(mask_of(has_hash)))
 
-    def _matching(self, rows: pa.Table) -> pa.Table:
+    def _matching_rows(self, rows: pa.Table) -> pa.Table:
         is_wanted = pc.and_(pc.is_in(rows.column("key"), self._keys), pc.is_in(rows.column("kind"), self._kinds))
         return rows.filter(is_wanted)
 
@@ -117,7 +117,7 @@ class _Wanted:
         return any(least <= wanted <= greatest for wanted in self._hashes)
 
 
-def _newer(lake: Lake, followed: int, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
+def _places_in_new_files(lake: Lake, followed: int, keys: Sequence[str], kind: str) -> Iterator[pa.Table]:
     files, _ = new_files(lake, followed)
     if not files:
         return

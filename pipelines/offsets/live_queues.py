@@ -40,7 +40,7 @@ class LiveQueues:
     def checked(
         self, offsets: Iterable[GroupOffset], since: datetime.datetime | None
     ) -> Iterator[tuple[GroupOffset, LiveQueue | None]]:
-        """Yield offsets within the limits of the brokers' queues, with these queues.
+        """Limit offsets to those that the brokers' queues have, and yield each with the state of its queue.
 
         Args:
             offsets: From the lake or a store.
@@ -48,12 +48,12 @@ class LiveQueues:
                 offset. None if the offsets are of another kind.
         """
         for offset in offsets:
-            problem = offset.problem or self._missing(offset.queue)
+            problem = offset.problem or self._missing_queue_text(offset.queue)
             if problem:
                 yield replace(offset, problem=problem), None
                 continue
-            live = self._live(offset.message_queue)
-            yield self._within(offset, live, since), live
+            live = self._ask_queue(offset.message_queue)
+            yield self._limit_to_queue(offset, live, since), live
 
     def unknown_to_source(
         self, brokers: Collection[str], topics: Iterable[str], known: Collection[Queue], since: datetime.datetime
@@ -70,8 +70,8 @@ class LiveQueues:
                 for queue_id in range(count if broker in brokers else 0):
                     queue = Queue(broker, topic, queue_id)
                     if queue not in known:
-                        live = self._live(MessageQueue(topic, broker, queue_id))
-                        yield self._within(GroupOffset(queue, 0, None), live, since), live
+                        live = self._ask_queue(MessageQueue(topic, broker, queue_id))
+                        yield self._limit_to_queue(GroupOffset(queue, 0, None), live, since), live
 
     def brokers_of(self, topics: Iterable[str]) -> set[str]:
         """Return the brokers that have queues of topics."""
@@ -88,9 +88,9 @@ class LiveQueues:
 
     def check_messages(self, planned: Sequence[PlannedOffset]) -> list[PlannedOffset]:
         """Set a problem in offsets at which the broker and the source have different messages."""
-        return [replace(one, asked=replace(one.asked, problem=self._difference(one))) for one in planned]
+        return [replace(one, asked=replace(one.asked, problem=self._difference_text(one))) for one in planned]
 
-    def _difference(self, one: PlannedOffset) -> str:
+    def _difference_text(self, one: PlannedOffset) -> str:
         if one.asked.problem or one.live is None or one.lag is None:
             return one.asked.problem
         return self._other_message(one.asked.message_queue, one.live, one.lag)
@@ -120,7 +120,7 @@ class LiveQueues:
                 self._counts[topic] = {data.broker_name: data.read_queue_nums for data in route.queue_datas}
         return self._counts[topic]
 
-    def _missing(self, queue: Queue) -> str:
+    def _missing_queue_text(self, queue: Queue) -> str:
         """Return a sentence if a broker has no such queue; else an empty string."""
         counts = self._queue_counts(queue.topic)
         if not counts:
@@ -131,11 +131,11 @@ class LiveQueues:
             return f"the topic now has only {count_text(counts[queue.broker], 'queue')} on the broker"
         return ""
 
-    def _live(self, queue: MessageQueue) -> LiveQueue:
+    def _ask_queue(self, queue: MessageQueue) -> LiveQueue:
         offsets = self._admin.offsets
         return LiveQueue(offsets.first(queue), offsets.next(queue), offsets.committed(queue, self._group))
 
-    def _within(self, offset: GroupOffset, live: LiveQueue, since: datetime.datetime | None) -> GroupOffset:
+    def _limit_to_queue(self, offset: GroupOffset, live: LiveQueue, since: datetime.datetime | None) -> GroupOffset:
         """Limit an offset to those that the broker's queue has."""
         if offset.low > live.end:
             problem = (

@@ -63,14 +63,14 @@ def read_past_offsets(
     for source in sources:
         moment = offsets_at(table, source.broker, at).get(OffsetKind.GROUP)
         if moment is None:
-            missing.append(_before_history(table, source.broker, at))
+            missing.append(_no_snapshot_text(table, source.broker, at))
             continue
         groups |= {position.group for position in moment.offsets}
-        found += _of_store(source, moment, group, topics)
+        found += _offsets_of_store(source, moment, group, topics)
     return PastOffsets(found, missing, groups)
 
 
-def _before_history(table: DeltaTable, broker: str, at: datetime.datetime) -> str:
+def _no_snapshot_text(table: DeltaTable, broker: str, at: datetime.datetime) -> str:
     where = f"broker = {text_literal(broker)} AND kind = '{OffsetKind.GROUP}' AND topic IS NULL"
     sql = f"SELECT min(as_of) AS first FROM {OFFSETS} WHERE {where}"
     (row,) = dict_rows(run_sql(table, OFFSETS, sql).read_all())
@@ -82,7 +82,9 @@ def _before_history(table: DeltaTable, broker: str, at: datetime.datetime) -> st
     )
 
 
-def _of_store(source: OffsetSource, moment: Moment, group: str, topics: Collection[str]) -> Iterator[GroupOffset]:
+def _offsets_of_store(
+    source: OffsetSource, moment: Moment, group: str, topics: Collection[str]
+) -> Iterator[GroupOffset]:
     chosen = {
         position: offset
         for position, offset in sorted(moment.offsets.items())
@@ -94,13 +96,13 @@ def _of_store(source: OffsetSource, moment: Moment, group: str, topics: Collecti
     for position, offset in chosen.items():
         queue = Queue(source.broker, position.topic, position.queue_id)
         span, now = spans.get(queue), spans_now.get(queue)
-        yield _offset(queue, offset, moment, span if is_archived else None, _created_again(span, now))
+        yield _to_group_offset(queue, offset, moment, span if is_archived else None, _created_again_text(span, now))
     for queue in sorted(spans):
         if OffsetOwner(OffsetKind.GROUP, group, queue.topic, queue.queue_id) not in chosen:
             yield GroupOffset(queue, spans[queue].first or 0, None, (), _NO_OFFSET)
 
 
-def _created_again(then: QueueSpan | None, now: QueueSpan | None) -> str:
+def _created_again_text(then: QueueSpan | None, now: QueueSpan | None) -> str:
     """Return a sentence if a topic was deleted and created again after the time; else an empty string."""
     if now is None or now.floor is None or (then is not None and then.floor == now.floor):
         return ""
@@ -109,7 +111,9 @@ def _created_again(then: QueueSpan | None, now: QueueSpan | None) -> str:
     )
 
 
-def _offset(queue: Queue, offset: OffsetAt, moment: Moment, span: QueueSpan | None, problem: str) -> GroupOffset:
+def _to_group_offset(
+    queue: Queue, offset: OffsetAt, moment: Moment, span: QueueSpan | None, problem: str
+) -> GroupOffset:
     """Return the offset of one queue.
 
     Args:

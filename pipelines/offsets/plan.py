@@ -31,7 +31,7 @@ def plan_had(
         offsets: From `read_past_offsets`.
         live: The brokers; None if they are not queried.
     """
-    return _planned(sources, group, _checked(offsets, live, None), live)
+    return _plan_offsets(sources, group, _check_live(offsets, live, None), live)
 
 
 def plan_needed(
@@ -50,22 +50,22 @@ def plan_needed(
         live: The brokers, which are queried for data that the sources lack; None if they are not queried.
     """
     asked = [offset for source in sources for offset in offsets_needed(source, topics, since)]
-    checked = _checked(asked, live, since)
+    checked = _check_live(asked, live, since)
     if live is not None:
         known = {offset.queue for offset in asked}
         brokers = [source.broker for source in sources]
         checked += list(live.unknown_to_source(brokers, topics, known, since))
-    return _planned(sources, group, checked, live)
+    return _plan_offsets(sources, group, checked, live)
 
 
 _Checked = list[tuple[GroupOffset, LiveQueue | None]]
 
 
-def _checked(offsets: Iterable[GroupOffset], live: LiveQueues | None, since: datetime.datetime | None) -> _Checked:
+def _check_live(offsets: Iterable[GroupOffset], live: LiveQueues | None, since: datetime.datetime | None) -> _Checked:
     return [(offset, None) for offset in offsets] if live is None else list(live.checked(offsets, since))
 
 
-def _planned(
+def _plan_offsets(
     sources: Sequence[OffsetSource], group: str, checked: _Checked, live: LiveQueues | None
 ) -> list[PlannedOffset]:
     lags: dict[Queue, ResultingLag] = {}
@@ -110,11 +110,12 @@ def resulting_lags(
     spans = source.queues.count({queue.topic for queue in cursors}, [counter])
     counted = counter.behind
     return {
-        queue: _lag(cursor, counted[cursor], spans.get(queue), live.get(queue)) for queue, cursor in cursors.items()
+        queue: _to_resulting_lag(cursor, counted[cursor], spans.get(queue), live.get(queue))
+        for queue, cursor in cursors.items()
     }
 
 
-def _lag(cursor: Cursor, behind: Behind, span: QueueSpan | None, live: LiveQueue | None) -> ResultingLag:
+def _to_resulting_lag(cursor: Cursor, behind: Behind, span: QueueSpan | None, live: LiveQueue | None) -> ResultingLag:
     known_end = 0 if span is None else span.end
     low, high = behind.messages, float(behind.messages)
     if live is not None:
@@ -140,7 +141,7 @@ def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetim
     is_complete = source.queues.reaches(since)
     for queue, span in sorted(spans.items()):
         if queue in found:
-            yield _from_first(queue, found[queue], span)
+            yield _offset_of_first(queue, found[queue], span)
         elif is_complete:
             yield GroupOffset(queue, span.end, span.end, ("no message was stored since then",))
         else:
@@ -148,7 +149,7 @@ def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetim
             yield GroupOffset(queue, span.end, None, (note,))
 
 
-def _from_first(queue: Queue, first: FirstMessage, span: QueueSpan) -> GroupOffset:
+def _offset_of_first(queue: Queue, first: FirstMessage, span: QueueSpan) -> GroupOffset:
     """Return the offset of the first message; it has a lower bound if missing messages may be as new."""
     low, notes = first.offset, []
     if first.before is None:

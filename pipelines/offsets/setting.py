@@ -86,15 +86,15 @@ def set_offsets(
             if only_forward and before is not None and before >= wanted:
                 error = "" if before == wanted else f"the group has already reached {before}"
             else:
-                error = _set(admin, group, queue, wanted, own_reset=own_reset[queue.broker_name])
+                error = _set_offset(admin, group, queue, wanted, own_reset=own_reset[queue.broker_name])
         except RocketMQError as problem:
             error = str(problem)
         done.append(SetOffset(queue, before, wanted, error))
     return done
 
 
-def _set(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_reset: bool) -> str:
-    """Set one offset. Returns the reason if it is a different one afterwards, or an empty string.
+def _set_offset(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_reset: bool) -> str:
+    """Set one offset and read it back; return the reason if it is a different one, else an empty string.
 
     If the broker's answer is lost or makes no sense, the offset may have been set, so it is read back as well.
     """
@@ -103,7 +103,7 @@ def _set(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_rese
         if own_reset:
             admin.reset_queue_offset(group, queue, wanted)
         else:
-            _commit(admin, group, queue, wanted)
+            _commit_offset(admin, group, queue, wanted)
     except RefusedError:
         raise
     except RocketMQError as error:
@@ -119,7 +119,7 @@ def _set(admin: Admin, group: str, queue: MessageQueue, wanted: int, *, own_rese
     return f"expected {wanted} after it was set, found {found}: a client of the group commits offsets"
 
 
-def _commit(admin: Admin, group: str, queue: MessageQueue, wanted: int) -> None:
+def _commit_offset(admin: Admin, group: str, queue: MessageQueue, wanted: int) -> None:
     """Commit an offset as a client does; a broker that has reset it before only accepts another reset."""
     try:
         is_stored = admin.offsets.commit(queue, group, wanted)

@@ -225,7 +225,7 @@ class StoreQueues:
 
     def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of the queues of topics."""
-        return self._measure(Times(until=until), topics, lambda: ())
+        return self._measure_queues(Times(until=until), topics, lambda: ())
 
     def first_since(
         self, topics: Collection[str], since: datetime.datetime, floors: Mapping[Queue, int]
@@ -259,9 +259,9 @@ class StoreQueues:
 
     def count(self, topics: Collection[str], counts: Sequence[BacklogCounter]) -> dict[Queue, QueueSpan]:
         """Feed messages to counters, and return the first and end offsets of the queues of topics."""
-        return self._measure(Times(), topics, lambda: counts)
+        return self._measure_queues(Times(), topics, lambda: counts)
 
-    def _measure(
+    def _measure_queues(
         self, times: Times, topics: Collection[str], counts: Callable[[], Sequence[Count]]
     ) -> dict[Queue, QueueSpan]:
         """Measure by the entries of queues; if an entry does not match the log, by the log itself."""
@@ -270,5 +270,5 @@ class StoreQueues:
         except IndexMismatchError:
             for count in counts():
                 if isinstance(count, BacklogCounter):
-                    count.begin_again({})
+                    count.reset_counts({})
             return StoreMessages(self._store, use_indexes=False).measure(times, topics, counts())

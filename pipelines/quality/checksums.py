@@ -30,9 +30,9 @@ def message_hashes(table: pa.Table) -> Array:
     """
     hashes = np.full(table.num_rows, SEED, np.int64)
     for name in CHECKSUM_COLUMNS:
-        column = _column(table, name)
+        column = _single_chunk(table, name)
         before = hashes.copy() if column.null_count else None
-        (numbers,) = _numbers(column)
+        (numbers,) = _hashes_of_column(column)
         chain(numbers // 1000 if pa.types.is_timestamp(column.type) else numbers, hashes)
         if before is not None:
             absent = pc.is_null(column).to_numpy(zero_copy_only=False)
@@ -56,51 +56,51 @@ def column_hashes(table: pa.Table, names: Iterable[str]) -> Array:
     """
     hashes = np.full(table.num_rows, SEED, np.int64)
     for name in names:
-        for numbers in _numbers_of(table, name):
+        for numbers in _hashes_by_name(table, name):
             chain(numbers, hashes)
     return hashes
 
 
-def _numbers_of(table: pa.Table, name: str) -> list[Array]:
+def _hashes_by_name(table: pa.Table, name: str) -> list[Array]:
     if name == STORE_DATE.name and name not in table.column_names:
-        return [_dates(_column(table, "store_timestamp"))]
+        return [_store_dates(_single_chunk(table, "store_timestamp"))]
     name, *fields = name.split(".")
-    column = _column(table, name)
-    return _numbers(pc.struct_field(column, fields) if fields else column)
+    column = _single_chunk(table, name)
+    return _hashes_of_column(pc.struct_field(column, fields) if fields else column)
 
 
-def _column(table: pa.Table, name: str) -> pa.Array:
+def _single_chunk(table: pa.Table, name: str) -> pa.Array:
     column = table.column(name)
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
-def _numbers(column: pa.Array) -> list[Array]:
+def _hashes_of_column(column: pa.Array) -> list[Array]:
     """Return the hashes of a column: one for each row; two for a map."""
     if pa.types.is_map(column.type):
-        return [_of_lists(column, column.keys), _of_lists(column, column.items)]
+        return [_hash_lists(column, column.keys), _hash_lists(column, column.items)]
     if pa.types.is_list(column.type):
-        return [_of_lists(column, column.values)]
+        return [_hash_lists(column, column.values)]
     if pa.types.is_dictionary(column.type):
         hashes = np.append(text_hashes(column.dictionary), NULL_NUMBER)
         indices = column.indices.fill_null(len(hashes) - 1) if column.null_count else column.indices
         return [hashes[indices.to_numpy()]]
     if pa.types.is_string(column.type):
-        return [_with_nulls(text_hashes(column), column)]
+        return [_mark_nulls(text_hashes(column), column)]
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz))
     elif pa.types.is_date(column.type):
         column = column.cast(pa.int32())
-    return [_filled(column)]
+    return [_integers(column)]
 
 
-def _filled(column: pa.Array) -> Array:
+def _integers(column: pa.Array) -> Array:
     numbers = column.cast(pa.int64())
     values: Array = np.array((numbers.fill_null(NULL_NUMBER) if numbers.null_count else numbers).to_numpy())
     return values
 
 
-def _dates(times: pa.Array) -> Array:
-    days = _filled(times.cast(pa.timestamp("us", times.type.tz)))
+def _store_dates(times: pa.Array) -> Array:
+    days = _integers(times.cast(pa.timestamp("us", times.type.tz)))
     if times.null_count == 0:
         dates: Array = days // _DAY_US
     else:
@@ -109,7 +109,7 @@ def _dates(times: pa.Array) -> Array:
     return dates
 
 
-def _of_lists(lists: pa.Array, elements: pa.Array) -> Array:
+def _hash_lists(lists: pa.Array, elements: pa.Array) -> Array:
     """Return the combined hash of each list's elements. If `lists` is a slice, `elements` are of the whole array."""
     hashes = np.empty(len(lists), np.int64)
     if pa.types.is_dictionary(elements.type):
@@ -118,10 +118,10 @@ def _of_lists(lists: pa.Array, elements: pa.Array) -> Array:
         texts, indices = elements, read_only(np.empty(0, np.int32))
     data, offsets = text_spans(texts)
     hash_lists(lists.offsets.to_numpy(), data, offsets, indices, hashes)
-    return _with_nulls(hashes, lists)
+    return _mark_nulls(hashes, lists)
 
 
-def _with_nulls(hashes: Array, column: pa.Array) -> Array:
+def _mark_nulls(hashes: Array, column: pa.Array) -> Array:
     if column.null_count:
         hashes[pc.is_null(column).to_numpy(zero_copy_only=False)] = NULL_NUMBER
     return hashes

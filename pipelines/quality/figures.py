@@ -71,9 +71,9 @@ class PageFigures:
         self.queues += int(stretch.group_by([*_TOPIC, "queue_id"]).aggregate([]).num_rows)
         self._brokers.update(pc.unique(stretch.column("broker")).to_pylist())
         self._add_times(stretch)
-        counts = _by_window(stretch)
-        self._windows = counts if self._windows is None else _added_up([self._windows, counts])
-        self._choose(grouped, stretch)
+        counts = _sum_by_window(stretch)
+        self._windows = counts if self._windows is None else _add_counts([self._windows, counts])
+        self._keep_largest(grouped, stretch)
 
     def _add_times(self, stretch: pa.Table) -> None:
         first, last = pc.min(stretch.column("min_store_timestamp")), pc.max(stretch.column("max_store_timestamp"))
@@ -81,7 +81,7 @@ class PageFigures:
             self.first_time = min(self.first_time or first.as_py(), first.as_py())
             self.last_time = max(self.last_time or last.as_py(), last.as_py())
 
-    def _choose(self, grouped: pa.Table, stretch: pa.Table) -> None:
+    def _keep_largest(self, grouped: pa.Table, stretch: pa.Table) -> None:
         """Keep the largest topics among those kept so far and those of a part; add up the others."""
         topics = grouped if self._shown is None else pa.concat_tables([self._shown, grouped])
         ordered = topics.sort_by([("messages_sum", "descending"), ("topic", "ascending"), ("broker", "ascending")])
@@ -110,7 +110,7 @@ class PageFigures:
     @property
     def by_window(self) -> Counts:
         """Number of messages by window, without messages that have no time."""
-        return _plain(self._windows)
+        return _to_counts(self._windows)
 
     @property
     def shown(self) -> Sequence[Mapping[str, Any]]:
@@ -120,33 +120,35 @@ class PageFigures:
 
     def of_topic(self, topic: Topic) -> Counts:
         """Return the number of messages by window, for one of the largest topics."""
-        return _plain(self._by_topic.get(topic))
+        return _to_counts(self._by_topic.get(topic))
 
 
 def _by_topic(stretch: pa.Table, wanted: set[Topic]) -> dict[Topic, pa.Table]:
     narrow = stretch.select([*_TOPIC, "window_start", "messages"])
-    return {key: _by_window(narrow.filter(pc.and_(*map(_equal, _columns(narrow), key)))) for key in wanted}
+    return {
+        key: _sum_by_window(narrow.filter(pc.and_(*map(_equal_or_null, _topic_columns(narrow), key)))) for key in wanted
+    }
 
 
-def _columns(profile: pa.Table) -> list[pa.ChunkedArray]:
+def _topic_columns(profile: pa.Table) -> list[pa.ChunkedArray]:
     return [profile.column(name) for name in _TOPIC]
 
 
-def _equal(column: pa.ChunkedArray, name: str | None) -> pa.ChunkedArray:
+def _equal_or_null(column: pa.ChunkedArray, name: str | None) -> pa.ChunkedArray:
     return pc.is_null(column) if name is None else pc.equal(column, name).fill_null(False)
 
 
-def _by_window(profile: pa.Table) -> pa.Table:
+def _sum_by_window(profile: pa.Table) -> pa.Table:
     timed = profile.select(["window_start", "messages"]).filter(pc.field("window_start").is_valid())
     return timed.group_by("window_start").aggregate([("messages", "sum")])
 
 
-def _added_up(counts: Sequence[pa.Table]) -> pa.Table:
+def _add_counts(counts: Sequence[pa.Table]) -> pa.Table:
     both = pa.concat_tables(counts).rename_columns({"messages_sum": "messages"})
     return both.group_by("window_start").aggregate([("messages", "sum")])
 
 
-def _plain(counts: pa.Table | None) -> Counts:
+def _to_counts(counts: pa.Table | None) -> Counts:
     if counts is None:
         return {}
     return dict(zip(counts.column("window_start").to_pylist(), counts.column("messages_sum").to_pylist(), strict=True))

@@ -51,31 +51,31 @@ class FrameJudge:
             self._batches = _define_batches()
         # The whole table is copied for each expectation.
         results = _validate(self._batches, suite, frame[list(wanted)], keys)
-        return [_judgement(suite, each, results[each.name], frame, keys) for each in suite.expectations]
+        return [_to_judgement(suite, each, results[each.name], frame, keys) for each in suite.expectations]
 
 
-def _judgement(
+def _to_judgement(
     suite: Suite, expectation: Expectation, result: Mapping[str, Any], frame: pd.DataFrame, keys: Sequence[str]
 ) -> Judgement:
     name, success, found = f"{suite.name}.{expectation.name}", bool(result["success"]), result["result"]
-    _check(name, success, found, result["exception_info"])
+    _check_evaluated(name, success, found, result["exception_info"])
     unexpected: int = 0
     examples: Sequence[Any] = []
     if "unexpected_count" in found:
         unexpected, examples = int(found["unexpected_count"]), found.get("partial_unexpected_index_list") or []
     elif not success:
-        outside = _outside(expectation, frame)
+        outside = _rows_outside(expectation, frame)
         unexpected = len(outside)
         if expectation.severity is Severity.DAMAGE:
             outside = outside.drop_duplicates([key for key in keys if key in QUEUE_KEYS])
         shown = outside[[*keys, *expectation.columns]].head(MAX_DAMAGED_QUEUES)
-        examples = [_plain(row) for row in shown.to_dict("records")]
+        examples = [_to_json_types(row) for row in shown.to_dict("records")]
     observed = found.get("observed_value")
     judgement = Judgement(suite.name, expectation, success, observed, len(frame), unexpected)
     return replace(judgement, examples=tuple(examples[: judgement.max_examples]))
 
 
-def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str, Any]) -> None:
+def _check_evaluated(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str, Any]) -> None:
     """Raise an error if an expectation could not be evaluated."""
     # Of one metric, or of several by name.
     exceptions = [told] if "raised_exception" in told else list(told.values())
@@ -86,7 +86,7 @@ def _check(name: str, success: bool, found: Mapping[str, Any], told: Mapping[str
         raise QualityError(f"{name} could not be judged: great_expectations gave no result")
 
 
-def _outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
+def _rows_outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows that make a sum, minimum or maximum fail."""
     column = frame[str(expectation.kwargs["column"])]
     wrong = pd.Series(False, index=frame.index)
@@ -97,12 +97,12 @@ def _outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
     return frame[wrong]
 
 
-def _plain(row: Mapping[Any, Any]) -> dict[str, object]:
+def _to_json_types(row: Mapping[Any, Any]) -> dict[str, object]:
     """Convert values to JSON types."""
-    return {str(name): None if pd.isna(value) else _scalar(value) for name, value in row.items()}
+    return {str(name): None if pd.isna(value) else _to_json_scalar(value) for name, value in row.items()}
 
 
-def _scalar(value: Any) -> object:
+def _to_json_scalar(value: Any) -> object:
     if isinstance(value, pd.Timestamp):
         return value.isoformat()
     return value.item() if hasattr(value, "item") else value
@@ -125,7 +125,7 @@ def _validate(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[st
     gx = load()
     try:
         batch = batches.get_batch({"dataframe": frame})
-        expectations = [_of_theirs(gx, each) for each in suite.expectations]
+        expectations = [_to_gx_expectation(gx, each) for each in suite.expectations]
         told = batch.validate(
             gx.ExpectationSuite(name=suite.name, expectations=expectations),
             result_format={
@@ -140,8 +140,8 @@ def _validate(batches: Any, suite: Suite, frame: pd.DataFrame, keys: Sequence[st
     return {result["expectation_config"]["meta"][_NAME]: result for result in results}
 
 
-def _of_theirs(gx: Any, expectation: Expectation) -> Any:
+def _to_gx_expectation(gx: Any, expectation: Expectation) -> Any:
     known = getattr(gx.expectations, expectation.type, None)
     if known is None:
-        raise QualityError(f"great_expectations {gx.__version__} has no {expectation.type}")
+        raise QualityError(f"great_expectations {gx.__version__} has no expectation {expectation.type}")
     return known(**expectation.kwargs, meta={_NAME: expectation.name})

@@ -47,22 +47,22 @@ def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
     parts = WindowParts.of_table(profile)
     windows = profile.drop_columns([RUNS.name]).to_pandas(types_mapper=_DTYPES.get)
     brokers, topics = profile.column("broker"), profile.column("topic")
-    windows["kind"] = _of_names(topics, kind_of)
-    windows["unnamed"] = _of_names(topics, lambda topic: not 0 < len(topic) <= _MAX_NAME).astype(bool)
+    windows["kind"] = _map_names(topics, kind_of)
+    windows["unnamed"] = _map_names(topics, lambda topic: not 0 < len(topic) <= _MAX_NAME).astype(bool)
     ordered = ~windows["kind"].isin(_OFFSETS_OF_THEIR_OWN).to_numpy()
     queues = windows.groupby(list(QUEUE_KEYS), sort=False, dropna=False).ngroup().to_numpy()
-    lost, restarts = _between_runs(queues, parts)
-    damaged = _of_names(brokers, lambda name: facts.brokers.get(name, BrokerFacts()).is_damaged).astype(bool)
+    lost, restarts = _gaps_between_runs(queues, parts)
+    damaged = _map_names(brokers, lambda name: facts.brokers.get(name, BrokerFacts()).is_damaged).astype(bool)
     windows["lost_offsets"] = np.where(ordered, lost, 0)
     windows["unexplained_offsets"] = np.where(ordered & ~damaged, lost, 0)
     windows["queue_restarts"] = np.where(ordered, restarts, 0)
     windows["repeated_offsets"] = np.where(ordered, windows["duplicate_offsets"], 0)
     stretch = windows["last_physical_offset"] + windows["max_size"] - windows["first_physical_offset"]
     windows["bytes_beyond"] = (windows["bytes"] - stretch).clip(lower=0).fillna(0)
-    return _with_times(windows, queues, facts.now)
+    return _add_times(windows, queues, facts.now)
 
 
-def _of_names(names: pa.ChunkedArray, value_of: Callable[[str], object]) -> Array:
+def _map_names(names: pa.ChunkedArray, value_of: Callable[[str], object]) -> Array:
     """Return a value for each name as an array of objects; False or None for a null."""
     encoded = combined(names).dictionary_encode()
     values = [value_of(name) for name in encoded.dictionary.to_pylist()]
@@ -72,10 +72,10 @@ def _of_names(names: pa.ChunkedArray, value_of: Callable[[str], object]) -> Arra
     return found
 
 
-def _with_times(windows: pd.DataFrame, queues: Array, now: datetime.datetime) -> pd.DataFrame:
+def _add_times(windows: pd.DataFrame, queues: Array, now: datetime.datetime) -> pd.DataFrame:
     """Add seconds: of the first message, outside the window, ahead of this machine, back from the previous window."""
     start, first, last = (
-        _seconds(windows[name]) for name in ("window_start", "min_store_timestamp", "max_store_timestamp")
+        _epoch_seconds(windows[name]) for name in ("window_start", "min_store_timestamp", "max_store_timestamp")
     )
     before = (start - first).clip(lower=0) + (last - (start + WINDOW_SECONDS)).clip(lower=0)
     windows["seconds_outside"] = before.fillna(0)
@@ -89,13 +89,13 @@ def _with_times(windows: pd.DataFrame, queues: Array, now: datetime.datetime) ->
     return windows
 
 
-def _seconds(times: pd.Series[Any]) -> pd.Series[Any]:
+def _epoch_seconds(times: pd.Series[Any]) -> pd.Series[Any]:
     """Return seconds since 1970, also for times that pandas' nanoseconds cannot represent."""
     micros = times.to_numpy("datetime64[us]")
     return pd.Series((micros - np.datetime64(0, "us")) / np.timedelta64(1, "s"), times.index)
 
 
-def _between_runs(queues: Array, parts: WindowParts) -> tuple[Array, Array]:
+def _gaps_between_runs(queues: Array, parts: WindowParts) -> tuple[Array, Array]:
     """Return skipped offsets and steps back before each window's runs, in the queue's order over all windows.
 
     Offsets that are missing between two windows count for the later one. A window without known runs counts only by
@@ -147,7 +147,7 @@ def broker_sums(topics: pd.DataFrame) -> pd.DataFrame:
 
 
 def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
-    """Return each broker's sums, with facts of the run; a difference from the files is added to the first one.
+    """Return each broker's sums with facts of the run; messages that the profile lacks count for the first one.
 
     Args:
         topics: a row for each topic; or several concatenated tables of `broker_sums`.

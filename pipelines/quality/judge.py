@@ -54,7 +54,7 @@ class Judging:
     def __init__(self, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> None:
         self._facts, self._suites = facts or RunFacts(), list(suites)
         if self._facts.is_masked:
-            self._suites = [_for_masked(suite) for suite in self._suites]
+            self._suites = [_suite_for_masked(suite) for suite in self._suites]
         self._found: dict[str, list[list[Judgement]]] = {suite.name: [] for suite in self._suites}
         self._topics: list[pd.DataFrame] = []
         self._brokers: list[pd.DataFrame] = []
@@ -71,7 +71,7 @@ class Judging:
         """
         self._drop_copies()
         windows = windows_of(stretch, self._facts)
-        self._judge(Grain.WINDOW, windows)
+        self._judge_frame(Grain.WINDOW, windows)
         self._topics.append(topics_of(windows))
         del windows
         if sum(map(len, self._topics)) >= MAX_PART_ROWS:
@@ -87,7 +87,7 @@ class Judging:
         """Return the results of all parts. At least one part, which may be empty, must have been added."""
         if self._topics:
             self._judge_topics()
-        self._judge(Grain.BROKER, brokers_of(pd.concat(self._brokers, ignore_index=True), self._facts))
+        self._judge_frame(Grain.BROKER, brokers_of(pd.concat(self._brokers, ignore_index=True), self._facts))
         judgements = [
             join_judgements(parts) for suite in self._suites for parts in zip(*self._found[suite.name], strict=True)
         ]
@@ -96,16 +96,16 @@ class Judging:
     def _judge_topics(self) -> None:
         topics = pd.concat(self._topics, ignore_index=True) if len(self._topics) > 1 else self._topics[0]
         self._topics = []
-        self._judge(Grain.TOPIC, topics)
+        self._judge_frame(Grain.TOPIC, topics)
         self._brokers.append(broker_sums(topics))
 
-    def _judge(self, grain: Grain, frame: pd.DataFrame) -> None:
+    def _judge_frame(self, grain: Grain, frame: pd.DataFrame) -> None:
         suites = [suite for suite in self._suites if suite.grain is grain]
         for suite, judgements in zip(suites, self._frames.judge(suites, frame, KEYS[grain]), strict=True):
             self._found[suite.name].append(judgements)
 
 
-def _for_masked(suite: Suite) -> Suite:
+def _suite_for_masked(suite: Suite) -> Suite:
     """Return a suite without the expectations that masked bodies would not meet."""
     kept = tuple(expected for expected in suite.expectations if expected.name not in NOT_OF_MASKED)
     return replace(suite, expectations=kept)

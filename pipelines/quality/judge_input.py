@@ -108,7 +108,7 @@ def join_judgements(parts: Sequence[Judgement]) -> Judgement:
     first = parts[0]
     if len(parts) == 1:
         return first
-    success, observed = all(part.success for part in parts), _observed(parts)
+    success, observed = all(part.success for part in parts), _combine_observed(parts)
     if first.expectation.type in _SUMS and isinstance(observed, int | float):
         least, most = (first.expectation.kwargs.get(name) for name in ("min_value", "max_value"))
         low = least if isinstance(least, int | float) else observed
@@ -125,7 +125,7 @@ def join_judgements(parts: Sequence[Judgement]) -> Judgement:
     )
 
 
-def _observed(parts: Sequence[Judgement]) -> float | int | str | None:
+def _combine_observed(parts: Sequence[Judgement]) -> float | int | str | None:
     numbers = [part.observed for part in parts if isinstance(part.observed, int | float)]
     if not numbers:
         return parts[0].observed

@@ -49,7 +49,7 @@ class JudgeProcess:
             SideProcessError: if the process was killed.
         """
         process = self.start()
-        process.call(_begin, facts)
+        process.call(_begin_judging, facts)
         return _RemoteJudging(process)
 
 
@@ -63,11 +63,11 @@ class _RemoteJudging:
         """See ProfileJudge."""
         from commitlake.pipelines.quality.profile_columns import serialize_profile  # noqa: PLC0415 (the command loads it later)
 
-        self._process.call(_add, serialize_profile(stretch))
+        self._process.call(_add_part, serialize_profile(stretch))
 
     def report(self) -> QualityReport:
         """See ProfileJudge."""
-        return self._process.call(_report)
+        return self._process.call(_report_results)
 
 
 _judging: Judging | None = None
@@ -75,31 +75,31 @@ _judging: Judging | None = None
 
 
 def _load() -> None:
-    from commitlake.pipelines.quality.loading import load_quietly, spared_packages  # noqa: PLC0415 (not in the parent)
+    from commitlake.pipelines.quality.loading import load_quietly, skip_unused_packages  # noqa: PLC0415 (not in the parent)
 
-    with spared_packages():
+    with skip_unused_packages():
         load_quietly()
     import commitlake.pipelines.quality.judge  # noqa: PLC0415 (likewise)
     import commitlake.pipelines.quality.profile_columns  # noqa: F401, PLC0415 (likewise)
 
 
-def _begin(facts: RunFacts) -> None:
+def _begin_judging(facts: RunFacts) -> None:
     from commitlake.pipelines.quality.judge import Judging  # noqa: PLC0415 (likewise)
 
     global _judging  # noqa: PLW0603 (one profile is judged at a time)
     _judging = Judging(facts=facts)
 
 
-def _add(stretch: bytes) -> None:
+def _add_part(stretch: bytes) -> None:
     from commitlake.pipelines.quality.profile_columns import parse_profile  # noqa: PLC0415 (likewise)
 
-    _begun().add(parse_profile(stretch))
+    _current_judging().add(parse_profile(stretch))
 
 
-def _report() -> QualityReport:
-    return _begun().report()
+def _report_results() -> QualityReport:
+    return _current_judging().report()
 
 
-def _begun() -> Judging:
+def _current_judging() -> Judging:
     assert _judging is not None  # `JudgeProcess.begin` comes first
     return _judging

@@ -48,7 +48,7 @@ def load_quietly() -> None:
 
 
 @contextmanager
-def spared_packages() -> Iterator[None]:
+def skip_unused_packages() -> Iterator[None]:
     """Prevent great_expectations from loading what is not needed to judge frames by the suites.
 
     Loading then takes a third of the time. It is meant for a process that does nothing else.
@@ -89,7 +89,7 @@ def load() -> Any:
     # great_expectations imports parts of `re` by old names; the warnings would be errors in some programs.
     for old, new in _OLD_NAMES.items():
         sys.modules.setdefault(old, importlib.import_module(new))
-    with _LOADING, _as_a_file():
+    with _LOADING, _look_like_file():
         import great_expectations as gx  # noqa: PLC0415 (three seconds, and only where somebody judges)
         from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: F401, PLC0415 (likewise)
 
@@ -99,7 +99,7 @@ def load() -> Any:
 
 
 @contextmanager
-def _as_a_file() -> Iterator[None]:
+def _look_like_file() -> Iterator[None]:
     """Make the program look like a file: pyspark.sql.connect takes `python -c` for doctests and exits."""
     main = sys.modules["__main__"]
     if main.__spec__ is not None or hasattr(main, "__file__") or hasattr(sys, "ps1"):

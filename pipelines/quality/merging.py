@@ -37,16 +37,16 @@ def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
 
 def combine(parts: WindowParts) -> WindowParts:
     """Combine the parts of each window, and return them in the order of the key."""
-    order, groups = _grouped(parts.keys)
+    order, groups = _group_keys(parts.keys)
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
-    values = {name: _reduced(np.add, parts.values[name], order, starts) for name in SUMS}
-    values |= {name: _reduced(np.minimum, parts.values[name], order, starts) for name in FIRST}
-    values |= {name: _reduced(np.maximum, parts.values[name], order, starts) for name in LAST}
-    carried = {name: _reduced(np.add, parts.values[name], order, starts) for name in QUEUE}
-    known = _reduced(np.logical_and, parts.known, order, starts)
+    values = {name: _reduce_groups(np.add, parts.values[name], order, starts) for name in SUMS}
+    values |= {name: _reduce_groups(np.minimum, parts.values[name], order, starts) for name in FIRST}
+    values |= {name: _reduce_groups(np.maximum, parts.values[name], order, starts) for name in LAST}
+    carried = {name: _reduce_groups(np.add, parts.values[name], order, starts) for name in QUEUE}
+    known = _reduce_groups(np.logical_and, parts.known, order, starts)
     group_of = np.empty(len(order), np.int64)
     group_of[order] = groups
-    runs, counts = _joined_runs(parts, group_of, len(starts))
+    runs, counts = _join_runs(parts, group_of, len(starts))
     found = _queue_figures(runs, counts, values["queue_offsets"])
     values |= {name: np.where(known, found[name], carried[name]) for name in QUEUE}
     keys = [key.take(pa.array(order[starts])) for key in parts.keys]
@@ -54,7 +54,7 @@ def combine(parts: WindowParts) -> WindowParts:
     return WindowParts(keys, values, runs[:, ~unknown], np.where(known, counts, 0), known)
 
 
-def _grouped(keys: list[pa.Array]) -> tuple[Array, Array]:
+def _group_keys(keys: list[pa.Array]) -> tuple[Array, Array]:
     """Return the order of the keys, and the group number of each in that order."""
     ranks = [sort_ranks(key) for key in keys]
     order = np.lexsort(ranks[::-1])
@@ -78,12 +78,12 @@ def sort_ranks(key: pa.Array) -> Array:
     return found
 
 
-def _reduced(function: np.ufunc, values: Array, order: Array, starts: Array) -> Array:
+def _reduce_groups(function: np.ufunc, values: Array, order: Array, starts: Array) -> Array:
     reduced: Array = function.reduceat(values[order], starts) if len(starts) else values
     return reduced
 
 
-def _joined_runs(parts: WindowParts, group_of: Array, groups: int) -> tuple[Array, Array]:
+def _join_runs(parts: WindowParts, group_of: Array, groups: int) -> tuple[Array, Array]:
     """Return the runs of each group in log order, adjacent ones joined, and the number of runs by group."""
     of_run = np.repeat(group_of, parts.run_counts)
     order = np.lexsort((parts.runs[2], parts.runs[0], of_run))
@@ -100,12 +100,12 @@ def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str
     ends = np.cumsum(counts)
     for group in np.flatnonzero(restarts):
         mine = runs[:, ends[group] - counts[group] : ends[group]]
-        repeated[group] = lengths[group] - _covered(mine[2], mine[3])
+        repeated[group] = lengths[group] - _count_covered(mine[2], mine[3])
     figures = (queue_offsets - lengths, repeated, missing, restarts)
     return dict(zip(QUEUE, figures, strict=True))
 
 
-def _covered(firsts: Array, lasts: Array) -> int:
+def _count_covered(firsts: Array, lasts: Array) -> int:
     """Return how many numbers are in at least one range."""
     order = np.argsort(firsts)
     firsts, ends = firsts[order], np.maximum.accumulate(lasts[order] + 1)

@@ -100,13 +100,13 @@ def plan_groups(rows: Sequence[int] | Array, most: int = GROUP_ROWS) -> list[Gro
     first = held = 0
     for partition, count in enumerate(map(int, rows)):
         if partition > first and held + count > most:
-            groups += _shared(first, partition, held, most)
+            groups += _divide_partition(first, partition, held, most)
             first, held = partition, 0
         held += count
-    return groups + _shared(first, len(rows), held, most)
+    return groups + _divide_partition(first, len(rows), held, most)
 
 
-def _shared(first: int, end: int, rows: int, most: int) -> list[Group]:
+def _divide_partition(first: int, end: int, rows: int, most: int) -> list[Group]:
     # Empty partitions after a large one are in its group.
     shares = max(1, -(-rows // most))
     return [Group(first, end, share, shares) for share in range(shares)]
@@ -114,7 +114,7 @@ def _shared(first: int, end: int, rows: int, most: int) -> list[Group]:
 
 def rows_of(profile: pa.Table, group: Group) -> pa.Table:
     """Return the rows of a profile that belong to a group."""
-    hashes = _hashes(profile)
+    hashes = _topic_hashes(profile)
     partitions = hashes % PARTITIONS
     chosen = (partitions >= group.first) & (partitions < group.end)
     if group.shares > 1:
@@ -124,34 +124,37 @@ def rows_of(profile: pa.Table, group: Group) -> pa.Table:
 
 def partition_counts(profile: pa.Table) -> Array:
     """Return the number of rows by partition."""
-    return np.bincount(_hashes(profile) % PARTITIONS, minlength=PARTITIONS)
+    return np.bincount(_topic_hashes(profile) % PARTITIONS, minlength=PARTITIONS)
 
 
-def _hashes(profile: pa.Table) -> Array:
+def _topic_hashes(profile: pa.Table) -> Array:
     """Return a hash of each row's broker and topic, which is the same in every process."""
-    (brokers, broker_names), (topics, topic_names) = (_codes(profile.column(name)) for name in _TOPIC)
+    (brokers, broker_names), (topics, topic_names) = (_string_codes(profile.column(name)) for name in _TOPIC)
     found, places = np.unique(brokers * len(topic_names) + topics, return_inverse=True)
     hashes = [
-        zlib.crc32(_key(topic_names[code % len(topic_names)]), zlib.crc32(_key(broker_names[code // len(topic_names)])))
+        zlib.crc32(
+            _bytes_to_hash(topic_names[code % len(topic_names)]),
+            zlib.crc32(_bytes_to_hash(broker_names[code // len(topic_names)])),
+        )
         for code in found.tolist()
     ]
     return np.array(hashes, np.int64)[places]
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[Array, list[str | None]]:
+def _string_codes(column: pa.ChunkedArray) -> tuple[Array, list[str | None]]:
     """Return a column's strings as codes, and the distinct strings; the last code is null."""
     encoded = column.combine_chunks().dictionary_encode()
     names = [*encoded.dictionary.to_pylist(), None]
     return encoded.indices.cast(pa.int64()).fill_null(len(names) - 1).to_numpy(), names
 
 
-def _key(name: str | None) -> bytes:
+def _bytes_to_hash(name: str | None) -> bytes:
     return b"\xff" if name is None else name.encode() + b"\xfe"  # bytes that are in no UTF-8 text
 
 
 def serialize_partitions(profile: pa.Table) -> tuple[pa.Buffer, PartitionIndex]:
     """Serialize a profile, and return the bytes and the index of partitions."""
-    partitions = _hashes(profile) % PARTITIONS
+    partitions = _topic_hashes(profile) % PARTITIONS
     counts = np.bincount(partitions, minlength=PARTITIONS)
     ordered = profile.select(SCHEMA.names).take(pa.array(np.argsort(partitions, kind="stable"))).combine_chunks()
     sink = pa.BufferOutputStream()

@@ -69,10 +69,10 @@ def profile_rows(table: pa.Table) -> pa.Table:
     Raises:
         ProfileError: if the table lacks a column.
     """
-    return combine(_parts(RowArrays(table))).to_table()
+    return combine(_profile_groups(RowArrays(table))).to_table()
 
 
-def _parts(rows: RowArrays) -> WindowParts:
+def _profile_groups(rows: RowArrays) -> WindowParts:
     """Return profiles of the consecutive groups of rows in the table."""
     brokers, broker_names = rows.codes("broker")
     topics, topic_names = rows.codes("topic")
@@ -112,8 +112,8 @@ def _parts(rows: RowArrays) -> WindowParts:
     windows, timeless = stores[starts] // _WINDOW_US * _WINDOW_US, nulls[starts] & kernel.NULL_STORE != 0
     return WindowParts(
         keys=[
-            broker_names.take(_indices(brokers[starts])).cast(pa.string()),
-            topic_names.take(_indices(topics[starts])).cast(pa.string()),
+            broker_names.take(_nullable_indices(brokers[starts])).cast(pa.string()),
+            topic_names.take(_nullable_indices(topics[starts])).cast(pa.string()),
             pa.array(queues[starts], mask=queues[starts] == kernel.NO_QUEUE).cast(pa.int32()),
             pa.array(windows, mask=timeless).cast(pa.timestamp("us", "UTC")),
         ],
@@ -124,7 +124,7 @@ def _parts(rows: RowArrays) -> WindowParts:
     )
 
 
-def _indices(codes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> pa.Array:
+def _nullable_indices(codes: np.ndarray[tuple[int], np.dtype[np.int32]]) -> pa.Array:
     return pa.array(codes, mask=codes < 0)
 
 
@@ -164,11 +164,11 @@ class RowArrays:
             order = np.lexsort((self.numbers("queue_offset"), physical, *names[::-1]))
             self._order = order if self._order is None else self._order[order]
 
-    def _column(self, name: str) -> pa.Array:
+    def _single_chunk(self, name: str) -> pa.Array:
         column = self._table.column(name)
         return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
-    def _in_order(self, values: Array) -> Array:
+    def _reorder(self, values: Array) -> Array:
         if self._order is None:
             return values
         ordered: Array = values[self._order]
@@ -176,22 +176,22 @@ class RowArrays:
 
     def numbers(self, name: str) -> Array:
         """Return the values of a column of integers or timestamps (microseconds); 0 where null."""
-        column = self._column(name)
+        column = self._single_chunk(name)
         if pa.types.is_timestamp(column.type):
             column = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
-        return self._in_order(_filled(column, 0))
+        return self._reorder(_fill_nulls(column, 0))
 
     def queues(self) -> Array:
         """Return queue numbers; rows without a queue have a number of their own."""
-        return self._in_order(_filled(self._column("queue_id").cast(pa.int64()), NO_QUEUE))
+        return self._reorder(_fill_nulls(self._single_chunk("queue_id").cast(pa.int64()), NO_QUEUE))
 
     def codes(self, name: str) -> tuple[Array, pa.Array]:
         """Return a column's strings as codes, -1 for null, and the distinct strings."""
-        codes, values = self._codes(name)
-        return self._in_order(codes), values
+        codes, values = self._encode_column(name)
+        return self._reorder(codes), values
 
-    def _codes(self, name: str) -> tuple[Array, pa.Array]:
-        column = self._column(name)
+    def _encode_column(self, name: str) -> tuple[Array, pa.Array]:
+        column = self._single_chunk(name)
         encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
         indices = encoded.indices.fill_null(-1) if encoded.indices.null_count else encoded.indices
         return indices.cast(pa.int32()).to_numpy(), encoded.dictionary
@@ -200,9 +200,9 @@ class RowArrays:
         """Return bits for the nulls of each row, see `kernel`; 0 for missing columns."""
         bits = np.zeros(self.count, np.uint8)
         for name, bit in _NULL_BITS.items():
-            if name in self._table.column_names and (column := self._column(name)).null_count:
+            if name in self._table.column_names and (column := self._single_chunk(name)).null_count:
                 bits[_is_null(column)] |= bit
-        return self._in_order(bits)
+        return self._reorder(bits)
 
     def inner_counts(self) -> tuple[Array, Array | None]:
         """Count the queue offsets of each row, and find the inner batches.
@@ -214,25 +214,25 @@ class RowArrays:
         the bits of its sysFlag.
         """
         taken = np.ones(self.count, np.int32)
-        flags = _filled(self._column("sys_flag"), 0)
+        flags = _fill_nulls(self._single_chunk("sys_flag"), 0)
         if (flags & (INNER_BATCH | TransactionType.PREPARED)).any():
             flags = np.where(self._lack_transaction_flags(), 0, flags)
         taken[flags & TransactionType.PREPARED != 0] = 0  # a bit that rollbacks have, too, but commits do not
         batches = (flags & INNER_BATCH != 0) & (taken > 0)
         if not batches.any():
-            return self._in_order(taken), None
+            return self._reorder(taken), None
         (places,) = np.nonzero(batches)
-        for place, properties in zip(places, self._column("properties").take(pa.array(places)), strict=True):
+        for place, properties in zip(places, self._single_chunk("properties").take(pa.array(places)), strict=True):
             taken[place] = _inner_count(properties.as_py() or ())
-        return self._in_order(taken), self._in_order(batches)
+        return self._reorder(taken), self._reorder(batches)
 
     def lack_transaction_flags(self) -> Array:
         """Return the rows of formats that do not use these bits of sysFlag."""
-        return self._in_order(self._lack_transaction_flags())
+        return self._reorder(self._lack_transaction_flags())
 
     def have_property(self, names: Collection[str]) -> Array:
         """Return the rows that have a property of one of these names."""
-        column = self._column("properties")
+        column = self._single_chunk("properties")
         keys, offsets = column.keys, column.offsets.to_numpy()
         found = np.zeros(self.count, bool)
         if pa.types.is_dictionary(keys.type):
@@ -242,11 +242,11 @@ class RowArrays:
             places = np.flatnonzero(pc.is_in(keys, pa.array(sorted(names))).to_numpy(zero_copy_only=False))
         places = places[(places >= offsets[0]) & (places < offsets[-1])]
         found[np.searchsorted(offsets, places, side="right") - 1] = True
-        return self._in_order(found)
+        return self._reorder(found)
 
     def _lack_transaction_flags(self) -> Array:
         """Return which rows are of a format that does not use these bits of sysFlag."""
-        codes, names = self._codes("format")
+        codes, names = self._encode_column("format")
         lacking = {each.name for each in all_formats() if not each.brokers.has_transaction_flags}
         lacks = np.array([name in lacking for name in names.to_pylist()] + [False])  # the last one is for null
         found: Array = lacks[codes]
@@ -255,41 +255,42 @@ class RowArrays:
     def marks(self) -> dict[str, Array]:
         """Return, by column of the profile, a mask of the rows that it counts; columns that count none are left out."""
         found: dict[str, Array | None] = {
-            f"null_{name}": self._nulls([name]) for name in ("msg_id", "unique_key", "keys", "tags", "properties")
+            f"null_{name}": self._rows_with_null([name])
+            for name in ("msg_id", "unique_key", "keys", "tags", "properties")
         }
-        found["null_hosts"] = self._nulls_without_hosts()
-        found["null_body_ref"], found["body_ref_violations"] = self._body_places()
-        found["unknown_codecs"] = self._outside("body_codec", _CODECS)
-        found["unknown_kinds"] = self._outside("kind", _KINDS)
+        found["null_hosts"] = self._rows_without_host()
+        found["null_body_ref"], found["body_ref_violations"] = self._rows_with_bad_body_refs()
+        found["unknown_codecs"] = self._rows_outside("body_codec", _CODECS)
+        found["unknown_kinds"] = self._rows_outside("kind", _KINDS)
         found["inner_batches"] = self.inner_counts()[1]
         return {name: rows for name, rows in found.items() if rows is not None}
 
     def checksums(self) -> dict[str, Array]:
         """Return hashes of the rows, by the profile's column that sums them."""
         return {
-            checksum.name: self._in_order(column_hashes(self._table, checksum.columns)) for checksum in COLUMN_CHECKSUMS
+            checksum.name: self._reorder(column_hashes(self._table, checksum.columns)) for checksum in COLUMN_CHECKSUMS
         }
 
-    def _nulls(self, names: Iterable[str]) -> Array | None:
-        columns = [column for column in map(self._column, names) if column.null_count]
-        return self._in_order(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
+    def _rows_with_null(self, names: Iterable[str]) -> Array | None:
+        columns = [column for column in map(self._single_chunk, names) if column.null_count]
+        return self._reorder(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
 
-    def _nulls_without_hosts(self) -> Array | None:
+    def _rows_without_host(self) -> Array | None:
         """Return the rows without a host, except the producers' of erased rows, which have no CRC either."""
-        born, store, crc = (_is_null(self._column(name)) for name in ("born_host", "store_host", "body_crc"))
+        born, store, crc = (_is_null(self._single_chunk(name)) for name in ("born_host", "store_host", "body_crc"))
         lost = store | (born & ~crc)
-        return self._in_order(lost) if lost.any() else None
+        return self._reorder(lost) if lost.any() else None
 
-    def _body_places(self) -> tuple[Array | None, ...]:
-        places, sizes = self._column("body_ref"), _filled(self._column("body_size"), 0)
+    def _rows_with_bad_body_refs(self) -> tuple[Array | None, ...]:
+        places, sizes = self._single_chunk("body_ref"), _fill_nulls(self._single_chunk("body_size"), 0)
         absent = _is_null(places)
         frame, offset, length = (places.field(name) for name in ("frame_offset", "offset", "length"))
-        least = np.minimum(_filled(frame, -1), _filled(offset, -1))
-        wrong = ((_filled(length, -1) != sizes) | (least < 0)) & ~absent
+        least = np.minimum(_fill_nulls(frame, -1), _fill_nulls(offset, -1))
+        wrong = ((_fill_nulls(length, -1) != sizes) | (least < 0)) & ~absent
         lost = absent & (sizes > 0)
-        return tuple(self._in_order(rows) if rows.any() else None for rows in (lost, wrong))
+        return tuple(self._reorder(rows) if rows.any() else None for rows in (lost, wrong))
 
-    def _outside(self, name: str, known: frozenset[str]) -> Array | None:
+    def _rows_outside(self, name: str, known: frozenset[str]) -> Array | None:
         codes, values = self.codes(name)
         strange = np.array([value not in known for value in values.to_pylist()] + [True])  # the last one is for null
         return strange[codes] if strange[:-1].any() or (codes < 0).any() else None
@@ -300,7 +301,7 @@ def _is_null(column: pa.Array) -> Array:
     return flags
 
 
-def _filled(column: pa.Array, value: int) -> Array:
+def _fill_nulls(column: pa.Array, value: int) -> Array:
     values: Array = (column.fill_null(value) if column.null_count else column).to_numpy()
     return values
 

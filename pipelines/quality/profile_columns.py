@@ -70,7 +70,7 @@ class WindowParts:
         if missing:
             raise ProfileError(f"expected a profile, found a table without {', '.join(missing)}")
         table = table.select(SCHEMA.names).cast(SCHEMA).combine_chunks()
-        columns = {name: _chunk(table.column(name)) for name in SCHEMA.names}
+        columns = {name: _single_chunk(table.column(name)) for name in SCHEMA.names}
         lists = columns[RUNS.name]
         structs = lists.flatten()
         runs = np.array([structs.field(name).to_numpy() for name in RUN.names], np.int64).reshape(len(RUN.names), -1)
@@ -93,10 +93,10 @@ class WindowParts:
             nothing[first] = nothing[last] = self.values[first] > self.values[last]
         for name, values in self.values.items():
             columns[name] = pa.array(values, pa.int64(), mask=nothing.get(name)).cast(SCHEMA.field(name).type)
-        columns[RUNS.name] = self._lists()
+        columns[RUNS.name] = self._run_lists()
         return pa.table([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
-    def _lists(self) -> pa.Array:
+    def _run_lists(self) -> pa.Array:
         counts = self.run_counts
         kept = self.known & (counts <= MAX_RUNS)
         runs = self.runs[:, np.repeat(kept, counts)]
@@ -107,7 +107,7 @@ class WindowParts:
         return pa.ListArray.from_arrays(offsets, structs, data_type, mask=pa.array(~kept))
 
 
-def _chunk(column: pa.ChunkedArray) -> pa.Array:
+def _single_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
@@ -129,7 +129,9 @@ def parse_profile(data: bytes) -> pa.Table:
         with pa.ipc.open_stream(data) as reader:
             table = reader.read_all()
     except pa.ArrowInvalid as error:
-        raise ProfileError(f"expected a profile as bytes, found {len(data)} others: {error}") from error
+        raise ProfileError(
+            f"expected a serialized profile, found {len(data)} bytes that cannot be parsed: {error}"
+        ) from error
     if table.schema != SCHEMA:
         raise ProfileError(f"expected the columns of a profile, found {', '.join(table.schema.names)}")
     return table

@@ -114,11 +114,11 @@ def join_reports(reports: Sequence[QualityReport]) -> QualityReport:
     for report in reports:
         for one in report.judgements:
             key = (one.suite, one.expectation.name)
-            found[key] = _join(found[key], one) if key in found else one
+            found[key] = _join_judgements(found[key], one) if key in found else one
     return QualityReport([*found.values()], reports[-1].judged_at)
 
 
-def _join(one: Judgement, other: Judgement) -> Judgement:
+def _join_judgements(one: Judgement, other: Judgement) -> Judgement:
     values = [each.observed for each in (one, other) if isinstance(each.observed, int | float)]
     joined = sum if "Sum" in one.expectation.type else min if "Min" in one.expectation.type else max
     observed = joined(values) if values else other.observed
@@ -143,7 +143,7 @@ def _join_examples(one: Judgement, other: Judgement) -> list[Mapping[str, object
 def sentences(report: QualityReport) -> list[str]:
     """Return a sentence for each unmet expectation, critical ones first, then damage."""
     return [
-        f"{found.expectation.severity}: {found.expectation.why} ({_observed(found)}). {found.expectation.action} "
+        f"{found.expectation.severity}: {found.expectation.why} ({_observed_text(found)}). {found.expectation.action} "
         f"(expectation {found.suite}.{found.expectation.name})"
         for found in report.unmet
     ]
@@ -162,10 +162,10 @@ def brokers_concerned(report: QualityReport) -> list[str] | None:
     return list(names)
 
 
-def _observed(found: Judgement) -> str:
+def _observed_text(found: Judgement) -> str:
     """Describe how many messages or rows do not meet an expectation, and where the first ones are."""
     rows = f"{found.unexpected:,} of {count_text(found.judged, _GRAINS.get(found.suite, 'row'))}"
-    places = "; ".join(_place(example) for example in found.examples[:_SHOWN])
+    places = "; ".join(_place_text(example) for example in found.examples[:_SHOWN])
     more = "; and more" if places and found.unexpected > _SHOWN else ""
     where = f"{rows}: {places}{more}" if places else rows
     words = _OBSERVED.get(found.expectation.type)
@@ -174,7 +174,7 @@ def _observed(found: Judgement) -> str:
     return f"{words.format(found.observed)} in {where}"
 
 
-def _place(example: Mapping[str, object]) -> str:
+def _place_text(example: Mapping[str, object]) -> str:
     """Describe a row of the profile, with control characters of names escaped."""
     parts = [f"{word} {example[name]!a}" for name, word in _PLACES.items() if example.get(name) is not None]
     if example.get("window_start") is not None:

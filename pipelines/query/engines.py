@@ -46,22 +46,22 @@ class TableQuery:
         if len(self.selection.ids) != 1 or self.count:
             yield self._select(name, self.where(engine), engine)
             return
-        fixed = self._fixed(engine)
-        for condition in self._wanted_ids(self.selection.ids[0], engine):
+        fixed = self._common_conditions(engine)
+        for condition in self._id_conditions(self.selection.ids[0], engine):
             yield self._select(name, [*fixed, condition], engine)
 
     def where(self, engine: Engine) -> list[str]:
         """Return the conditions of a single statement, in which a message id may be of either kind."""
         if not self.selection.ids:
-            return self._fixed(engine)
-        wanted = [f"({part})" for each in self.selection.ids for part in self._wanted_ids(each, engine)]
-        return [*self._fixed(engine), any_of(wanted)]
+            return self._common_conditions(engine)
+        wanted = [f"({part})" for each in self.selection.ids for part in self._id_conditions(each, engine)]
+        return [*self._common_conditions(engine), any_of(wanted)]
 
-    def _fixed(self, engine: Engine) -> list[str]:
+    def _common_conditions(self, engine: Engine) -> list[str]:
         places = [] if self.key_places is None else [self.key_places]
         return conditions(replace(self.selection, ids=()), engine) + places
 
-    def _wanted_ids(self, message_id: str, engine: Engine) -> Iterator[str]:
+    def _id_conditions(self, message_id: str, engine: Engine) -> Iterator[str]:
         *by_offset, by_unique_key = id_conditions(message_id, engine)
         yield from by_offset
         places = None if self.unique_key_places is None else self.unique_key_places(message_id)
@@ -86,7 +86,7 @@ def ask_deltalake(query: TableQuery, table: DeltaTable) -> Iterator[pa.RecordBat
     """Return the answer of deltalake's engine, batch by batch."""
     sorts_all = not query.limit and not query.count
     statements = query.statements(query.table, Engine.DELTALAKE)
-    return _first_answer(run_sql(table, query.table, sql, sorts_all=sorts_all) for sql in statements)
+    return _first_nonempty_answer(run_sql(table, query.table, sql, sorts_all=sorts_all) for sql in statements)
 
 
 def ask_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
@@ -97,7 +97,7 @@ def ask_spark(query: TableQuery, lake: Lake) -> Iterator[pa.RecordBatch]:
     spark = get_session("query", lake.s3)
     uri = lake.uri(query.table)
     statements = query.statements(table_name(uri), Engine.SPARK)
-    return _first_answer(run_spark_sql(spark, sql, [uri]) for sql in statements)
+    return _first_nonempty_answer(run_spark_sql(spark, sql, [uri]) for sql in statements)
 
 
 def select(lake: Lake, table: str, sql: str, engine: Engine) -> Iterator[pa.RecordBatch]:
@@ -130,7 +130,7 @@ def ask_hbase(query: TableQuery, address: str, table: str | None) -> Iterator[pa
             yield batch.select(list(query.columns))
 
 
-def _first_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+def _first_nonempty_answer(answers: Iterable[Iterable[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     """Yield the batches of the first answer that is not empty."""
     for answer in answers:
         found = False

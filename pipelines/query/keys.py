@@ -26,15 +26,15 @@ MAX_PLACES = 2000
 
 def condition_of_keys(lake: Lake, keys: Sequence[str]) -> str | None:
     """Return a condition with the locations of the messages with any of the given business keys; None if not known."""
-    return _condition(lake, keys, BUSINESS_KEY)
+    return _places_condition(lake, keys, BUSINESS_KEY)
 
 
 def condition_of_unique_key(lake: Lake, unique_key: str) -> str | None:
     """Return a condition with the locations of the messages with a client's message id; None if not known."""
-    return _condition(lake, [unique_key], UNIQUE_KEY)
+    return _places_condition(lake, [unique_key], UNIQUE_KEY)
 
 
-def _condition(lake: Lake, keys: Sequence[str], kind: str) -> str | None:
+def _places_condition(lake: Lake, keys: Sequence[str], kind: str) -> str | None:
     try:
         found = find_followed_keys(lake, keys, kind)
     except VersionsError:  # rows of messages were changed, or files were merged and deleted: all of it is searched
@@ -49,10 +49,10 @@ def _condition(lake: Lake, keys: Sequence[str], kind: str) -> str | None:
     if found.num_rows > MAX_PLACES:
         return None
     offsets = is_one_of("physical_offset", map(str, pc.unique(found.column("physical_offset")).to_pylist()))
-    return f"{offsets} AND {_dates(found.column('store_timestamp'))}"
+    return f"{offsets} AND {_dates_condition(found.column('store_timestamp'))}"
 
 
-def _dates(times: pa.ChunkedArray) -> str:
+def _dates_condition(times: pa.ChunkedArray) -> str:
     days = {time.date() if time else None for time in times_of(pc.unique(times))}
     known = is_one_of("store_date", (date_literal(day) for day in sorted(day for day in days if day)))
     return f"({known} OR store_date IS NULL)" if None in days else known

@@ -122,7 +122,7 @@ class _Collecting:
         batches = facts.physical_offset[facts.is_batch]
         for columns in queue_entries(facts, in_light_queues=self._settings.may_have_light_queues):
             queue = Queue(columns.topic, columns.queue_id, columns.topic in self._batch_topics)
-            if not self._is_possible(queue):
+            if not self._can_have_queue(queue):
                 refused += len(columns)
                 continue
             if self._wanted is not None and queue.topic not in self._wanted:
@@ -143,7 +143,7 @@ class _Collecting:
         if evidence.batches:
             self._evidence[topic] = self._evidence.get(topic, BatchEvidence()).joined(evidence)
 
-    def _is_possible(self, queue: Queue) -> bool:
+    def _can_have_queue(self, queue: Queue) -> bool:
         known = self._names.get(queue.topic)
         if known is None:
             known = self._names[queue.topic] = self._can_have_queues(queue.topic)
@@ -170,10 +170,10 @@ class _Collecting:
 
     def table(self) -> Table:
         """Write the queue entries, and return the part's table."""
-        queues = {queue: self._put(rows) for queue, rows in self._queues.items()}
+        queues = {queue: self._write_queue(rows) for queue, rows in self._queues.items()}
         return Table(self._totals, queues, tuple(self._keys), self._evidence)
 
-    def _put(self, rows: _Rows) -> QueueBlock:
+    def _write_queue(self, rows: _Rows) -> QueueBlock:
         entries, numbers = np.concatenate(rows.entries), np.concatenate(rows.numbers)
         plain = not rows.has_twice and int(numbers[0]) >= 0 and bool((np.diff(numbers) == 1).all())
         return self._writer.put_queue(entries, numbers, plain=plain)

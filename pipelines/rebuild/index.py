@@ -117,15 +117,15 @@ def build_index(task: IndexTask) -> IndexBuilt:
     path = Path(task.work) / f"index-{task.number:08d}"
     is_full = task.end - task.first == geometry.entries - 1
     if os.path.lexists(path):  # from a run that was interrupted
-        return IndexBuilt(str(path), _header_of(path), is_full)
+        return IndexBuilt(str(path), _read_header(path), is_full)
     beside = path.with_suffix(".tmp")
     slots = np.zeros(geometry.slots, np.int32)
-    state = _first_state(task)
+    state = _initial_state(task)
     descriptor = create_file(beside)
     try:
         os.truncate(descriptor, geometry.file_size)
-        for keys, first, end in _keys(task, task.first, task.end):
-            _enter(descriptor, geometry, keys, range(first, end), slots, state)
+        for keys, first, end in _read_keys(task, task.first, task.end):
+            _enter_keys(descriptor, geometry, keys, range(first, end), slots, state)
         header = Header(
             int(state[index_entries.BEGIN_TIME]),
             int(state[index_entries.END_TIME]),
@@ -134,8 +134,8 @@ def build_index(task: IndexTask) -> IndexBuilt:
             int(state[index_entries.USED_SLOTS]),
             int(state[index_entries.NUMBER]),
         )
-        _write(descriptor, slots.astype(">i4").view(np.uint8), geometry.slot_position(0))
-        _write(descriptor, np.frombuffer(serialize_header(header), np.uint8), 0)
+        _write_at(descriptor, slots.astype(">i4").view(np.uint8), geometry.slot_position(0))
+        _write_at(descriptor, np.frombuffer(serialize_header(header), np.uint8), 0)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -143,18 +143,18 @@ def build_index(task: IndexTask) -> IndexBuilt:
     return IndexBuilt(str(path), header, is_full)
 
 
-def _first_state(task: IndexTask) -> Array:
+def _initial_state(task: IndexTask) -> Array:
     """Return the state of an empty file, whose header has the end of the previous file."""
     state = np.zeros(index_entries.STATE_SIZE, np.int64)
     state[index_entries.NUMBER] = 1
-    for keys, first, _ in _keys(task, task.first - 1, task.first) if task.first else ():
+    for keys, first, _ in _read_keys(task, task.first - 1, task.first) if task.first else ():
         record = int(np.searchsorted(keys.ends, first, side="right"))
         state[index_entries.BEGIN_TIME] = state[index_entries.END_TIME] = keys.times[record]
         state[index_entries.BEGIN_OFFSET] = state[index_entries.END_OFFSET] = keys.offsets[record]
     return state
 
 
-def _keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
+def _read_keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, int, int]]:
     """Yield the blocks with a range of the log's keys: the block, and first and end of the range in it."""
     ends = task.part_ends
     for path, begin, stop in zip(task.parts, ends, ends[1:], strict=False):
@@ -162,16 +162,16 @@ def _keys(task: IndexTask, first: int, end: int) -> Iterator[tuple[Keys, int, in
             yield from PartReader(Path(path)).keys(max(0, first - begin), min(stop, end) - begin)
 
 
-def _enter(descriptor: int, geometry: Geometry, keys: Keys, chosen: range, slots: Array, state: Array) -> None:
+def _enter_keys(descriptor: int, geometry: Geometry, keys: Keys, chosen: range, slots: Array, state: Array) -> None:
     out = np.empty(ENTRY.size * min(len(chosen), _AT_ONCE), np.uint8)
     for first in range(chosen.start, chosen.stop, _AT_ONCE):
         end = min(chosen.stop, first + _AT_ONCE)
         position = geometry.entry_position(int(state[index_entries.NUMBER]))
         index_entries.enter_keys(keys.offsets, keys.times, keys.ends, keys.hashes, first, end, slots, state, out)
-        _write(descriptor, out[: ENTRY.size * (end - first)], position)
+        _write_at(descriptor, out[: ENTRY.size * (end - first)], position)
 
 
-def _write(descriptor: int, data: Array, position: int) -> None:
+def _write_at(descriptor: int, data: Array, position: int) -> None:
     view, written = data.data, 0
     while written < len(view):
         written += os.pwrite(descriptor, view[written:], position + written)
@@ -201,6 +201,6 @@ def index_file_name(begin_ms: int) -> str:
     return f"{time:%Y%m%d%H%M%S}{time.microsecond // 1000:03d}"
 
 
-def _header_of(path: Path) -> Header:
+def _read_header(path: Path) -> Header:
     with os.fdopen(open_file(path), "rb") as file:
         return parse_header(file.read(HEADER.size))

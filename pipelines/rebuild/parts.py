@@ -189,7 +189,7 @@ class PartWriter:
         self._file.close()
         self._beside.unlink(missing_ok=True)
 
-    def _put(self, columns: list[Array]) -> tuple[int, int, int]:
+    def _write_block(self, columns: list[Array]) -> tuple[int, int, int]:
         block = np.concatenate([np.ascontiguousarray(column).view(np.uint8) for column in columns])
         begin = self._position
         self._file.write(block.data)
@@ -205,12 +205,12 @@ class PartWriter:
             plain: True if the queue offsets are consecutive.
         """
         columns = [entries] if plain else [entries, numbers]
-        position, size, crc = self._put(columns)
+        position, size, crc = self._write_block(columns)
         return QueueBlock(position, size, len(numbers), int(numbers[0]) if plain else -1, crc)
 
     def put_keys(self, keys: Keys) -> KeyBlock:
         """Write the keys of records."""
-        position, size, crc = self._put([keys.offsets, keys.times, keys.ends, keys.hashes])
+        position, size, crc = self._write_block([keys.offsets, keys.times, keys.ends, keys.hashes])
         return KeyBlock(position, size, len(keys.offsets), len(keys.hashes), crc)
 
     def finish(self, table: Table) -> None:
@@ -270,7 +270,7 @@ class PartReader:
         self.table = table
         self._path = path
 
-    def _block(self, position: int, size: int, crc: int) -> Array:
+    def _read_block(self, position: int, size: int, crc: int) -> Array:
         block = np.fromfile(self._path, np.uint8, size, offset=position)
         if len(block) != size or _crc_of(block) != crc:
             raise _damaged(self._path)
@@ -279,7 +279,7 @@ class PartReader:
     def queue(self, queue: Queue, entry_size: int) -> tuple[Array, Array | None]:
         """Return the entries of a queue, a row of bytes each, and their queue offsets, or None if consecutive."""
         block = self.table.queues[queue]
-        data = self._block(block.position, block.size, block.crc)
+        data = self._read_block(block.position, block.size, block.crc)
         end = block.count * entry_size
         entries = np.frombuffer(data, np.uint8, end).reshape(block.count, entry_size)
         return entries, None if block.first >= 0 else np.frombuffer(data, np.int64, block.count, end)
@@ -291,7 +291,7 @@ class PartReader:
             begin, stop = max(0, first - position), min(block.keys, end - position)
             position += block.keys
             if begin < stop:
-                data = self._block(block.position, block.size, block.crc)
+                data = self._read_block(block.position, block.size, block.crc)
                 count = block.records
                 longs = np.frombuffer(data, np.int64, 3 * count).reshape(3, count)
                 yield (

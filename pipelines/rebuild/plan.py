@@ -107,33 +107,35 @@ def begin_or_resume(
     plan = RebuildPlan(place, root, out, now.start, now.end, settings, partition_bytes)
     check_own_folder(plan.work)
     check_own_folder(plan.parts)
-    known = _read(plan.work / PLAN)
+    known = _read_document(plan.work / PLAN)
     if known is None:
         for name in settings.format.folders.rebuilt:
             if os.path.lexists(out / name) and not (name == TOPICS and out == root):
-                raise UsageError(f"{out} holds {name}: expected a folder without, as nothing is overwritten")
+                raise UsageError(
+                    f"{out} already holds {name}, and nothing is overwritten: expected a folder without it"
+                )
         make_folders(plan.parts, below=out)
         write_synced(plan.work / PLAN, json.dumps(plan.to_document(), indent=2).encode(), below=out)
         return plan
-    settings = _with_first_guess(settings, known)
+    settings = _settings_of_first_run(settings, known)
     plan = replace(plan, settings=settings)
     wanted = plan.to_document() | {"end": known.get("end")}
     if known != wanted or not isinstance(known["end"], int) or known["end"] > now.end:
         raise UsageError(
-            f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another"
+            f"{out} holds an unfinished run for another store, or with other options: delete it, or choose another one"
         )
     make_folders(plan.parts, below=out)  # a run that was interrupted while it removed its work has none
     return replace(plan, end=known["end"])
 
 
-def _with_first_guess(settings: Settings, known: dict[str, Any]) -> Settings:
+def _settings_of_first_run(settings: Settings, known: dict[str, Any]) -> Settings:
     """Return the settings as the first run found them in the queues, some of which it may have written since."""
     found = known.get("settings")
     has_light = found.get("may_have_light_queues") if isinstance(found, dict) else None
     return replace(settings, may_have_light_queues=has_light) if isinstance(has_light, bool) else settings
 
 
-def _read(path: Path) -> dict[str, Any] | None:
+def _read_document(path: Path) -> dict[str, Any] | None:
     try:
         document = read_json(path)
     except FileNotFoundError:

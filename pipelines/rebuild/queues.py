@@ -51,15 +51,15 @@ class QueueFolder:
 
     def write(self, position: int, data: memoryview) -> None:
         """Write bytes of the queue, which may span several files."""
-        for start, at, size in self._pieces(position, len(data)):
+        for start, at, size in self._split_by_file(position, len(data)):
             self._write(start, at, data[:size])
             data = data[size:]
 
     def read(self, position: int, size: int) -> bytes:
         """Read bytes of the queue that were written before."""
-        return b"".join(self._read(*piece) for piece in self._pieces(position, size))
+        return b"".join(self._read_from_file(*piece) for piece in self._split_by_file(position, size))
 
-    def _pieces(self, position: int, size: int) -> Iterator[tuple[int, int, int]]:
+    def _split_by_file(self, position: int, size: int) -> Iterator[tuple[int, int, int]]:
         """Yield pieces that lie in one file each: start of the file, byte in it, and size."""
         while size:
             at = (position - self.start) % self._file_size
@@ -81,7 +81,7 @@ class QueueFolder:
         finally:
             os.close(descriptor)
 
-    def _read(self, start: int, at: int, size: int) -> bytes:
+    def _read_from_file(self, start: int, at: int, size: int) -> bytes:
         descriptor = os.open(self.path / segment_name(start), os.O_RDONLY | os.O_CLOEXEC)
         try:
             return os.pread(descriptor, size, at)
@@ -158,7 +158,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
         for place, queue in enumerate(task.queues)
         if not check_folder(folder_of(out, queue, task.settings))
     }
-    writers = {queue: _writer_of(task, queue, folder) for queue, folder in folders.items()}
+    writers = {queue: _queue_writer(task, queue, folder) for queue, folder in folders.items()}
     for path in task.parts.value if writers else ():
         reader = PartReader(Path(path))
         for queue in writers.keys() & reader.table.queues.keys():
@@ -166,7 +166,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
             writers[queue].add(
                 *reader.queue(queue, task.settings.queues_of_kind(is_batch=queue.is_batch).entry_size), block.first
             )
-    notes = _note(work / f"queues-{task.number}.json", writers)
+    notes = _save_notes(work / f"queues-{task.number}.json", writers)
     for queue, folder in folders.items():
         folder.finish()
         if folder.files:  # otherwise no entry could be written
@@ -180,7 +180,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
     )
 
 
-def _note(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
+def _save_notes(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
     """Return the skipped, shifted and lost entries of the queues, including those that an interrupted run wrote.
 
     They are saved before the first folder is renamed, because a resumed run does not write that queue again, but has to
@@ -200,7 +200,7 @@ def _note(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
     return notes
 
 
-def _writer_of(task: QueueTask, queue: Queue, folder: QueueFolder) -> QueueWriter:
+def _queue_writer(task: QueueTask, queue: Queue, folder: QueueFolder) -> QueueWriter:
     settings = task.settings
     new = NewQueue(_file_size(settings, queue), queue.is_batch, settings.close_heads, task.log_start)
     return settings.format.queues.writer(folder, new)

@@ -190,7 +190,7 @@ class Replacement:
         finally:
             link.unlink()
         allowed = _OF_THE_LOG | (_SKIPPED_DAMAGE if self._format.brokers.steps_over_damage else frozenset())
-        _refuse(report.findings, allowed, frozenset(shifted), None if topics is None else frozenset(topics))
+        _check_findings(report.findings, allowed, frozenset(shifted), None if topics is None else frozenset(topics))
 
     def replace(self, stamp: str) -> list[Path]:
         """Rename the old files, put the new ones in their places, and return the paths of the old ones.
@@ -207,7 +207,7 @@ class Replacement:
         check_tree(self.out)
         if not os.path.lexists(started):
             document = {
-                "stamp": self._unused(stamp),
+                "stamp": self._unused_suffix(stamp),
                 "paths": [str(path) for path in self._new_paths()],
                 "log": self._log,
                 "wanted": self._wanted,
@@ -220,12 +220,12 @@ class Replacement:
             if not os.path.lexists(new):
                 continue  # renamed before the run was interrupted
             if os.path.lexists(place):
-                old.append(self._keep(path, stamp))
+                old.append(self._rename_old(path, stamp))
             make_folders(place.parent, below=self._root)
             rename_file(new, place, below=self._root)
             sync_folder(place.parent)
         if Path(CHECKPOINT) in paths and self._is_abort_obsolete():
-            old.append(self._keep(Path(ABORT), stamp))
+            old.append(self._rename_old(Path(ABORT), stamp))
         remove_but_last(self.out, _STARTED)
         sync_folder(self._root)
         return old
@@ -245,7 +245,7 @@ class Replacement:
                 raise UnsafeFileError.of(path, "paths of queues, index, checkpoint or topics.json", found, errno.EINVAL)
         return str(stamp), paths
 
-    def _keep(self, path: Path, stamp: str) -> Path:
+    def _rename_old(self, path: Path, stamp: str) -> Path:
         """Rename an old file or folder, and return its new path."""
         kept = self._backup_path(path, stamp)
         make_folders(kept.parent, below=self._root)
@@ -273,12 +273,14 @@ class Replacement:
             return False
         return not any((self._root / _COMPACTED).glob("*"))
 
-    def _unused(self, stamp: str) -> str:
-        return next(name for name in _numbered(stamp) if not any(self._root.glob(f"*.old-{name}")))
+    def _unused_suffix(self, stamp: str) -> str:
+        return next(name for name in _numbered_suffixes(stamp) if not any(self._root.glob(f"*.old-{name}")))
 
     def _backup_path(self, path: Path, stamp: str) -> Path:
         """Return the new path of an old file; one with a number where an interrupted run has kept a file already."""
-        places = (self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered(stamp))
+        places = (
+            self._root / f"{path.parts[0]}.old-{name}" / Path(*path.parts[1:]) for name in _numbered_suffixes(stamp)
+        )
         return next(place for place in places if not os.path.lexists(place))
 
     def _new_paths(self) -> list[Path]:
@@ -288,11 +290,11 @@ class Replacement:
         return [Path(kind) / topic for kind in self._queues for topic in folders_in(self.out / kind)]
 
 
-def _numbered(stamp: str) -> Iterator[str]:
+def _numbered_suffixes(stamp: str) -> Iterator[str]:
     return itertools.chain([stamp], (f"{stamp}-{number}" for number in itertools.count(2)))
 
 
-def _refuse(
+def _check_findings(
     findings: Findings, allowed: frozenset[str], shifted: frozenset[str], topics: frozenset[str] | None
 ) -> None:
     """Raise an error for the first finding about the new files."""

@@ -109,7 +109,7 @@ def rebuild_store(
     with open_small_files(store.root) as root:
         files = open_store_files(store_of(store.root))
         settings = find_settings(
-            root, wanted, store.format, store.format.dialects.main(store.segments), store.segments, files
+            root, wanted, store.format, store.format.dialects.dialect_of(store.segments), store.segments, files
         )
         is_live = not owns_lock and is_locked(root)
         plan = begin_or_resume(store, root, out.resolve(), settings, partition_bytes, is_live=is_live)
@@ -197,7 +197,7 @@ def _build(
     has_index = is_whole and settings.has_key_index
     index_tasks = plan_index([each.totals for each in collected], parts, plan.work, settings) if has_index else []
     tasks: list[QueueTask | IndexTask] = [*index_tasks, *queue_tasks]
-    built = dict(runner.run(_build_one, tasks, is_waiting=True))
+    built = dict(runner.run(_run_build_task, tasks, is_waiting=True))
     queues = [each for each in built.values() if isinstance(each, QueuesBuilt)]
     files = [each for _, each in sorted(built.items()) if isinstance(each, IndexBuilt)]
     if is_whole:
@@ -235,5 +235,5 @@ def _assumed_delays(settings: Settings, counts: Mapping[Queue, int]) -> tuple[tu
     return tuple(sorted((level, count) for level, count in levels.items() if level not in known))
 
 
-def _build_one(task: QueueTask | IndexTask) -> QueuesBuilt | IndexBuilt:
+def _run_build_task(task: QueueTask | IndexTask) -> QueuesBuilt | IndexBuilt:
     return build_index(task) if isinstance(task, IndexTask) else build_queues(task)

@@ -194,7 +194,7 @@ def _check_options(root: Path, wanted: RequestedSettings, log_format: Format) ->
     has_index_options = any(each is not None for each in index) and not log_format.indexes.has_files
     if has_index_options or (wanted.delay_levels_ms and not log_format.brokers.has_delay_levels):
         title = log_format.title
-        raise UsageError(f"{root}: expected no option of an index or of delay levels: a {title} store has neither")
+        raise UsageError(f"{root}: a {title} store has no index and no delay levels: expected no option for them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ def index_has_tags(
         geometry: their numbers of slots and entries.
     """
     for path in reversed(index_files):
-        groups = list(_by_record(_last_entries(files, path, geometry)))
+        groups = list(_hashes_by_record(_last_entries(files, path, geometry)))
         # Some keys of the first and the last record may be in another file, or were not read.
         for offset, hashes in reversed(groups[1:-1]):
             message = records.at(offset)
@@ -255,7 +255,7 @@ def index_has_tags(
     return None
 
 
-def _by_record(entries: list[IndexFileEntry]) -> Iterator[tuple[int, set[int]]]:
+def _hashes_by_record(entries: list[IndexFileEntry]) -> Iterator[tuple[int, set[int]]]:
     for offset, group in groupby(entries, key=lambda entry: entry.physical_offset):
         yield offset, {entry.key_hash for entry in group}
 

@@ -113,14 +113,14 @@ def topics_of(root: Path, queues: Iterable[Queue], timestamp: int, dialect: Dial
             count, is_batch = found.get(queue.topic, (0, False))
             found[queue.topic] = max(count, queue.queue_id + 1), is_batch or queue.is_batch
     for topic, (count, is_batch) in sorted(found.items()):
-        table.setdefault(topic, _config(topic, count, is_batch=is_batch))
+        table.setdefault(topic, _topic_config(topic, count, is_batch=is_batch))
     document.setdefault("dataVersion", {"counter": 1, "stateVersion": 0, "timestamp": timestamp})
     if not dialect.is_rocketmq:
         return json.dumps(topics_to_boltmq(document), ensure_ascii=False, separators=(",", ":")).encode()
     return str(serialize_fastjson(document)).encode()
 
 
-def _config(topic: str, queues: int, *, is_batch: bool) -> dict[str, Any]:
+def _topic_config(topic: str, queues: int, *, is_batch: bool) -> dict[str, Any]:
     return {
         "attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE} if is_batch else {},
         "order": False,

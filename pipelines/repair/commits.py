@@ -65,7 +65,7 @@ def lost_runs(lake: Lake) -> list[LostRuns]:
     """Return the runs that repairs have removed, as far back as the log goes."""
     found = []
     for entry in read_messages_history(lake):
-        note = _note(entry)
+        note = _repair_note_of(entry)
         commit = ArchiveCommit.from_metadata(entry.metadata)
         if note is not None and commit is not None:
             found.append(
@@ -77,7 +77,7 @@ def lost_runs(lake: Lake) -> list[LostRuns]:
 def is_unfinished(lake: Lake) -> dict[str, Any] | None:
     """Return the note of a repair that replaced entries but was killed before its commit; None if there is none."""
     for entry in read_messages_history(lake):
-        note = _note(entry)
+        note = _repair_note_of(entry)
         if note is not None:
             return None if ArchiveCommit.from_metadata(entry.metadata) else note
         if ArchiveCommit.from_metadata(entry.metadata):
@@ -99,7 +99,7 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
     sequence = newest + 1 + max(0, int(table.version()) - note["first"])
     stores = last.stores
     if last.sequence < (table.transaction_version(APPLICATION_ID) or 0):
-        stores = _with_rows(table, last)
+        stores = _progress_from_rows(table, last)
     now = datetime.datetime.now(datetime.UTC).isoformat()
     commit = replace(
         last,
@@ -127,7 +127,7 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
     return commit
 
 
-def _note(entry: CommitNote) -> dict[str, Any] | None:
+def _repair_note_of(entry: CommitNote) -> dict[str, Any] | None:
     try:
         note = parse_json(entry.metadata or "")[REPAIR_KEY]
     except (ValueError, KeyError, TypeError):
@@ -144,12 +144,12 @@ def finished_runs(lake: Lake) -> int:
         return 0
 
 
-def _with_rows(table: DeltaTable, last: ArchiveCommit) -> dict[str, StoreProgress]:
+def _progress_from_rows(table: DeltaTable, last: ArchiveCommit) -> dict[str, StoreProgress]:
     """Return the progress of each store from the rows in the table; the commits that had it are lost."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     ends = {broker: progress.end for broker, progress in last.stores.items()}
-    for columns in _places(table, pq):
+    for columns in _last_records(table, pq):
         for broker, offset, size in zip(*columns, strict=True):
             ends[broker] = max(ends.get(broker, 0), offset + size)
     return {
@@ -158,7 +158,7 @@ def _with_rows(table: DeltaTable, last: ArchiveCommit) -> dict[str, StoreProgres
     }
 
 
-def _places(table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
+def _last_records(table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
     files = folder_of(table.table_uri)
     for file in read_table_files(table):
         with files.open_input_file(file.path) as source:

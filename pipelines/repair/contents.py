@@ -77,8 +77,8 @@ class Contents:
             f"{self.found}: another program has changed, added or deleted rows"
         )
         programs = [
-            f"version {version} was written by another program: {_text(info.get('operation'))} of "
-            f"{_text(info.get('engineInfo') or info.get('clientVersion'))}"
+            f"version {version} was written by another program: {_short_text(info.get('operation'))} of "
+            f"{_short_text(info.get('engineInfo') or info.get('clientVersion'))}"
             for version, info in self.foreign[-shown:]
         ]
         return [first, *map(str, self.wrong[:shown]), *programs]
@@ -137,9 +137,9 @@ def undo_changes(lake: Lake, contents: Contents) -> bool:
     folder = lake.folder(contents.table)
     removed, added = [], []
     for version in versions:
-        added_paths, removed_paths = _paths_of(lake.log(contents.table), version)
+        added_paths, removed_paths = _changed_paths(lake.log(contents.table), version)
         removed += [there[path] for path in added_paths if path in there]
-        added += [_found_again(folder, path) for path in removed_paths - there.keys()]
+        added += [_find_removed_file(folder, path) for path in removed_paths - there.keys()]
     if None in added:
         return False
     files = [file for file in added if file is not None]
@@ -167,7 +167,7 @@ def undo_changes(lake: Lake, contents: Contents) -> bool:
     return True
 
 
-def _paths_of(log: LogFolder, version: int) -> tuple[set[str], set[str]]:
+def _changed_paths(log: LogFolder, version: int) -> tuple[set[str], set[str]]:
     """Return the paths of the files that a commit added, and of those that it removed."""
     paths: tuple[set[str], set[str]] = (set(), set())
     for line in log.read(entry_name(version)).splitlines():
@@ -178,7 +178,7 @@ def _paths_of(log: LogFolder, version: int) -> tuple[set[str], set[str]]:
     return paths
 
 
-def _found_again(folder: pafs.FileSystem, path: str) -> TableFile | None:
+def _find_removed_file(folder: pafs.FileSystem, path: str) -> TableFile | None:
     """Return a data file that is in no version any more, but still in the folder."""
     try:
         with folder.open_input_file(unquote(path)) as source:
@@ -221,19 +221,21 @@ class _State:
     def contents(self, sums: Sequence[_Sums]) -> Contents:
         found = wrapped(sum(one.found for one in sums))
         rows = sum(one.rows for one in sums)
-        is_unsealed = self.expected is None and not self.has_seal and any(True for _ in self._notes(is_own=True))
+        is_unsealed = (
+            self.expected is None and not self.has_seal and any(True for _ in self._commits_by_writer(is_own=True))
+        )
         made = Contents(self.table, self.version, rows, found, self.expected, is_unsealed)
         if not made.differs:
             return made
         wrong = [
-            DataDamage(file, _reason(one), ({}, {}))
+            DataDamage(file, _difference_reason(one), ({}, {}))
             for file, one in zip(self.files, sums, strict=False)
             if one.recorded != one.found or one.error or file.has_deletions
         ]
-        foreign = list(self._notes(is_own=False))
+        foreign = list(self._commits_by_writer(is_own=False))
         return replace(made, wrong=wrong, foreign=foreign)
 
-    def _notes(self, *, is_own: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _commits_by_writer(self, *, is_own: bool) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the commits of this project, or those of other programs after the first of these."""
         are_marked = False
         for version in sorted(self.listing.entries):
@@ -247,7 +249,7 @@ class _State:
                 yield version, info
 
 
-def _reason(sums: _Sums) -> str:
+def _difference_reason(sums: _Sums) -> str:
     if sums.error:
         return f"expected a Parquet file, found damage: {sums.error}"
     if sums.recorded is None:
@@ -255,7 +257,7 @@ def _reason(sums: _Sums) -> str:
     return "expected the rows that its writer has summed in its footer, found others"
 
 
-def _text(value: object) -> str:
+def _short_text(value: object) -> str:
     return ascii(value)[1:-1][:80] if isinstance(value, str) else "unknown"
 
 

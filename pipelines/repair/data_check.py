@@ -69,13 +69,13 @@ def _check_files(lake: Lake, table: str, deep: bool, files: Sequence[tuple[Table
     infos = folder.get_file_info([unquote(file.path) for file, _ in files])
     found = []
     for (file, bounds), info in zip(files, infos, strict=True):
-        reason = _of_size(file, info) or _of_content(folder, file, bounds, deep=deep)
+        reason = _size_damage(file, info) or _content_damage(folder, file, bounds, deep=deep)
         if reason:
             found.append(DataDamage(file, reason, bounds))
     return found
 
 
-def _of_size(file: TableFile, info: pafs.FileInfo) -> str:
+def _size_damage(file: TableFile, info: pafs.FileInfo) -> str:
     if not info.is_file:
         return f"expected {file.size:,} bytes, found no such file"
     if info.size != file.size:
@@ -83,13 +83,13 @@ def _of_size(file: TableFile, info: pafs.FileInfo) -> str:
     return ""
 
 
-def _of_content(files: pafs.FileSystem, file: TableFile, bounds: _Bounds, *, deep: bool) -> str:
+def _content_damage(files: pafs.FileSystem, file: TableFile, bounds: _Bounds, *, deep: bool) -> str:
     try:
         with (
             files.open_input_file(unquote(file.path)) as source,
             pq.ParquetFile(source, page_checksum_verification=True) as parquet,
         ):
-            reason = _of_footer(parquet.metadata, file, bounds)
+            reason = _footer_damage(parquet.metadata, file, bounds)
             if deep and not reason:
                 for group in range(parquet.num_row_groups):
                     for batch in parquet.iter_batches(row_groups=[group]):
@@ -100,17 +100,17 @@ def _of_content(files: pafs.FileSystem, file: TableFile, bounds: _Bounds, *, dee
     return reason
 
 
-def _of_footer(metadata: pq.FileMetaData, file: TableFile, bounds: _Bounds) -> str:
+def _footer_damage(metadata: pq.FileMetaData, file: TableFile, bounds: _Bounds) -> str:
     if file.rows is not None and metadata.num_rows != file.rows:
         return f"expected {count_text(file.rows, 'row')}, found {metadata.num_rows:,}"
     for bound, choose, known in (("min", min, bounds[0]), ("max", max, bounds[1])):
-        for name, value in _extremes(metadata, bound, choose).items():
+        for name, value in _column_bounds(metadata, bound, choose).items():
             if isinstance(known.get(name), int) and known[name] != value:
                 return f"expected {known[name]} as the {bound} of {name}, found {value} in the file's footer"
     return ""
 
 
-def _extremes(metadata: pq.FileMetaData, bound: str, choose: Any) -> dict[str, int]:
+def _column_bounds(metadata: pq.FileMetaData, bound: str, choose: Any) -> dict[str, int]:
     """Return the minimum or maximum of each integer column, from the statistics of the row groups."""
     found: dict[str, int] = {}
     for group in range(metadata.num_row_groups):

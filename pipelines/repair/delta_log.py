@@ -164,7 +164,7 @@ class AsideFolder:
             UnsafeFileError: if the folder is a link or contains one; then nothing is moved.
         """
         # The log is moved last: without it, the remaining files would be no table, and no repair would find them.
-        names = sorted(self._names_in(path), key=lambda name: (f"/{LOG}/" in f"/{name}", name))
+        names = sorted(self._list_files(path), key=lambda name: (f"/{LOG}/" in f"/{name}", name))
         for name in names:
             self.move(name)
         return len(names)
@@ -173,7 +173,7 @@ class AsideFolder:
     def _root(self) -> Path:
         return Path(self.lake.root)
 
-    def _names_in(self, path: str) -> Iterator[str]:
+    def _list_files(self, path: str) -> Iterator[str]:
         """Yield the files in a folder of the lake, at any depth, relative to the lake."""
         if self.lake.s3 is not None:
             infos = self.files.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
@@ -182,7 +182,7 @@ class AsideFolder:
         folder = self._root / path
         yield from (f"{path}/{name}" for name in files_in(folder, below=self._root))
         for name in folders_in(folder, below=self._root):
-            yield from self._names_in(f"{path}/{name}")
+            yield from self._list_files(f"{path}/{name}")
 
     def _copy_local(self, path: str) -> None:
         target = self._root / self.place / path
@@ -273,7 +273,7 @@ def repair_log(
     for version in repair.versions:
         aside.copy(f"{repair.table}/{LOG}/{entry_name(version)}")
         replaced = {_UNDONE_KEY: version} if version in repair.undone else {REPAIR_KEY: note}
-        folder.write(entry_name(version), _placeholder(replaced, files if version == repair.first else ()))
+        folder.write(entry_name(version), _placeholder_entry(replaced, files if version == repair.first else ()))
     listing = folder.read_listing()
     row_sum = None if repair.goes_back else sealed_sum(folder, listing, newest_seal(folder, listing)[0])
     write_seal(folder, listing, row_sum, from_scratch=True)
@@ -286,7 +286,7 @@ def _read_or_nothing(folder: LogFolder, name: str) -> bytes:
         return b""
 
 
-def _placeholder(note: dict[str, Any], files: Sequence[DataFile]) -> bytes:
+def _placeholder_entry(note: dict[str, Any], files: Sequence[DataFile]) -> bytes:
     now = time.time_ns() // 1_000_000
     metadata = json.dumps(note, sort_keys=True)
     info = {"timestamp": now, "operation": "REPAIR", "operationParameters": {}, "userMetadata": metadata}
@@ -311,7 +311,7 @@ def _files_of_lost_versions(lake: Lake, folder: LogFolder, repair: LogRepair) ->
     named: set[str] = set()
     for data in lost_entries(folder, repair.versions):
         named |= added_files(data)
-    since = _time_of(folder, repair.first - 1) - _MARGIN_NS
+    since = _entry_time(folder, repair.first - 1) - _MARGIN_NS
     found = []
     for info in folder.files.get_file_info(pafs.FileSelector("", recursive=True)):
         is_data = info.is_file and info.path.endswith(".parquet") and not info.path.startswith("_")
@@ -340,7 +340,7 @@ def added_files(entry: bytes) -> set[str]:
     return found
 
 
-def _time_of(folder: LogFolder, version: int) -> int:
+def _entry_time(folder: LogFolder, version: int) -> int:
     file = folder.read_listing().entries.get(version)
     return file.mtime_ns if file else 0
 

@@ -79,10 +79,12 @@ def joined(parts: Iterable[Mapping[str, Extents]]) -> dict[str, Extents]:
 def extents_of(parquet: pq.ParquetFile) -> dict[str, Extents]:
     """Return the ranges of the records of a data file, by broker."""
     groups = range(parquet.num_row_groups)
-    return joined(_extents(parquet.read_row_group(group, ["broker", "physical_offset", "size"])) for group in groups)
+    return joined(
+        _extents_of_rows(parquet.read_row_group(group, ["broker", "physical_offset", "size"])) for group in groups
+    )
 
 
-def _extents(rows: pa.Table) -> dict[str, Extents]:
+def _extents_of_rows(rows: pa.Table) -> dict[str, Extents]:
     found = {}
     for broker in pc.unique(rows.column("broker")).to_pylist():
         of_broker = rows.filter(pc.equal(rows.column("broker"), broker))

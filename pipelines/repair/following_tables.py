@@ -74,16 +74,16 @@ def replace_rows(
         removed.append(file)
         deleted += rows.num_rows - kept.num_rows
         if kept.num_rows:
-            added.append(_written(lake, name, kept, file.modified_ms))
+            added.append(_write_rows(lake, name, kept, file.modified_ms))
     if added_rows is not None and added_rows.num_rows:
-        added.append(_written(lake, name, added_rows, time.time_ns() // 1_000_000))
+        added.append(_write_rows(lake, name, added_rows, time.time_ns() // 1_000_000))
     if removed or added:
         note = {"action": "repair"}
         exchange_files(lake, name, removed, added, changes_data=True, note=note, transactions=transactions)
     return deleted
 
 
-def _written(lake: Lake, name: str, rows: pa.Table, modified_ms: int) -> TableFile:
+def _write_rows(lake: Lake, name: str, rows: pa.Table, modified_ms: int) -> TableFile:
     file = write_plain_file(rows, lake, name, f"part-kept-{secrets.token_hex(16)}.zstd.parquet")
     return TableFile(file.path, {}, file.size, file.rows, modified_ms, statistics=file.statistics)
 

@@ -92,7 +92,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
     for damaged in damages:
         if unquote(damaged.file.path) not in found.names:
             yield f"{table}: {count_text(damaged.file.rows or 0, 'row')} of data file {damaged}"
-    rows = _distinct(found.rows, declared.key, table)
+    rows = _distinct_rows(found.rows, declared.key, table)
     newest = pc.max(rows.column("number")).as_py() or 0
     if table == "erasures":
         restored = restore_erasures(lake, rows)
@@ -100,7 +100,7 @@ def rebuild_kept_table(aside: AsideFolder, table: str, damages: Sequence[DataDam
         yield from restored.lines
     last = read_last_commit(lake)
     numbers = {_NUMBERED_BY[table]: newest, **({ARCHIVE: last.sequence} if last else {})}
-    _replace(aside, table, rows, found.names, numbers)
+    _replace_table(aside, table, rows, found.names, numbers)
 
 
 def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
@@ -120,11 +120,11 @@ def rebuild_history(aside: AsideFolder, table: str) -> Iterator[str]:
     if not is_whole:
         yield f"{table}: all snapshots so far"
     key = tuple(field.name for field in columns if not pa.types.is_nested(field.type))
-    rows = _distinct(found.rows, key, table) if is_whole else columns.empty_table()
+    rows = _distinct_rows(found.rows, key, table) if is_whole else columns.empty_table()
     numbers = {ARCHIVE: last.sequence} if (last := read_last_commit(lake)) else {}
     if table in SNAPSHOT_TABLES:
         numbers = {snapshot_application(broker): 1 for broker in rows.column("broker").unique().drop_null().to_pylist()}
-    _replace(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
+    _replace_table(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
 
 
 def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[DataDamage]) -> Iterator[str]:
@@ -155,7 +155,7 @@ def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[Dat
         yield f"{table}: all snapshots{of_store} {when}"
     brokers = rows.column("broker").unique().to_pylist()
     numbers = {snapshot_application(broker): 1 for broker in brokers}
-    _replace(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
+    _replace_table(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
 
 
 def _first_of(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]:
@@ -192,13 +192,13 @@ def _read_files(lake: Lake, table: str, columns: pa.Schema, only: Collection[str
             continue
         try:
             with files.open_input_file(info.path) as source:
-                parts.append(_conform(pq.read_table(source, page_checksum_verification=True), columns))
+                parts.append(_cast_to_schema(pq.read_table(source, page_checksum_verification=True), columns))
         except (pa.ArrowException, OSError) as error:
             problems.append(f"{table}: the rows of data file {info.path}: {str(error).splitlines()[0]}")
     return _Files(pa.concat_tables(parts), names, problems)
 
 
-def _replace(
+def _replace_table(
     aside: AsideFolder,
     table: str,
     rows: pa.Table,
@@ -225,7 +225,7 @@ def _replace(
         raise LakeError(f"{uri}: another program has written to it meanwhile. Stop it, then repair again")
 
 
-def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _cast_to_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = [
         rows.column(field.name).cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
         for field in schema
@@ -233,7 +233,7 @@ def _conform(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _distinct(rows: pa.Table, key: tuple[str, ...], table: str) -> pa.Table:
+def _distinct_rows(rows: pa.Table, key: tuple[str, ...], table: str) -> pa.Table:
     names = [*key]
     numbered = rows.select(key)
     if table == "erasures":
@@ -269,10 +269,10 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
     Args:
         rows: the rows that `erasures` still has.
     """
-    known = dict(_pairs(rows))
+    known = dict(_ids_and_numbers(rows))
     newest = max([*known.values(), *(_applied_erasure(lake, table) for table in _FOLLOWING)], default=0)
     recorded = rows.filter(pc.is_in(rows.column("event"), pa.array([ErasureEvent.MESSAGE, ErasureEvent.COPY])))
-    erased = _unrecorded(_marked_rows(lake), recorded)
+    erased = _unrecorded_rows(_marked_rows(lake), recorded)
     ids = sorted({*erased.column("erasure_id").to_pylist()} - known.keys())
     used = {*known.values()}
     free = (number for number in itertools.count(1) if number not in used)
@@ -281,7 +281,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
         newest = max(newest, number)
     writer = ErasureWriter(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", "repair")
     begun = _missing_begun_rows(rows, known, writer)
-    restored, incomplete = _messages(lake, erased, known, newest, writer)
+    restored, incomplete = _message_rows(lake, erased, known, newest, writer)
     used = {*known.values()}
     unknown = newest - sum(0 < number <= newest for number in used)
     first = next((number for number in itertools.count(1) if number not in used), 1)
@@ -289,7 +289,7 @@ def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
     return RestoredErasures(pa.concat_tables([begun, restored]), newest, tuple(lines))
 
 
-def _pairs(rows: pa.Table) -> Iterator[tuple[str, int]]:
+def _ids_and_numbers(rows: pa.Table) -> Iterator[tuple[str, int]]:
     distinct = rows.select(["erasure_id", "number"]).group_by(["erasure_id", "number"]).aggregate([])
     for row in distinct.to_pylist():
         if row["erasure_id"] is not None and row["number"] is not None:
@@ -307,8 +307,8 @@ def _applied_erasure(lake: Lake, table: str) -> int:
 def _marked_rows(lake: Lake) -> pa.Table:
     """Return the rows of `messages` that are marked as erased, with the column `erasure_id`; one for each message."""
     parts = []
-    for rows in _batches(lake):
-        ids = _marks(rows)
+    for rows in _read_all_batches(lake):
+        ids = _erasure_marks(rows)
         chosen = np.flatnonzero(pc.is_valid(ids).to_numpy(zero_copy_only=False))
         chosen = chosen[are_erased(rows.select(CHANGED_COLUMNS).take(pa.array(chosen)), by_any_version=True)]
         if len(chosen):
@@ -317,7 +317,7 @@ def _marked_rows(lake: Lake) -> pa.Table:
     return _first_of_message(pa.concat_tables([schema.empty_table(), *parts]))
 
 
-def _batches(lake: Lake) -> Iterator[pa.Table]:
+def _read_all_batches(lake: Lake) -> Iterator[pa.Table]:
     """Read all data files in the folder of `messages`, also those of older versions; skip damaged ones."""
     uri = lake.uri("messages")
     try:
@@ -334,12 +334,12 @@ def _batches(lake: Lake) -> Iterator[pa.Table]:
                 pq.ParquetFile(source, page_checksum_verification=True) as parquet,
             ):
                 for group in range(parquet.num_row_groups):
-                    yield _conform(parquet.read_row_group(group, use_threads=False), _MESSAGES).combine_chunks()
+                    yield _cast_to_schema(parquet.read_row_group(group, use_threads=False), _MESSAGES).combine_chunks()
         except (pa.ArrowException, OSError):  # the check of messages reports the file
             continue
 
 
-def _marks(rows: pa.Table) -> pa.Array:
+def _erasure_marks(rows: pa.Table) -> pa.Array:
     found = pc.map_lookup(rows.column("properties"), MARKER, "last")
     return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
@@ -352,7 +352,7 @@ def _first_of_message(rows: pa.Table) -> pa.Table:
     return rows.take(first.column("row_min")).combine_chunks()
 
 
-def _unrecorded(marked: pa.Table, recorded: pa.Table) -> pa.Table:
+def _unrecorded_rows(marked: pa.Table, recorded: pa.Table) -> pa.Table:
     columns = ["broker", "physical_offset", "erasure_id", "number"]
     is_whole = reduce(pc.and_, [pc.is_valid(recorded.column(name)) for name in columns])
     return erased_places(recorded.filter(is_whole), 0).without(marked)
@@ -360,7 +360,7 @@ def _unrecorded(marked: pa.Table, recorded: pa.Table) -> pa.Table:
 
 def _missing_begun_rows(rows: pa.Table, known: Mapping[str, int], writer: ErasureWriter) -> pa.Table:
     """Return a row `begun` for each erasure without one, at the earliest time that its other rows have."""
-    has_row = {row["erasure_id"] for row in _of_event(rows, ErasureEvent.BEGUN).select(["erasure_id"]).to_pylist()}
+    has_row = {row["erasure_id"] for row in _rows_of_event(rows, ErasureEvent.BEGUN).select(["erasure_id"]).to_pylist()}
     times = rows.select(["erasure_id"]).append_column("at", rows.column("at").cast(pa.int64()))
     earliest = {
         row["erasure_id"]: row["at_min"] for row in times.group_by("erasure_id").aggregate([("at", "min")]).to_pylist()
@@ -384,11 +384,11 @@ def _missing_begun_rows(rows: pa.Table, known: Mapping[str, int], writer: Erasur
     return conform(pa.Table.from_pylist(made, schema))
 
 
-def _of_event(rows: pa.Table, event: ErasureEvent) -> pa.Table:
+def _rows_of_event(rows: pa.Table, event: ErasureEvent) -> pa.Table:
     return rows.filter(pc.equal(rows.column("event"), str(event)))
 
 
-def _messages(
+def _message_rows(
     lake: Lake, erased: pa.Table, known: Mapping[str, int], newest: int, writer: ErasureWriter
 ) -> tuple[pa.Table, int]:
     """Return the rows `message` of erased messages, and the number of those whose row before the erasure is gone."""
@@ -417,7 +417,7 @@ def _messages(
 def _older_rows(lake: Lake, places: ErasedPlaces, after: pa.Table) -> tuple[pa.Table, Array]:
     """Return unerased rows of some messages, and for each message its row there, counted after those of `after`."""
     parts = []
-    for rows in _batches(lake):
+    for rows in _read_all_batches(lake):
         of_messages = places.ids_of_rows(
             *(rows.column(name).combine_chunks() for name in ("broker", "physical_offset"))
         )

@@ -130,17 +130,17 @@ class RepairPlan:
             if table == "messages" and self.adoption is not None:
                 yield from (f"  {line}" for line in self.adoption.lines())
             else:
-                yield f"  {_repair_of_log(table, repair)}"
+                yield f"  {_log_repair_text(table, repair)}"
         for table, damages in self.files.items():
             for found in damages:
                 yield f"{table}: data file {found}"
-            yield f"  {_repair_of_files(table, self.stores)}"
+            yield f"  {_file_repair_text(table, self.stores)}"
         yield from self._lines_of_rows()
         recorded = [("messages", f"messages of {lost.name}") for lost in self.recorded]
         recorded += [(table, count_text(count, "row")) for table, count in self.lacking.items()]
         for table, what in recorded:
             yield f"{table}: an earlier repair has recorded {what} as lost"
-            yield f"  {_repair_of_files(table, self.stores)}"
+            yield f"  {_file_repair_text(table, self.stores)}"
 
     def _lines_of_rows(self) -> Iterator[str]:
         """Yield the lines about tables that are intact, but do not have the rows that they should have."""
@@ -166,11 +166,11 @@ def _content_lines(contents: Contents) -> Iterator[str]:
     yield f"  the changes are undone if the files from before are still there; if not, the table {way}"
 
 
-def _repair_of_log(table: str, repair: LogRepair) -> str:
+def _log_repair_text(table: str, repair: LogRepair) -> str:
     if table in KEPT_TABLES or is_rebuilt(table, repair):
         return REBUILD_TEXT
     if repair.is_lost or repair.goes_back:
-        return _repair_to_version(table, repair)
+        return _version_repair_text(table, repair)
     if repair.undone and repair.first is None:
         return "entries of another program are moved aside, and replaced by ones that change nothing"
     if repair.writes_first:
@@ -180,7 +180,7 @@ def _repair_of_log(table: str, repair: LogRepair) -> str:
     return "the checkpoint is moved aside; the entries of the log have its contents"
 
 
-def _repair_to_version(table: str, repair: LogRepair) -> str:
+def _version_repair_text(table: str, repair: LogRepair) -> str:
     if repair.is_lost:
         return _REPAIRS.get(table, _FROM_COMMITS)
     assert repair.first is not None
@@ -195,7 +195,7 @@ def is_rebuilt(table: str, repair: LogRepair | None) -> bool:
     return repair is not None and table in HISTORIES and (repair.is_lost or repair.goes_back)
 
 
-def _repair_of_files(table: str, stores: Stores | None) -> str:
+def _file_repair_text(table: str, stores: Stores | None) -> str:
     ways = {
         **_REPAIRS,
         **replay_tables.TAKEN_OUT,
@@ -252,11 +252,11 @@ def plan_repair(
         return RepairPlan(logs, files, recorded=recorded, stores=stores, contents=contents)
     is_known = stores is not None and "archive_runs" not in {*logs, *files}
     lacking = lacking_rows(lake, [table for table in REPEATED if table not in {*logs, *files}]) if is_known else {}
-    lost = _lost_rows(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
+    lost = _count_lost_runs(lake) if not set(OF_RUNS) & (logs.keys() | files.keys()) else 0
     keys = "" if {KEYS, "messages"} & (logs.keys() | files.keys()) else wrong_keys(lake, runner, deep=deep)
     unfinished = is_unfinished(lake) is not None
     ahead = 0 if unfinished or "archive_runs" in logs else _newest_lost_run(lake)
-    missing = _missing_runs(lake, {*logs, *files})
+    missing = _count_missing_runs(lake, {*logs, *files})
     is_whole = deep and not (missing or lost or unfinished or ahead or {MINUTES, "gaps"} & {*logs, *files})
     return RepairPlan(
         logs,
@@ -304,7 +304,7 @@ def _newest_lost_run(lake: Lake) -> int:
     return finished if finished > (last.sequence if last else 0) else 0
 
 
-def _missing_runs(lake: Lake, damaged: Collection[str]) -> dict[str, int]:
+def _count_missing_runs(lake: Lake, damaged: Collection[str]) -> dict[str, int]:
     """Count the finished runs that are missing in each table that follows `messages`."""
     commits = commits_after(lake, 0)
     found = {
@@ -318,7 +318,7 @@ def _missing_runs(lake: Lake, damaged: Collection[str]) -> dict[str, int]:
     return found
 
 
-def _lost_rows(lake: Lake) -> int:
+def _count_lost_runs(lake: Lake) -> int:
     """Count the lost runs that `archive_runs` still has."""
     lost = lost_runs(lake)
     named = {run_id for one in lost for run_id in one.run_ids}

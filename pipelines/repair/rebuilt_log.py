@@ -167,13 +167,13 @@ def find_adoption(lake: Lake) -> Adoption:
     if runs is not None:
         found.expected = sum(runs.values())
     candidates = []
-    for path, info in _data_files(lake):
+    for path, info in _find_data_files(lake):
         run = _RUN.match(path.rpartition("/")[2])
         if run and runs is not None and run[1] not in runs:
             found.uncommitted.append(path)
             continue
         try:
-            candidates.append(_read(lake, path, info))
+            candidates.append(_read_adopted(lake, path, info))
         except (pa.ArrowException, OSError, ValueError, KeyError) as error:
             lines = str(error).splitlines() or ["no message"]
             found.damaged.append(f"{path}: {lines[0]}")
@@ -190,10 +190,10 @@ def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> Archiv
         sequence: sequence of the newest known run, or more.
     """
     lake = aside.lake
-    commit = _commit(lake, adoption, sequence)
-    entries = _entries(adoption.files, commit)
+    commit = _adoption_commit(lake, adoption, sequence)
+    entries = _log_entries(adoption.files, commit)
     taken = {file.path for file in adoption.files}
-    for path, _ in _data_files(lake):
+    for path, _ in _find_data_files(lake):
         if path not in taken:
             aside.move(f"messages/{path}")
     aside.move_folder(f"messages/{LOG}")
@@ -220,7 +220,7 @@ def _finished_runs(lake: Lake) -> dict[str, int] | None:
     return {row["run_id"]: row["messages"] for row in rows}
 
 
-def _data_files(lake: Lake) -> Iterator[tuple[str, pafs.FileInfo]]:
+def _find_data_files(lake: Lake) -> Iterator[tuple[str, pafs.FileInfo]]:
     """Yield all data files in the table's folder, sorted by name."""
     try:
         folder = lake.log("messages")
@@ -232,7 +232,7 @@ def _data_files(lake: Lake) -> Iterator[tuple[str, pafs.FileInfo]]:
             yield info.path, info
 
 
-def _read(lake: Lake, path: str, info: pafs.FileInfo) -> Adopted:
+def _read_adopted(lake: Lake, path: str, info: pafs.FileInfo) -> Adopted:
     files = lake.log("messages").files
     with files.open_input_file(path) as source, pq.ParquetFile(source, page_checksum_verification=True) as parquet:
         extents = extents_of(parquet)
@@ -250,7 +250,7 @@ def _read(lake: Lake, path: str, info: pafs.FileInfo) -> Adopted:
         )
 
 
-def _commit(lake: Lake, adoption: Adoption, sequence: int) -> ArchiveCommit:
+def _adoption_commit(lake: Lake, adoption: Adoption, sequence: int) -> ArchiveCommit:
     """Return a commit with the archive's progress, using intact entries of the old log where they match."""
     known = _newest_known(lake)
     stores = {broker: StoreProgress(extents.end) for broker, extents in adoption.extents.items()}
@@ -284,7 +284,7 @@ def _newest_known(lake: Lake) -> ArchiveCommit | None:
     return None
 
 
-def _entries(files: Sequence[Adopted], commit: ArchiveCommit) -> dict[int, bytes]:
+def _log_entries(files: Sequence[Adopted], commit: ArchiveCommit) -> dict[int, bytes]:
     """Return the entries of the table's new log, by version."""
     actions: list[AddAction | RemoveAction] = [
         AddAction(file.path, file.size, {STORE_DATE.name: file.store_date}, file.modified_ms, True, file.statistics)

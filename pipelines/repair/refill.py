@@ -210,7 +210,7 @@ def restore_messages(
     lost = sum(damage.file.rows or 0 for damage in damages)
     if read.rows < lost and not read.left:  # the store has other messages there
         read = _Read(read.files, holes)
-    gaps = list(_gaps(suspects, read.left, parser_version))
+    gaps = list(_gap_rows(suspects, read.left, parser_version))
     known = {suspect.name for suspect in recorded}  # by an earlier repair, perhaps one that was killed
     if new := [gap for gap in gaps if gap["segment"] not in known]:
         append_rows(lake, "gaps", pa.Table.from_pylist(new, schema=_GAPS))
@@ -345,14 +345,14 @@ def _not_readable(lake: Lake, manifest: Sequence[ManifestRow]) -> list[LogRange]
         for row in manifest:
             if row.path and row.table == table:
                 with lake.folder(table).open_input_file(row.path) as source:
-                    found |= _ranges(pq.read_table(source))
+                    found |= _to_log_ranges(pq.read_table(source))
         opened = lake.find(table)
         if opened is not None:
-            known |= _ranges(opened.to_pyarrow_table())
+            known |= _to_log_ranges(opened.to_pyarrow_table())
     return sorted(found - known)
 
 
-def _ranges(rows: pa.Table) -> set[LogRange]:
+def _to_log_ranges(rows: pa.Table) -> set[LogRange]:
     columns = (rows.column(name).to_pylist() for name in ("broker", "start_offset", "end_offset"))
     return {LogRange(*values) for values in zip(*columns, strict=True)}
 
@@ -372,7 +372,7 @@ def _table_file(file: DataFile) -> TableFile:
     )
 
 
-def _gaps(suspects: Sequence[Suspect], left: Sequence[LogRange], parser_version: str) -> Iterator[dict[str, Any]]:
+def _gap_rows(suspects: Sequence[Suspect], left: Sequence[LogRange], parser_version: str) -> Iterator[dict[str, Any]]:
     """Yield a row of `gaps` for each suspect and broker of which messages are lost."""
     for suspect in suspects:
         for broker in sorted({part.broker for part in left if suspect.is_of(part.broker)}):

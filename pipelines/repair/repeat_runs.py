@@ -116,20 +116,20 @@ def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: Stores) -> I
     left: Counter[str] = Counter()
     changed: Counter[str] = Counter()
     for run in _lacking_runs(lake, lost):
-        part = _readable(run.commit, by_broker)
+        part = _readable_run(run.commit, by_broker)
         is_whole = part.ranges == run.commit.ranges
         if not is_whole:
             left.update(run.rows)
-        if part.ranges and (is_whole or _is_of_several(run.commit)):
+        if part.ranges and (is_whole or _stands_for_several(run.commit)):
             with tempfile.TemporaryDirectory(prefix="commitlake-repair-") as folder:
                 scratch = Lake(folder)
-                _read_again(scratch, part, by_broker, stores, erased, is_judged="quality_results" in lost)
+                _repeat_run(scratch, part, by_broker, stores, erased, is_judged="quality_results" in lost)
                 for table in lost:
-                    rows = _rows_of(scratch, table)
-                    if not _is_of_several(run.commit) and rows.num_rows != _written_rows(run.commit, table):
+                    rows = _read_rows(scratch, table)
+                    if not _stands_for_several(run.commit) and rows.num_rows != _written_rows(run.commit, table):
                         changed[table] += run.rows.get(table, 0)  # an audit compares the numbers
                         continue
-                    _restore(lake, table, part.run_id, rows, hides_bytes=erased.number > 0)
+                    _restore_rows(lake, table, part.run_id, rows, hides_bytes=erased.number > 0)
     for table, count in left.items():
         yield f"{table}: {count_text(count, 'row') if count else 'rows'} of runs whose log no store has"
     for table, count in changed.items():
@@ -151,7 +151,7 @@ def _counted_erasures(lake: Lake) -> ErasedPlaces:
     return erased_places(rows.filter(is_counted), erasure_number(table))
 
 
-def _restore(lake: Lake, table: str, run_id: str, rows: pa.Table, *, hides_bytes: bool) -> None:
+def _restore_rows(lake: Lake, table: str, run_id: str, rows: pa.Table, *, hides_bytes: bool) -> None:
     if table == "quarantine" and hides_bytes:  # they may have erased texts
         for name in _BYTES:
             place = rows.schema.get_field_index(name)
@@ -169,7 +169,7 @@ def _written_rows(commit: ArchiveCommit, table: str) -> int:
 
 def _runs_of_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
     """Return the runs in the log of `messages` that lack rows in one of some tables, oldest first."""
-    there = {table: _counts(lake, table) for table in tables}
+    there = {table: _rows_by_run(lake, table) for table in tables}
     found = []
     for commit in commits_after(lake, 0) if tables else ():
         expected = {table: _written_rows(commit, table) for table in tables}
@@ -193,13 +193,13 @@ def _lacking_runs(lake: Lake, tables: Mapping[str, int | None]) -> Iterator[_Lac
     }
     last = read_last_commit(lake)
     if older and last is not None:
-        earlier = _older(lake, [commit for commit in commits_after(lake, 0) if commit.ranges], last)
+        earlier = _older_runs(lake, [commit for commit in commits_after(lake, 0) if commit.ranges], last)
         if earlier.ranges or any(older.values()):
             yield _LackingRun(earlier, older)
     yield from found
 
 
-def _older(lake: Lake, commits: Sequence[ArchiveCommit], last: ArchiveCommit) -> ArchiveCommit:
+def _older_runs(lake: Lake, commits: Sequence[ArchiveCommit], last: ArchiveCommit) -> ArchiveCommit:
     """Return one commit for all runs before the known ones."""
     ends = {broker: progress.end for broker, progress in last.stores.items()}
     for commit in reversed(commits):
@@ -210,11 +210,11 @@ def _older(lake: Lake, commits: Sequence[ArchiveCommit], last: ArchiveCommit) ->
     return replace(last, run_id=f"{REPAIR}-{secrets.token_hex(16)}", ranges=ranges)
 
 
-def _is_of_several(run: ArchiveCommit) -> bool:
+def _stands_for_several(run: ArchiveCommit) -> bool:
     return run.run_id.startswith(REPAIR)
 
 
-def _counts(lake: Lake, table: str) -> dict[str, int]:
+def _rows_by_run(lake: Lake, table: str) -> dict[str, int]:
     opened = lake.find(table)
     if opened is None:
         return {}
@@ -222,7 +222,7 @@ def _counts(lake: Lake, table: str) -> dict[str, int]:
     return {row["values"]: row["counts"] for row in pc.value_counts(run_ids).to_pylist()}
 
 
-def _readable(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCommit:
+def _readable_run(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCommit:
     """Return a run with the ranges that the stores have completely; of older runs, with what they still have."""
     ranges = {}
     for broker, part in run.ranges.items():
@@ -230,14 +230,14 @@ def _readable(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCommit:
         if store is None or progress.pulled is not None:
             continue
         first, last = store.segments[0].base_offset, store.segments[-1]
-        start = max(part.start, first) if _is_of_several(run) else part.start
+        start = max(part.start, first) if _stands_for_several(run) else part.start
         if first <= start < part.end <= last.base_offset + last.file_size:
             check_is_archived(store, progress)
             ranges[broker] = CommittedRange(start, part.end)
     return replace(run, ranges=ranges)
 
 
-def _read_again(
+def _repeat_run(
     scratch: Lake,
     run: ArchiveCommit,
     by_broker: Mapping[str, Store],
@@ -272,7 +272,7 @@ def _read_again(
             profiles.add(piece)
 
 
-def _rows_of(scratch: Lake, table: str) -> pa.Table:
+def _read_rows(scratch: Lake, table: str) -> pa.Table:
     schema = arrow_schema(LAKE_TABLES[table].columns)
     parts = [schema.empty_table()]
     for path in sorted(Path(scratch.uri(table)).glob("*.parquet")):

@@ -79,10 +79,10 @@ def repair_replay_tables(
         Sentences on what is lost.
     """
     lake = aside.lake
-    losses = list(_repair(aside, EVENTS, logs.get(EVENTS), damaged_files))
+    losses = list(_repair_table(aside, EVENTS, logs.get(EVENTS), damaged_files))
     if losses:
         yield from losses
-        yield from _lost_plans(lake)
+        yield from _lost_plans_sentence(lake)
         if lake.has_log("erasures"):
             yield "replays: plans may name erased keys again; erase these keys once more"
     outcomes = logs.get(OUTCOMES)
@@ -92,14 +92,14 @@ def repair_replay_tables(
     if OUTCOMES in logs or damaged_files(OUTCOMES):
         _add_marks(lake, OUTCOMES)
     for table in (OUTCOMES, COPIES):
-        yield from _repair(aside, table, logs.get(table), damaged_files)
+        yield from _repair_table(aside, table, logs.get(table), damaged_files)
 
 
 def _loses_rows(repair: LogRepair) -> bool:
     return repair.is_lost or repair.goes_back
 
 
-def _repair(
+def _repair_table(
     aside: AsideFolder,
     table: str,
     repair: LogRepair | None,
@@ -147,23 +147,23 @@ def _add_marks(lake: Lake, damaged: str) -> None:
     table = lake.find("replays")
     if table is None:
         return
-    rows = _marks(table, damaged)
+    rows = _mark_rows(table, damaged)
     if rows.num_rows:
         append_rows(lake, "replays", rows)
 
 
 def _write_marks(lake: Lake, table: DeltaTable) -> list[DataFile]:
-    """Write the rows of `_marks` into a data file of `replays`, which no version has yet."""
-    rows = _marks(table, EVENTS)
+    """Write the rows of `_mark_rows` into a data file of `replays`, which no version has yet."""
+    rows = _mark_rows(table, EVENTS)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
     return [write_plain_file(rows, lake, "replays", name)] if rows.num_rows else []
 
 
-def _marks(table: DeltaTable, damaged: str) -> pa.Table:
+def _mark_rows(table: DeltaTable, damaged: str) -> pa.Table:
     """Return a row `rows_lost` of `replays` for each replay that has not ended, as far as it can be read."""
     known: set[str] = set()
     ended: set[str] = set()
-    for rows in _readable(table, ["replay_id", "event"]):
+    for rows in _readable_rows(table, ["replay_id", "event"]):
         for row in rows.to_pylist():
             known.add(row["replay_id"])
             if row["event"] in ENDED:
@@ -177,16 +177,16 @@ def _marks(table: DeltaTable, damaged: str) -> pa.Table:
     return pa.Table.from_pylist(marks, arrow_schema(REPLAYS))
 
 
-def _lost_plans(lake: Lake) -> Iterator[str]:
+def _lost_plans_sentence(lake: Lake) -> Iterator[str]:
     """Yield a sentence if `replay_messages` has replays without a plan."""
     table = lake.find("replays")
-    plans = () if table is None else _readable(table, ["replay_id", "plan"])
+    plans = () if table is None else _readable_rows(table, ["replay_id", "plan"])
     planned = {row["replay_id"] for rows in plans for row in rows.to_pylist() if row["plan"]}
     try:
         outcomes = lake.table_at("replay_messages")
     except DeltaError:  # there is none, or it is damaged, too
         return
-    sent = {name for rows in _readable(outcomes, ["replay_id"]) for name in rows.column(0).unique().to_pylist()}
+    sent = {name for rows in _readable_rows(outcomes, ["replay_id"]) for name in rows.column(0).unique().to_pylist()}
     lost = sorted(sent - planned)
     if lost:
         more = f" and {len(lost) - _MAX_SHOWN:,} more" if len(lost) > _MAX_SHOWN else ""
@@ -197,7 +197,7 @@ def _lost_plans(lake: Lake) -> Iterator[str]:
         )
 
 
-def _readable(table: DeltaTable, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _readable_rows(table: DeltaTable, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of a table, file by file; files that cannot be read are left out."""
     folder = folder_of(table.table_uri)
     for file in read_table_files(table):

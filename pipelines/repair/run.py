@@ -132,7 +132,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
         if table in plan.files:
             missing += keep_earlier_snapshots(aside, table, plan.files[table])
         else:
-            missing += _repair_or_begin(aside, table, plan, runner, "all snapshots so far")
+            missing += _repair_or_start_empty(aside, table, plan, runner, "all snapshots so far")
     missing += _restore_consumptions(aside, plan, runner)
     missing += replay_tables.repair_replay_tables(
         aside, plan.logs, lambda table: _damaged_files(lake, table, plan, runner)
@@ -141,7 +141,7 @@ def repair_lake(lake: Lake, plan: RepairPlan, parser_version: str, runner: Runne
     _repair_edges(aside, plan, runner, is_wrong=EDGES in {one.table for one in changed})
     if plan.recorded and not recorded_losses(lake) and must_recount(lake, {"messages"}):
         recount = [MINUTES]  # it may have been counted without them
-    _recount(lake, recount, runner)
+    _recount_minutes(lake, recount, runner)
     return missing
 
 
@@ -154,7 +154,7 @@ def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
             adopt_files(aside, plan.adoption, finished_runs(lake))
             lake.seal("messages")
         else:
-            repair_log(aside, of_messages, _note(lake, of_messages))
+            repair_log(aside, of_messages, _replacement_note(lake, of_messages))
     note = is_unfinished(lake)
     if note is None and plan.ahead:
         version = lake.table("messages").version() + 1
@@ -191,7 +191,7 @@ def _restore_archive_runs(lake: Lake, plan: RepairPlan, parser_version: str) -> 
         yield f"archive_runs: {count_text(removed - restored, 'row')} of runs that are no longer in the log of messages"
 
 
-def _recount(lake: Lake, tables: Sequence[str], runner: Runner) -> None:
+def _recount_minutes(lake: Lake, tables: Sequence[str], runner: Runner) -> None:
     if MINUTES in tables:
         backfill_minutes(lake, runner, from_scratch=True)
 
@@ -227,7 +227,7 @@ def _repair_table_of_runs(
     damaged = _damaged_files(lake, table, plan, runner)
     if is_repeated and (damaged or (repair is not None and repair.goes_back)):
         lost_rows[table] = sum(damage.file.rows or 0 for damage in damaged)
-    yield from _take_out(aside, table, damaged)
+    yield from _remove_damaged_files(aside, table, damaged)
 
 
 def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> Iterator[str]:
@@ -236,7 +236,7 @@ def _restore_consumptions(aside: AsideFolder, plan: RepairPlan, runner: Runner) 
         return
     lake, gone = aside.lake, "records that the stores' consume logs no longer have"
     known = None if CONSUMPTIONS in plan.logs else _count_rows(lake, CONSUMPTIONS)
-    missing = list(_repair_or_begin(aside, CONSUMPTIONS, plan, runner, gone))
+    missing = list(_repair_or_start_empty(aside, CONSUMPTIONS, plan, runner, gone))
     if plan.stores is None:
         yield from missing
         return
@@ -254,7 +254,7 @@ def _count_rows(lake: Lake, name: str) -> int:
     return 0 if table is None else sum(file.rows or 0 for file in read_table_files(table))
 
 
-def _repair_or_begin(
+def _repair_or_start_empty(
     aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, everything: str
 ) -> Iterator[str]:
     """Repair a table's log, or start an empty table if that is not enough.
@@ -287,7 +287,7 @@ def _damaged_files(lake: Lake, table: str, plan: RepairPlan, runner: Runner) -> 
     return find_damages(lake, table, runner, deep=True)
 
 
-def _take_out(aside: AsideFolder, table: str, found: Sequence[DataDamage]) -> Iterator[str]:
+def _remove_damaged_files(aside: AsideFolder, table: str, found: Sequence[DataDamage]) -> Iterator[str]:
     """Remove damaged data files from a table that follows `messages`."""
     if not found:
         return
@@ -329,7 +329,7 @@ def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner, *, is_wr
         follow_edges(lake, runner)
 
 
-def _note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
+def _replacement_note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
     """Return the note for entries that replace others, with the lost runs that the entries still name."""
     folder = lake.log("messages")
     run_ids, sequence = set(), 0

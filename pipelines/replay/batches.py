@@ -114,19 +114,19 @@ def encode_part(rows: pa.Table, bodies: pa.LargeBinaryArray, replay_id: str) -> 
     """
     entries = rows.column("properties").combine_chunks()
     lengths, keys, items = property_entries(entries)
-    firsts = _starts(lengths)
+    firsts = _starts_of_sizes(lengths)
     is_kept = np.asarray(pc.invert(pc.is_in(keys, value_set=DROPPED)))
     names, name_starts = spans(keys)
     values, value_starts = spans(items)
     added = added_properties(rows, replay_id)
     stamp_data, stamp_starts = spans(added)
     entry_sizes = np.where(is_kept, np.diff(name_starts) + np.diff(value_starts) + 2, 0)
-    before = _starts(entry_sizes)
+    before = _starts_of_sizes(entry_sizes)
     property_sizes = before[firsts[1:]] - before[firsts[:-1]] + np.diff(stamp_starts)
     refused = dict.fromkeys(np.flatnonzero(property_sizes > props.MAX_SIZE).tolist(), _TOO_LONG)
     refused |= dict.fromkeys(np.flatnonzero(_has_separators(rows, lengths, is_kept, keys, items)).tolist(), _SEPARATORS)
     body_data, body_starts = spans(bodies)
-    starts = _starts(MIN_ITEM_SIZE + np.diff(body_starts) + property_sizes)
+    starts = _starts_of_sizes(MIN_ITEM_SIZE + np.diff(body_starts) + property_sizes)
     out = np.zeros(int(starts[-1]), np.uint8)
     place_items(
         out, starts, numbers(rows.column("flag").combine_chunks()), body_data, body_starts, property_sizes, firsts,
@@ -143,26 +143,28 @@ def _has_separators(rows: pa.Table, lengths: Array, is_kept: Array, keys: pa.Arr
     """
     found = np.zeros(rows.num_rows, np.bool_)
     for name in ("broker", "msg_id", "topic", "tags"):
-        found |= _contains(rows.column(name).combine_chunks(), props.PROPERTY_SEPARATOR)
+        found |= _contains_separator(rows.column(name).combine_chunks(), props.PROPERTY_SEPARATOR)
     listed = rows.column("keys").combine_chunks()
-    _mark(found, numbers(pc.fill_null(pc.list_value_length(listed), 0)),
-          _contains(listed.flatten(), props.PROPERTY_SEPARATOR))  # fmt: skip
-    is_wrong = _contains(keys, props.PROPERTY_SEPARATOR) | _contains(keys, props.NAME_VALUE_SEPARATOR)
-    _mark(found, lengths, is_kept & (is_wrong | _contains(items, props.PROPERTY_SEPARATOR)))
+    _mark_rows_of(found, numbers(pc.fill_null(pc.list_value_length(listed), 0)),
+          _contains_separator(listed.flatten(), props.PROPERTY_SEPARATOR))  # fmt: skip
+    is_wrong = _contains_separator(keys, props.PROPERTY_SEPARATOR) | _contains_separator(
+        keys, props.NAME_VALUE_SEPARATOR
+    )
+    _mark_rows_of(found, lengths, is_kept & (is_wrong | _contains_separator(items, props.PROPERTY_SEPARATOR)))
     return found
 
 
-def _mark(rows: Array, lengths: Array, is_of_items: Array) -> None:
+def _mark_rows_of(rows: Array, lengths: Array, is_of_items: Array) -> None:
     """Mark the rows that have a marked item."""
     rows[np.repeat(np.arange(len(rows)), lengths)[is_of_items]] = True
 
 
-def _contains(texts: pa.Array, separator: int) -> Array:
+def _contains_separator(texts: pa.Array, separator: int) -> Array:
     found: Array = np.asarray(pc.fill_null(pc.match_substring(texts.cast(pa.string()), chr(separator)), False))
     return found
 
 
-def _starts(sizes: Array) -> Array:
+def _starts_of_sizes(sizes: Array) -> Array:
     starts = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=starts[1:])
     return starts

@@ -53,7 +53,7 @@ class Changes:
 
 
 def as_produced(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, list[str | None]]:
-    """Return messages as a function or a mask gets them, with errors for messages that cannot be decoded.
+    """Return messages in the form that functions and masks get, with an error for each that cannot be decoded.
 
     Args:
         rows: rows of `messages`, see `parts.COLUMNS`, and `size`.
@@ -72,12 +72,12 @@ def as_produced(rows: pa.Table, bodies: StoredBodies) -> tuple[pa.Table, list[st
             found.append(b"")
             errors[row] = errors[row] or str(error)
     columns = {name: rows.column(name) for name in SCHEMA.names if name in rows.column_names}
-    columns["properties"] = pa.chunked_array([_without_own(rows.column("properties").combine_chunks())])
+    columns["properties"] = pa.chunked_array([_drop_own_columns(rows.column("properties").combine_chunks())])
     columns["body"] = pa.chunked_array([pa.array(found, pa.binary())])
     return pa.table({name: columns[name] for name in SCHEMA.names}).cast(SCHEMA), errors
 
 
-def _without_own(entries: pa.MapArray) -> pa.MapArray:
+def _drop_own_columns(entries: pa.MapArray) -> pa.MapArray:
     """Return properties without those that have columns of their own."""
     lengths, names, values = property_entries(entries)
     is_kept = np.asarray(pc.invert(pc.is_in(names, value_set=OWN_COLUMNS)))
@@ -110,8 +110,8 @@ def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]
                 str(reason),
             )  # a message that could not be masked must not be kept
         else:
-            error = _reason_changed(message)
-        sent, bits = _compressed(message.body, flag)
+            error = _reason_for_change(message)
+        sent, bits = _compress_body(message.body, flag)
         errors.append(error)
         changed.append(
             {
@@ -128,7 +128,7 @@ def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]
     return rows, errors
 
 
-def _reason_changed(message: Message) -> str | None:
+def _reason_for_change(message: Message) -> str | None:
     """Return the reason why a message would arrive changed; None if it would not."""
     if not message.body:
         return "the body is empty"
@@ -140,7 +140,7 @@ def _reason_changed(message: Message) -> str | None:
     return None
 
 
-def _compressed(body: bytes, sys_flag: int) -> tuple[bytes, int]:
+def _compress_body(body: bytes, sys_flag: int) -> tuple[bytes, int]:
     codec = body_codec(sys_flag)
     if codec in (BodyCodec.NONE, BodyCodec.UNKNOWN) or len(body) < DEFAULT_THRESHOLD_BYTES:
         return body, 0

@@ -59,7 +59,7 @@ def copy_store(
     options = ReadOptions(path="", mode=Mode.PERMISSIVE, body=BodyForm.STORED)
     splits = plan_snapshot(stores, take_snapshot(stores), options, Filters.of(wanted)).splits
     # A reader that filters by content does not report damage, so rows are filtered here.
-    columns = _columns(has_bodies=has_bodies)
+    columns = _columns_to_copy(has_bodies=has_bodies)
     request = Request.of(options, Filters(), _read_schema(columns))
     total = sum(split.size for split in splits)
 
@@ -71,7 +71,7 @@ def copy_store(
             done += split.size
             advance(done, total)
 
-    return _copy(batches(), wanted, columns, lake)
+    return _copy_batches(batches(), wanted, columns, lake)
 
 
 def copy_topics(
@@ -100,7 +100,7 @@ def copy_topics(
         given["startingTimestamp"] = str(filters.min_store_timestamp)
     if filters.end_store_timestamp is not None:
         given["endingTimestamp"] = str(filters.end_store_timestamp)
-    options, columns = SourceOptions.parse(given).for_batch(), _columns(has_bodies=has_bodies)
+    options, columns = SourceOptions.parse(given).for_batch(), _columns_to_copy(has_bodies=has_bodies)
 
     def batches() -> Iterator[pa.RecordBatch]:
         with options.open_puller() as puller:
@@ -114,10 +114,10 @@ def copy_topics(
                 done += each.size
                 advance(done, total)
 
-    return _copy(batches(), wanted, columns, lake)
+    return _copy_batches(batches(), wanted, columns, lake)
 
 
-def _columns(*, has_bodies: bool) -> Columns:
+def _columns_to_copy(*, has_bodies: bool) -> Columns:
     without = {CORRUPT_RECORD.name} | (set() if has_bodies else {BODY.name})
     return SOURCE.without(*without)
 
@@ -126,7 +126,7 @@ def _read_schema(columns: Columns) -> pa.Schema:
     return arrow_schema(Columns([*columns, CORRUPT_RECORD]))
 
 
-def _copy(batches: Iterable[pa.RecordBatch], wanted: Selection, columns: Columns, lake: Lake) -> int:
+def _copy_batches(batches: Iterable[pa.RecordBatch], wanted: Selection, columns: Columns, lake: Lake) -> int:
     damaged = 0
     files: list[DataFile] = []
     waiting: list[pa.RecordBatch] = []

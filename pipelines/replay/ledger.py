@@ -203,8 +203,8 @@ def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
         event=ReplayEvent(telling[-1]["event"]),
         at=telling[-1]["at"],
         owner=started[-1]["owner"] if started else None,
-        rate=_last(rows, "rate"),
-        speed=_last(rows, "speed"),
+        rate=_last_number(rows, "rate"),
+        speed=_last_number(rows, "speed"),
         wants_stop=bool(stops) and (not started or stops[-1]["at"] >= started[-1]["at"]),
         detail=[row["detail"] for row in rows if row["event"] != ReplayEvent.COPIES_DROPPED][-1],
         last_at=rows[-1]["at"],
@@ -214,7 +214,7 @@ def _state(replay_id: str, rows: list[dict[str, Any]]) -> ReplayState:
     )
 
 
-def _last(rows: list[dict[str, Any]], name: str) -> float | None:
+def _last_number(rows: list[dict[str, Any]], name: str) -> float | None:
     """Return the last number in a column; None if it has only nulls, as in rows of earlier versions."""
     found = [row[name] for row in rows if row.get(name) is not None]
     return found[-1] if found else None
@@ -251,7 +251,7 @@ class Ledger:
             OtherProcessError: if another process does so at the same time.
         """
         table = self._table()
-        version = None if table is None else table.transaction_version(self._application)
+        version = None if table is None else table.transaction_version(self._application_id)
         self._advance([], version)
 
     def add(self, rows: pa.Table) -> None:
@@ -270,12 +270,12 @@ class Ledger:
 
     def _advance(self, files: list[Any], version: int | None) -> None:
         following = (version or 0) + 1
-        if not advance(self._lake, "replay_messages", files, self._application, (version, following)):
+        if not advance(self._lake, "replay_messages", files, self._application_id, (version, following)):
             raise OtherProcessError(f"another process has taken over the replay {self._id}, so this one has stopped")
         self._version = following
 
     @property
-    def _application(self) -> str:
+    def _application_id(self) -> str:
         return f"commitlake.replay/{self._id}"
 
     def _table(self) -> DeltaTable | None:
@@ -284,7 +284,7 @@ class Ledger:
         except NoTableError:
             return None
 
-    def _rows(self, columns: str, condition: str = "true", rest: str = "") -> pa.Table | None:
+    def _query_rows(self, columns: str, condition: str = "true", rest: str = "") -> pa.Table | None:
         table = self._table()
         if table is None:
             return None
@@ -294,7 +294,7 @@ class Ledger:
     def counts(self) -> Counts:
         """Return the number of messages that have an outcome."""
         sent = f"count(*) FILTER (WHERE outcome IN ('{SendOutcome.SENT}', '{SendOutcome.FOUND}')) AS sent"
-        rows = self._rows(f"{sent}, count(*) AS known")
+        rows = self._query_rows(f"{sent}, count(*) AS known")
         if rows is None:
             return Counts(0, 0)
         (row,) = rows.to_pylist()
@@ -304,17 +304,17 @@ class Ledger:
         """Return the number of messages by queue of the target and outcome, with their first and last offset there."""
         names = "target_topic, target_broker, target_queue_id, outcome"
         figures = "count(*) AS messages, min(target_offset) AS first_offset, max(target_offset) AS last_offset"
-        rows = self._rows(f"{names}, {figures}", rest=f"GROUP BY {names} ORDER BY {names}")
+        rows = self._query_rows(f"{names}, {figures}", rest=f"GROUP BY {names} ORDER BY {names}")
         return [] if rows is None else rows.to_pylist()
 
     def parts(self) -> dict[int, int]:
         """Return the number of messages that have an outcome, by part."""
-        rows = self._rows("part, count(*) AS known", rest="GROUP BY part")
+        rows = self._query_rows("part, count(*) AS known", rest="GROUP BY part")
         return {} if rows is None else {row["part"]: row["known"] for row in rows.to_pylist()}
 
     def known_of(self, part: int) -> set[Origin]:
         """Return the messages of a part that have an outcome."""
-        rows = self._rows("broker, physical_offset", f"part = {part}")
+        rows = self._query_rows("broker, physical_offset", f"part = {part}")
         return set() if rows is None else {Origin(*row.values()) for row in rows.to_pylist()}
 
     def places_of(self, part: int) -> pa.Table:
@@ -323,21 +323,21 @@ class Ledger:
         Returns:
             `broker`, `physical_offset`, `target_topic`, `target_broker`, `target_queue_id` and `target_offset`.
         """
-        rows = self._rows(", ".join(_PLACE), f"part = {part} AND target_offset IS NOT NULL")
+        rows = self._query_rows(", ".join(_PLACE), f"part = {part} AND target_offset IS NOT NULL")
         schema = arrow_schema(REPLAY_MESSAGES.only(_PLACE))
         return schema.empty_table() if rows is None else rows.cast(schema)
 
     def ends(self) -> Mapping[MessageQueue, int]:
         """Return the offset after the last message with a known outcome, for each queue of the target."""
         columns = "target_topic, target_broker, target_queue_id, max(target_offset) + 1 AS place"
-        rows = self._rows(columns, "target_offset IS NOT NULL", "GROUP BY 1, 2, 3")
+        rows = self._query_rows(columns, "target_offset IS NOT NULL", "GROUP BY 1, 2, 3")
         if rows is None:
             return {}
         return {MessageQueue(*list(row.values())[:3]): row["place"] for row in rows.to_pylist()}
 
     def last_written(self) -> datetime.datetime | None:
         """Return the time of the last outcome; None if there is none."""
-        rows = self._rows("max(sent_at) AS at")
+        rows = self._query_rows("max(sent_at) AS at")
         if rows is None:
             return None
         found: datetime.datetime | None = pc.max(rows.column("at")).as_py()
@@ -366,7 +366,7 @@ def check_is_free(state: ReplayState, last_written: datetime.datetime | None) ->
     if state.event is not ReplayEvent.STARTED or state.owner is None:
         return
     replay_id = state.plan.replay_id
-    owner = _owner(replay_id, state.owner)
+    owner = _parse_owner(replay_id, state.owner)
     if owner.host == socket.gethostname():
         if _started_at(owner.pid) == owner.started:
             raise OtherProcessError(
@@ -390,7 +390,7 @@ class _Owner(NamedTuple):
     started: str | None
 
 
-def _owner(replay_id: str, text: str) -> _Owner:
+def _parse_owner(replay_id: str, text: str) -> _Owner:
     """Return the process that a row names."""
     try:
         fields = json.loads(text)

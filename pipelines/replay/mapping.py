@@ -76,13 +76,13 @@ def target_queues(rows: pa.Table, topics: pa.Array, target: Target, queues: Sequ
         some = rows.take(pa.array(chosen))
         numbers = by_topic[name]
         if target.mapping is QueueMapping.SAME:
-            found[chosen] = _same(some, {queues[number]: number for number in numbers})
+            found[chosen] = _queues_of_same_number(some, {queues[number]: number for number in numbers})
         else:
-            found[chosen] = np.asarray(numbers)[_hashes(some, target.mapping) % len(numbers)]
+            found[chosen] = np.asarray(numbers)[_order_hashes(some, target.mapping) % len(numbers)]
     return found
 
 
-def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
+def _queues_of_same_number(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
     """Return the queue of the same number, on the broker of the same name if there is one."""
     by_place = {(queue.broker_name, queue.queue_id): number for queue, number in queues.items()}
     brokers = sorted({queue.broker_name for queue in queues})
@@ -108,7 +108,7 @@ def _same(rows: pa.Table, queues: Mapping[MessageQueue, int]) -> Array:
     return result
 
 
-def _hashes(rows: pa.Table, mapping: QueueMapping) -> Array:
+def _order_hashes(rows: pa.Table, mapping: QueueMapping) -> Array:
     """Return a hash that is equal for messages whose order must be kept. It is that of Java's selector by hash."""
     if mapping is QueueMapping.SHARDING_KEY:
         entries = rows.column("properties").combine_chunks()

@@ -120,18 +120,18 @@ def _may_share(plan: ReplayPlan, other: ReplayPlan) -> bool:
     queues = {(queue.topic, queue.broker) for queue in plan.target.queues}
     if not any((queue.topic, queue.broker) in queues for queue in other.target.queues):
         return False
-    if not _addresses(plan) & _addresses(other):
+    if not _target_addresses(plan) & _target_addresses(other):
         return False
     return any(True for _ in _shared_ranges(plan, other))
 
 
-def _addresses(plan: ReplayPlan) -> set[str]:
+def _target_addresses(plan: ReplayPlan) -> set[str]:
     return set(plan.target.name_servers.replace(",", ";").split(";"))
 
 
 def _shared_ranges(plan: ReplayPlan, other: ReplayPlan) -> Iterator[LogRange]:
     """Yield the range that two plans share in each log, each taken from its first to its last message."""
-    mine, theirs = _extents(plan), _extents(other)
+    mine, theirs = _log_extents(plan), _log_extents(other)
     for broker in mine.keys() & theirs.keys():
         start = max(mine[broker].start, theirs[broker].start)
         end = min(mine[broker].end, theirs[broker].end)
@@ -139,7 +139,7 @@ def _shared_ranges(plan: ReplayPlan, other: ReplayPlan) -> Iterator[LogRange]:
             yield LogRange(broker, start, end)
 
 
-def _extents(plan: ReplayPlan) -> dict[str, LogRange]:
+def _log_extents(plan: ReplayPlan) -> dict[str, LogRange]:
     found: dict[str, LogRange] = {}
     for part in plan.parts:
         for broker, start, end in part:
@@ -161,7 +161,7 @@ def _count_shared(lake: Lake, plan: ReplayPlan, table: DeltaTable, state: Replay
         names = [] if plan.selection and not has_copies else ["replay_rows"]
         names += [] if has_copies else ["replay_messages"]
         tables |= {name: lake.table(name) for name in names}
-        mine, theirs = _places(plan), _places(other, has_copies=has_copies)
+        mine, theirs = _table_and_condition(plan), _table_and_condition(other, has_copies=has_copies)
         sql = (
             f"SELECT count(*) AS messages FROM (SELECT broker, physical_offset FROM {mine} AND {shared}) AS mine "
             f"JOIN (SELECT broker AS log, physical_offset AS place FROM {theirs}) AS theirs "
@@ -170,7 +170,7 @@ def _count_shared(lake: Lake, plan: ReplayPlan, table: DeltaTable, state: Replay
     return int(run_sql_over(tables, sql).read_all().column("messages")[0].as_py())
 
 
-def _places(plan: ReplayPlan, *, has_copies: bool = True) -> str:
+def _table_and_condition(plan: ReplayPlan, *, has_copies: bool = True) -> str:
     """Return the table with the messages of a plan, and a condition for its rows.
 
     Args:

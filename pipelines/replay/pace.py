@@ -55,20 +55,20 @@ class Pace:
         """Change the limit. Threads that wait notice it within a fifth of a second."""
         with self._lock:
             self._rate = rate
-            self._begin_again()
+            self._restart_clock()
 
     def set_speed(self, speed: float) -> None:
         """Change the speed, counted from the next message. Threads that wait notice it as with `set_rate`."""
         with self._lock:
             self._speed = speed
-            self._begin_again()
+            self._restart_clock()
 
     def pause(self, *, is_paused: bool) -> None:
         """Pause sending, or continue if `is_paused` is False; the time of the pause is not made up for."""
         with self._lock:
             self._is_paused = is_paused
             if not is_paused:
-                self._begin_again()
+                self._restart_clock()
 
     def restart_speed(self) -> None:
         """Keep to the speed from the next message on, after a time in which nothing could be sent.
@@ -80,7 +80,7 @@ class Pace:
                 self._began = None
                 self._changes += 1
 
-    def _begin_again(self) -> None:
+    def _restart_clock(self) -> None:
         """Count time from now on. Threads that wait reserve their time again."""
         self._next, self._began = self._clock(), None
         self._changes += 1
@@ -118,17 +118,17 @@ class Pace:
         Returns:
             True if they may be sent; False if the replay is to stop.
         """
-        due, changes = self._reserve(messages, stored_ms)
+        due, changes = self._reserve_time(messages, stored_ms)
         while not self._is_stopped:
             if changes != self._changes:
-                due, changes = self._reserve(messages, stored_ms)
+                due, changes = self._reserve_time(messages, stored_ms)
             left = due - self._clock()
             if left <= 0 and not self._is_paused:
                 return True
             self._sleep(min(max(left, 0.001), _LOOK_SECONDS) if not self._is_paused else _LOOK_SECONDS)
         return False
 
-    def _reserve(self, messages: int, stored_ms: int) -> tuple[float, int]:
+    def _reserve_time(self, messages: int, stored_ms: int) -> tuple[float, int]:
         """Return when messages may be sent, and the number of changes that this time counts for."""
         with self._lock:
             now = self._clock()

@@ -123,8 +123,8 @@ def read_bodies_of(rows: pa.Table, store: PackStore) -> StoredBodies:
     missing = np.asarray(pc.and_(pc.is_null(packs), has_body))
     errors = dict.fromkeys(np.flatnonzero(missing).tolist(), _NO_BODY)
     found = [
-        _read(batch, order[start : start + batch.num_rows], store, errors)
-        for start, batch in _batches(places.take(pa.array(order)))
+        _read_bodies(batch, order[start : start + batch.num_rows], store, errors)
+        for start, batch in _batches_with_starts(places.take(pa.array(order)))
     ]
     values = pa.concat_arrays(found) if found else pa.array([], pa.large_binary())
     back = np.empty(len(order), np.int64)
@@ -132,7 +132,7 @@ def read_bodies_of(rows: pa.Table, store: PackStore) -> StoredBodies:
     return StoredBodies(values.take(pa.array(back)), errors)
 
 
-def _batches(places: pa.Table) -> Sequence[tuple[int, pa.RecordBatch]]:
+def _batches_with_starts(places: pa.Table) -> Sequence[tuple[int, pa.RecordBatch]]:
     batches, start = [], 0
     for batch in places.combine_chunks().to_batches():
         batches.append((start, batch))
@@ -140,7 +140,7 @@ def _batches(places: pa.Table) -> Sequence[tuple[int, pa.RecordBatch]]:
     return batches
 
 
-def _read(batch: pa.RecordBatch, numbers: Array, store: PackStore, errors: dict[int, str]) -> pa.Array:
+def _read_bodies(batch: pa.RecordBatch, numbers: Array, store: PackStore, errors: dict[int, str]) -> pa.Array:
     """Return the bodies of a batch. If one of them cannot be read, each is read separately."""
     cache = FrameCache()
     try:
@@ -148,11 +148,13 @@ def _read(batch: pa.RecordBatch, numbers: Array, store: PackStore, errors: dict[
     except PackStoreError:
         raise
     except PackError:
-        parts = [_read_one(batch.slice(row, 1), int(numbers[row]), store, cache, errors) for row in range(len(numbers))]
+        parts = [
+            _read_body(batch.slice(row, 1), int(numbers[row]), store, cache, errors) for row in range(len(numbers))
+        ]
     return pa.concat_arrays([pc.fill_null(part.cast(pa.large_binary()), b"") for part in parts])
 
 
-def _read_one(
+def _read_body(
     row: pa.RecordBatch, number: int, store: PackStore, cache: FrameCache, errors: dict[int, str]
 ) -> pa.Array:
     try:

@@ -127,140 +127,140 @@ def plan_from_json(text: str) -> ReplayPlan:
         ReplayError: if this version cannot read the plan.
     """
     try:
-        fields = _object(json.loads(text), "the plan")
+        fields = _check_object(json.loads(text), "the plan")
     except (ValueError, RecursionError) as error:
-        raise _unreadable(_shortened(str(error))) from None
+        raise _plan_error(_shorten(str(error))) from None
     version = fields.get("version")
     if type(version) is int and version != VERSION:
         raise ReplayError(
-            f"the plan has version {_shortened(version)}, and this program reads version {VERSION}. Resume the replay "
+            f"the plan has version {_shorten(version)}, and this program reads version {VERSION}. Resume the replay "
             "with the program that planned it"
         )
-    _integer(fields, "version", VERSION, VERSION)
+    _integer_field(fields, "version", VERSION, VERSION)
     return ReplayPlan(
-        replay_id=_matching(fields, "replay_id", _REPLAY_ID),
-        created_at=_time(fields, "created_at"),
-        condition=_text(fields, "condition"),
+        replay_id=_matching_field(fields, "replay_id", _REPLAY_ID),
+        created_at=_time_field(fields, "created_at"),
+        condition=_text_field(fields, "condition"),
         parts=tuple(
-            tuple(_log_range(stretch) for stretch in _list(part, "a part"))
-            for part in _list(fields.get("parts"), "parts")
+            tuple(_parse_log_range(stretch) for stretch in _check_list(part, "a part"))
+            for part in _check_list(fields.get("parts"), "parts")
         ),
-        messages=_integer(fields, "messages"),
-        bytes=_integer(fields, "bytes"),
-        limit=_integer(fields, "limit"),
-        target=_target(_object(fields.get("target"), "target")),
-        batch_bytes=_integer(fields, "batch_bytes", 1, _MAX_BATCH_BYTES),
-        command=_text(fields, "command"),
-        is_changed=_truth(fields, "is_changed"),
-        selection=_text(fields, "selection"),
-        rate=_number(fields, "rate"),
-        speed=_number(fields, "speed"),
-        lag_limit=None if fields.get("lag_limit") is None else _lag_limit(fields["lag_limit"]),
+        messages=_integer_field(fields, "messages"),
+        bytes=_integer_field(fields, "bytes"),
+        limit=_integer_field(fields, "limit"),
+        target=_parse_target(_check_object(fields.get("target"), "target")),
+        batch_bytes=_integer_field(fields, "batch_bytes", 1, _MAX_BATCH_BYTES),
+        command=_text_field(fields, "command"),
+        is_changed=_bool_field(fields, "is_changed"),
+        selection=_text_field(fields, "selection"),
+        rate=_number_field(fields, "rate"),
+        speed=_number_field(fields, "speed"),
+        lag_limit=None if fields.get("lag_limit") is None else _parse_lag_limit(fields["lag_limit"]),
     )
 
 
-def _target(fields: dict[str, Any]) -> Target:
-    mapping = _text(fields, "mapping")
+def _parse_target(fields: dict[str, Any]) -> Target:
+    mapping = _text_field(fields, "mapping")
     if mapping not in list(QueueMapping):
-        raise _wrong_field("mapping", f"one of {', '.join(QueueMapping)}", mapping)
+        raise _field_error("mapping", f"one of {', '.join(QueueMapping)}", mapping)
     return Target(
-        name_servers=_text(fields, "name_servers"),
-        topic=None if fields.get("topic") is None else _text(fields, "topic"),
+        name_servers=_text_field(fields, "name_servers"),
+        topic=None if fields.get("topic") is None else _text_field(fields, "topic"),
         mapping=QueueMapping(mapping),
-        queues=tuple(_queue_end(queue) for queue in _list(fields.get("queues"), "queues")),
+        queues=tuple(_parse_queue_end(queue) for queue in _check_list(fields.get("queues"), "queues")),
     )
 
 
-def _lag_limit(values: object) -> tuple[str, int]:
-    found = dict(zip(("group", "messages"), _row(values, 2, "lag_limit"), strict=True))
-    return _text(found, "group"), _integer(found, "messages")
+def _parse_lag_limit(values: object) -> tuple[str, int]:
+    found = dict(zip(("group", "messages"), _check_row(values, 2, "lag_limit"), strict=True))
+    return _text_field(found, "group"), _integer_field(found, "messages")
 
 
-def _log_range(values: object) -> LogRange:
-    found = dict(zip(LogRange._fields, _row(values, len(LogRange._fields), "a stretch of a log"), strict=True))
-    return LogRange(_text(found, "broker"), _integer(found, "start"), _integer(found, "end"))
+def _parse_log_range(values: object) -> LogRange:
+    found = dict(zip(LogRange._fields, _check_row(values, len(LogRange._fields), "a stretch of a log"), strict=True))
+    return LogRange(_text_field(found, "broker"), _integer_field(found, "start"), _integer_field(found, "end"))
 
 
-def _queue_end(values: object) -> QueueEnd:
-    found = dict(zip(QueueEnd._fields, _row(values, len(QueueEnd._fields), "a queue"), strict=True))
+def _parse_queue_end(values: object) -> QueueEnd:
+    found = dict(zip(QueueEnd._fields, _check_row(values, len(QueueEnd._fields), "a queue"), strict=True))
     return QueueEnd(
-        _text(found, "topic"),
-        _text(found, "broker"),
-        _integer(found, "queue_id", 0, INT32_MAX),
-        _integer(found, "offset"),
+        _text_field(found, "topic"),
+        _text_field(found, "broker"),
+        _integer_field(found, "queue_id", 0, INT32_MAX),
+        _integer_field(found, "offset"),
     )
 
 
-def _row(values: object, size: int, name: str) -> list[Any]:
-    found = _list(values, name)
+def _check_row(values: object, size: int, name: str) -> list[Any]:
+    found = _check_list(values, name)
     if len(found) != size:
-        raise _wrong_field(name, f"{size} values", values)
+        raise _field_error(name, f"{size} values", values)
     return found
 
 
-def _object(value: object, name: str) -> dict[str, Any]:
+def _check_object(value: object, name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _wrong_field(name, "an object", value)
+        raise _field_error(name, "an object", value)
     return value
 
 
-def _list(value: object, name: str) -> list[Any]:
+def _check_list(value: object, name: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise _wrong_field(name, "a list that is not empty", value)
+        raise _field_error(name, "a list that is not empty", value)
     return value
 
 
-def _text(fields: dict[str, Any], name: str) -> str:
+def _text_field(fields: dict[str, Any], name: str) -> str:
     value = fields.get(name)
     if not isinstance(value, str):
-        raise _wrong_field(name, "a text", value)
+        raise _field_error(name, "a text", value)
     return value
 
 
-def _truth(fields: dict[str, Any], name: str) -> bool:
+def _bool_field(fields: dict[str, Any], name: str) -> bool:
     value = fields.get(name, False)
     if not isinstance(value, bool):
-        raise _wrong_field(name, "true or false", value)
+        raise _field_error(name, "true or false", value)
     return value
 
 
-def _matching(fields: dict[str, Any], name: str, pattern: re.Pattern[str]) -> str:
-    value = _text(fields, name)
+def _matching_field(fields: dict[str, Any], name: str, pattern: re.Pattern[str]) -> str:
+    value = _text_field(fields, name)
     if not pattern.fullmatch(value):
-        raise _wrong_field(name, f"a text like {pattern.pattern}", value)
+        raise _field_error(name, f"a text like {pattern.pattern}", value)
     return value
 
 
-def _time(fields: dict[str, Any], name: str) -> datetime.datetime:
+def _time_field(fields: dict[str, Any], name: str) -> datetime.datetime:
     try:
-        return parse_iso(_text(fields, name))
+        return parse_iso(_text_field(fields, name))
     except (ValueError, OverflowError):
-        raise _wrong_field(name, "a time", fields[name]) from None
+        raise _field_error(name, "a time", fields[name]) from None
 
 
-def _integer(fields: dict[str, Any], name: str, minimum: int = 0, maximum: int = INT64_MAX) -> int:
+def _integer_field(fields: dict[str, Any], name: str, minimum: int = 0, maximum: int = INT64_MAX) -> int:
     value = int_within(fields.get(name), minimum, maximum)
     if value is None:
-        raise _wrong_field(name, f"a whole number from {minimum} to {maximum}", fields.get(name))
+        raise _field_error(name, f"a whole number from {minimum} to {maximum}", fields.get(name))
     return value
 
 
-def _number(fields: dict[str, Any], name: str) -> float:
+def _number_field(fields: dict[str, Any], name: str) -> float:
     value = fields.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _MAX_NUMBER:
-        raise _wrong_field(name, "a number of at least 0", value)
+        raise _field_error(name, "a number of at least 0", value)
     return float(value)
 
 
-def _wrong_field(name: str, expected: str, found: object) -> ReplayError:
-    return _unreadable(f"{name}: expected {expected}, found {_shortened(found)}")
+def _field_error(name: str, expected: str, found: object) -> ReplayError:
+    return _plan_error(f"{name}: expected {expected}, found {_shorten(found)}")
 
 
-def _unreadable(why: str) -> ReplayError:
+def _plan_error(why: str) -> ReplayError:
     return ReplayError(f"the plan in the table 'replays' cannot be read: {why}")
 
 
-def _shortened(value: object) -> str:
+def _shorten(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # a number with more digits than Python prints

@@ -136,11 +136,11 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
     sql = f"SELECT * FROM replay_rows WHERE {part_condition(part)} AND {condition}"
     rows = pa.Table.from_batches([batch.cast(SCHEMA) for batch in run_sql(table, "replay_rows", sql)], SCHEMA)
     if empty := [name for name in _NEVER_NULL if rows.column(name).null_count]:
-        raise ReplayError(f"the table 'replay_rows': expected {', '.join(empty)} of each message, found null")
+        raise ReplayError(f"the table 'replay_rows': expected no null in {', '.join(empty)}, found one")
     rows = rows.take(pa.array(sending_order(rows)))
     known = {name: rows.column(name) for name in COLUMNS if name in rows.column_names}
     known |= {
-        "format": _formats(rows),
+        "format": _body_formats(rows),
         "body_size": pc.binary_length(rows.column("body")),
     }
     columns = {
@@ -151,7 +151,7 @@ def read_changed(table: DeltaTable, condition: str, part: Sequence[LogRange]) ->
     return sent.append_column("body", rows.column("body")).append_column("error", rows.column("error"))
 
 
-def _formats(rows: pa.Table) -> pa.Array:
+def _body_formats(rows: pa.Table) -> pa.Array:
     lengths, names, _ = property_entries(rows.column("properties").combine_chunks())
     owners = np.repeat(np.arange(len(lengths)), lengths)[np.asarray(pc.is_in(names, value_set=OWN_COLUMNS))]
     is_copied = np.zeros(rows.num_rows, np.bool_)
@@ -168,7 +168,7 @@ def bodies_of_changed(rows: pa.Table) -> StoredBodies:
     )
 
 
-def further_messages(table: DeltaTable, condition: str, group: str) -> dict[tuple[Any, ...], int]:
+def count_further_messages(table: DeltaTable, condition: str, group: str) -> dict[tuple[Any, ...], int]:
     """Return how many messages inner batches hold besides the first of each, by the values of SQL expressions.
 
     Args:
@@ -187,11 +187,11 @@ def further_messages(table: DeltaTable, condition: str, group: str) -> dict[tupl
     for batch in run_sql(table, "messages", sql):
         for row in batch.to_pylist():
             key = tuple(row[name] for name in keys)
-            found[key] = found.get(key, 0) + _count({INNER_BASE: row["base"], INNER_NUM: row["count"]}) - 1
+            found[key] = found.get(key, 0) + _count_in_batch({INNER_BASE: row["base"], INNER_NUM: row["count"]}) - 1
     return found
 
 
-def _count(properties: Mapping[str, str | None]) -> int:
+def _count_in_batch(properties: Mapping[str, str | None]) -> int:
     return queue_numbers({name: text for name, text in properties.items() if text is not None}, 0)[1]
 
 
@@ -209,7 +209,7 @@ def split_inner_batches(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodie
     formats = pc.fill_null(rows.column("format").cast(pa.string()), "rocketmq")  # JMQ has another meaning of the bit
     flagged = np.flatnonzero(is_flagged & np.asarray(pc.equal(formats, "rocketmq")))
     own = rows.take(pa.array(flagged)).select(["properties"]).to_pylist() if len(flagged) else []
-    places = [int(row) for row, record in zip(flagged, own, strict=True) if _is_batch(record["properties"])]
+    places = [int(row) for row, record in zip(flagged, own, strict=True) if _is_inner_batch(record["properties"])]
     if not places:
         return rows
     records = rows.take(pa.array(places))
@@ -217,11 +217,11 @@ def split_inner_batches(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodie
     schema = rows.schema.append(pa.field(_BODY, pa.large_binary())).append(pa.field(_ERROR, pa.string()))
     pieces, position = [], 0
     for number, (place, record) in enumerate(zip(places, records.to_pylist(), strict=True)):
-        pieces.append(_with_nulls(rows.slice(position, place - position), schema))
+        pieces.append(_add_body_columns(rows.slice(position, place - position), schema))
         split = list(_messages_of(record, stored.values[number].as_py(), stored.errors.get(number)))
         pieces.append(pa.Table.from_pylist(split, schema))
         position = place + 1
-    pieces.append(_with_nulls(rows.slice(position), schema))
+    pieces.append(_add_body_columns(rows.slice(position), schema))
     return pa.concat_tables(pieces).combine_chunks()
 
 
@@ -247,12 +247,12 @@ def bodies_of_split(rows: pa.Table, bodies: Callable[[pa.Table], StoredBodies]) 
     return StoredBodies(values.take(pa.array(places)), errors)
 
 
-def _is_batch(properties: list[tuple[str, str]] | None) -> bool:
+def _is_inner_batch(properties: list[tuple[str, str]] | None) -> bool:
     found = dict(properties or ())
     return INNER_NUM in found and queue_numbers(found, -1)[0] >= 0
 
 
-def _with_nulls(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _add_body_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.append_column(_BODY, pa.nulls(rows.num_rows, pa.large_binary())).append_column(
         _ERROR, pa.nulls(rows.num_rows, pa.string())
     ).cast(schema)  # fmt: skip
@@ -265,7 +265,7 @@ def _messages_of(record: Mapping[str, Any], body: bytes, error: str | None) -> I
     items: list[BatchItem] = []
     if error is None:
         try:
-            items, flags = _items(body, flags)
+            items, flags = _parse_items(body, flags)
         except (LayoutError, BodyError) as problem:
             error = f"an inner batch whose messages cannot be read: {problem}"
         else:
@@ -276,10 +276,10 @@ def _messages_of(record: Mapping[str, Any], body: bytes, error: str | None) -> I
             "physical_offset": record["physical_offset"] + number, "queue_offset": base + number, "sys_flag": flags,
             _ERROR: error,
         }  # fmt: skip
-        yield row if error is not None else row | _of_item(items[number])
+        yield row if error is not None else row | _columns_of_item(items[number])
 
 
-def _items(body: bytes, flags: int) -> tuple[list[BatchItem], int]:
+def _parse_items(body: bytes, flags: int) -> tuple[list[BatchItem], int]:
     """Return the messages of a body, which may be compressed as a whole, and the flags of each."""
     try:
         return parse_batch(body), flags
@@ -289,7 +289,7 @@ def _items(body: bytes, flags: int) -> tuple[list[BatchItem], int]:
         return parse_batch(decompress(body, flags)), flags & ~_CODEC_BITS
 
 
-def _of_item(item: BatchItem) -> dict[str, Any]:
+def _columns_of_item(item: BatchItem) -> dict[str, Any]:
     pairs = props.parse_properties(item.properties)
     found = dict(pairs)
     keys = found.get(props.KEYS)

@@ -19,7 +19,7 @@ from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.mapping import target_queues
 from commitlake.pipelines.replay.origin_properties import original_topic_sql
 from commitlake.pipelines.replay.plan import LogRange, QueueEnd, QueueMapping, ReplayPlan, Target
-from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_condition, further_messages
+from commitlake.pipelines.replay.planned_messages import IS_FLAGGED, changed_condition, count_further_messages
 from commitlake.pipelines.replay.sending import TargetClient
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -83,14 +83,14 @@ def count_queues(table: DeltaTable, condition: str) -> list[QueueCount]:
     )
     queues = list(dict_rows(run_sql(table, "messages", sql).read_all()))
     is_flagged = [row.pop("flagged") > 0 for row in queues]
-    more = further_messages(table, condition, "broker, topic, queue_id") if any(is_flagged) else {}
+    more = count_further_messages(table, condition, "broker, topic, queue_id") if any(is_flagged) else {}
     for row in queues:
         further = more.get((row["broker"], row["topic"], row["queue_id"]), 0)
         row["messages"] += further
     return [QueueCount(**row) for row in queues]
 
 
-def cut_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
+def divide_into_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
     """Return ranges of logs that hold all chosen messages, in the order of sending.
 
     A part is as large as a process may hold in memory. Ranges of one store are in the order of its log, and those of
@@ -106,10 +106,10 @@ def cut_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
     )
     stretches = list(dict_rows(run_sql(table, "messages", sql).read_all()))
     if any(row["flagged"] for row in stretches):
-        more = further_messages(table, condition, f"broker, physical_offset / {STRETCH_BYTES}")
+        more = count_further_messages(table, condition, f"broker, physical_offset / {STRETCH_BYTES}")
         for row in stretches:
             row["messages"] += more.get((row["broker"], row["stretch"]), 0)
-    return list(_parts(_by_time(stretches)))
+    return list(_join_into_parts(_sort_by_time(stretches)))
 
 
 _FLAGGED = f"sum(CASE WHEN {IS_FLAGGED} THEN 1 ELSE 0 END) AS flagged"
@@ -121,7 +121,7 @@ class _Stretch(NamedTuple):
     bytes: int
 
 
-def _by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
+def _sort_by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
     """Return the ranges, sorted by the largest time so far in each store."""
     newest: dict[str, datetime.datetime] = {}
     found = []
@@ -133,7 +133,7 @@ def _by_time(rows: Iterable[dict[str, Any]]) -> list[_Stretch]:
     return [stretch for _, stretch in sorted(found)]
 
 
-def _parts(stretches: Iterable[_Stretch]) -> Iterator[tuple[LogRange, ...]]:
+def _join_into_parts(stretches: Iterable[_Stretch]) -> Iterator[tuple[LogRange, ...]]:
     ranges: list[LogRange] = []
     messages = size = 0
     for where, more, more_bytes in stretches:
@@ -281,7 +281,7 @@ def make_plan(
 
     Args:
         choice: from `count_queues`.
-        parts: from `cut_parts`.
+        parts: from `divide_into_parts`.
         condition: from `selection.condition`.
         limit: number of messages to send, the first ones; 0 for all.
         batch_bytes: maximum size of a batch.
@@ -315,7 +315,7 @@ def plan_of_changed(plan: ReplayPlan, changed: DeltaTable) -> ReplayPlan:
     return replace(
         plan,
         condition=condition,
-        parts=tuple(cut_parts(changed, condition)),
+        parts=tuple(divide_into_parts(changed, condition)),
         messages=sum(queue.messages for queue in choice),
         bytes=sum(queue.bytes for queue in choice),
         limit=0,

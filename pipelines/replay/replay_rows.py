@@ -59,16 +59,16 @@ def write_changed(lake: Lake, messages: PlannedMessages, changes: Changes, spark
     """
     replay_id = messages.plan.replay_id
     if changes.transform is None:
-        _commit(lake, replay_id, "masked", _masked_files(lake, messages, changes))
+        _commit(lake, replay_id, "masked", _write_masked_files(lake, messages, changes))
         return
     if spark is None:
         raise ValueError("a function over a DataFrame needs a Spark session")
     from commitlake.pipelines.replay.spark_transform import transformed_rows  # noqa: PLC0415 (loads Spark)
 
-    _commit(lake, replay_id, "originals", _original_files(lake, messages))
+    _commit(lake, replay_id, "originals", _write_original_files(lake, messages))
     try:
         rows = transformed_rows(spark, lake, replay_id, changes.transform)
-        _commit(lake, replay_id, "transformed", _transformed_files(lake, replay_id, rows, changes))
+        _commit(lake, replay_id, "transformed", _write_transformed_files(lake, replay_id, rows, changes))
         _check_identity(lake, replay_id)
     except BaseException:
         _delete(lake, f"replay_id = {text_literal(replay_id)}")
@@ -82,10 +82,10 @@ def write_copied(lake: Lake, messages: PlannedMessages) -> None:
     Args:
         messages: messages of a plan on a table that was copied from a log or from topics.
     """
-    _commit(lake, messages.plan.replay_id, "copied", _copied_files(lake, messages))
+    _commit(lake, messages.plan.replay_id, "copied", _write_copied_files(lake, messages))
 
 
-def _copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
+def _write_copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
     before = 0
     for number in range(len(messages.plan.parts)):
         rows = messages.rows(number, before)
@@ -93,7 +93,7 @@ def _copied_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
         stored = messages.bodies(rows)
         rows = rows.set_column(rows.column_names.index("body"), "body", stored.values)
         errors = [stored.errors.get(row) for row in range(rows.num_rows)]
-        yield _file(lake, messages.plan.replay_id, rows, errors, is_changed=True)
+        yield _write_file(lake, messages.plan.replay_id, rows, errors, is_changed=True)
 
 
 def _commit(lake: Lake, replay_id: str, stage: str, files: Iterable[DataFile]) -> None:
@@ -105,7 +105,7 @@ def _delete(lake: Lake, condition: str) -> None:
     lake.seal("replay_rows")
 
 
-def _parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:
+def _read_parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | None]]]:
     before = 0
     for number in range(len(messages.plan.parts)):
         rows = messages.rows(number, before)
@@ -113,30 +113,32 @@ def _parts(messages: PlannedMessages) -> Iterator[tuple[pa.Table, list[str | Non
         yield as_produced(rows, messages.bodies(rows))
 
 
-def _masked_files(lake: Lake, messages: PlannedMessages, changes: Changes) -> Iterator[DataFile]:
-    for rows, errors in _parts(messages):
+def _write_masked_files(lake: Lake, messages: PlannedMessages, changes: Changes) -> Iterator[DataFile]:
+    for rows, errors in _read_parts(messages):
         is_there = pa.array([error is None for error in errors], pa.bool_())
-        yield from _failed_files(lake, messages.plan.replay_id, rows, errors)
+        yield from _write_failed_files(lake, messages.plan.replay_id, rows, errors)
         done, why = finish(rows.filter(is_there), changes)
-        yield _file(lake, messages.plan.replay_id, done, why, is_changed=True)
+        yield _write_file(lake, messages.plan.replay_id, done, why, is_changed=True)
 
 
-def _original_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
-    for rows, errors in _parts(messages):
+def _write_original_files(lake: Lake, messages: PlannedMessages) -> Iterator[DataFile]:
+    for rows, errors in _read_parts(messages):
         is_there = pa.array([error is None for error in errors], pa.bool_())
-        yield from _failed_files(lake, messages.plan.replay_id, rows, errors)
+        yield from _write_failed_files(lake, messages.plan.replay_id, rows, errors)
         done = rows.filter(is_there)
-        yield _file(lake, messages.plan.replay_id, done, [None] * done.num_rows, is_changed=False)
+        yield _write_file(lake, messages.plan.replay_id, done, [None] * done.num_rows, is_changed=False)
 
 
-def _failed_files(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None]) -> Iterator[DataFile]:
+def _write_failed_files(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None]) -> Iterator[DataFile]:
     """Write the rows of messages whose body cannot be read."""
     failed = rows.filter(pa.array([error is not None for error in errors], pa.bool_()))
     if failed.num_rows:
-        yield _file(lake, replay_id, failed, [error for error in errors if error is not None], is_changed=True)
+        yield _write_file(lake, replay_id, failed, [error for error in errors if error is not None], is_changed=True)
 
 
-def _file(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None], *, is_changed: bool) -> DataFile:
+def _write_file(
+    lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | None], *, is_changed: bool
+) -> DataFile:
     columns = {name: rows.column(name) for name in _TRANSFORMED.names} | {
         "replay_id": pa.repeat(replay_id, rows.num_rows),
         "is_changed": pa.repeat(is_changed, rows.num_rows),
@@ -147,12 +149,12 @@ def _file(lake: Lake, replay_id: str, rows: pa.Table, errors: Sequence[str | Non
     return write_plain_file(table, lake, "replay_rows", name)
 
 
-def _transformed_files(
+def _write_transformed_files(
     lake: Lake, replay_id: str, rows: Iterable[pa.RecordBatch], changes: Changes
 ) -> Iterator[DataFile]:
     for batch in rows:
         done, why = finish(pa.Table.from_batches([batch]).cast(_TRANSFORMED), changes)
-        yield _file(lake, replay_id, done, why, is_changed=True)
+        yield _write_file(lake, replay_id, done, why, is_changed=True)
 
 
 def _check_identity(lake: Lake, replay_id: str) -> None:
@@ -174,7 +176,7 @@ def _check_identity(lake: Lake, replay_id: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OldCopies:
-    """Copies to be dropped, and old copies that are kept.
+    """Rows of `replay_rows` that can be dropped, and old ones that are kept.
 
     Attributes:
         replays: whose rows are dropped, sorted.
@@ -239,7 +241,7 @@ def find_old_copies(
         elif state.copies_dropped_at is not None:
             old.add(replay_id)
         elif _is_older(state.last_at, now - keep):
-            if state.event in ENDED or (drops_resumable and _is_left(lake, state, now - keep)):
+            if state.event in ENDED or (drops_resumable and _is_abandoned(lake, state, now - keep)):
                 old.add(replay_id)
             else:
                 resumable.add(replay_id)
@@ -263,7 +265,7 @@ def drop_copies(lake: Lake, found: OldCopies) -> None:
         state = states.get(replay_id)
         if state is not None and state.copies_dropped_at is None:
             add_event(lake, replay_id, ReplayEvent.COPIES_DROPPED)
-    left_out = partial(_without, frozenset(found.replays))
+    left_out = partial(_drop_rows_of, frozenset(found.replays))
     added = [
         rewrite_file(lake, "replay_rows", file, left_out)
         for file, rows in found.files
@@ -283,7 +285,7 @@ def _is_older(moment: datetime.datetime | None, limit: datetime.datetime) -> boo
     return moment is not None and moment < limit
 
 
-def _is_left(lake: Lake, state: ReplayState, limit: datetime.datetime) -> bool:
+def _is_abandoned(lake: Lake, state: ReplayState, limit: datetime.datetime) -> bool:
     """Return True if no process sends a replay, and none has sent it since a time."""
     last_written = Ledger(lake, state.plan.replay_id).last_written()
     if last_written is not None and last_written >= limit:
@@ -313,7 +315,7 @@ def _rows_by_replay(lake: Lake, file: TableFile) -> Counter[str]:
     return counts
 
 
-def _without(replays: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
+def _drop_rows_of(replays: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     """Leave out the rows of the given replays."""
     names = pa.array(sorted(replays), pa.string())
     for batch in batches:

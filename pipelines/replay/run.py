@@ -150,7 +150,7 @@ class ReplayRun:
             )
 
     def _send_parts(self, connections: TrackedConnections, *, is_resumed: bool, has_lost_rows: bool) -> bool:
-        """Send part after part. Returns whether all were sent."""
+        """Send the parts one after another, and return whether all were sent."""
         # If rows are lost, those that are left say neither which parts are complete nor where the queues ended.
         known = {} if has_lost_rows else self._ledger.parts()
         first = max(known, default=0)
@@ -175,12 +175,12 @@ class ReplayRun:
                 there = self._find_sent(senders, pool, is_resumed=is_resumed or has_lost_rows)
             except StoppedError:
                 return False
-            coming = reading.submit(self._prepare, first, before, done)
+            coming = reading.submit(self._prepare_part, first, before, done)
             for number in range(first, len(self._plan.parts)):
                 part, before = coming.result()
                 if number + 1 < len(self._plan.parts):
                     done = self._ledger.known_of(number + 1) if has_lost_rows else set()
-                    coming = reading.submit(self._prepare, number + 1, before, done)
+                    coming = reading.submit(self._prepare_part, number + 1, before, done)
                 if not self._send_part(part, senders, there, pool):
                     return False
         return True
@@ -194,13 +194,13 @@ class ReplayRun:
         found = pool.map(QueueSender.find, senders) if is_resumed else ()
         return {origin: (number, offset) for number, offsets in enumerate(found) for origin, offset in offsets.items()}
 
-    def _prepare(self, number: int, before: int, done: set[Origin]) -> tuple[_Part, int]:
+    def _prepare_part(self, number: int, before: int, done: set[Origin]) -> tuple[_Part, int]:
         """Read and encode a part. Returns it with the number of messages of the plan up to its end."""
         plan = self._plan
         rows = self._messages.rows(number, before)
         end = before + rows.num_rows
         if done:
-            rows = rows.filter(pa.array([origin not in done for origin in _origins(rows)], pa.bool_()))
+            rows = rows.filter(pa.array([origin not in done for origin in _origins_of(rows)], pa.bool_()))
         topics = target_topics(rows, plan.target.topic)
         lanes = target_queues(rows, topics, plan.target, self._queues)
         order = np.argsort(lanes, kind="stable")
@@ -221,14 +221,14 @@ class ReplayRun:
     ) -> bool:
         """Send a part and record the outcomes. Returns whether all of it was sent."""
         left = self._record_unsent(part, there)
-        return all(self._send_wave(part, wave, senders, pool) for wave in self._waves(part, left))
+        return all(self._send_wave(part, wave, senders, pool) for wave in self._split_into_waves(part, left))
 
     def _record_unsent(self, part: _Part, there: Mapping[Origin, tuple[int, int]]) -> Array:
         """Record the messages that need not or cannot be sent. Returns the row numbers of the others."""
         landings: list[Landing] = []
         lanes = part.lanes.copy()
         if there:
-            places = {row: there[origin] for row, origin in enumerate(_origins(part.rows)) if origin in there}
+            places = {row: there[origin] for row, origin in enumerate(_origins_of(part.rows)) if origin in there}
             if places:
                 rows = np.array(list(places), np.int64)
                 lanes[rows] = [lane for lane, _ in places.values()]
@@ -239,15 +239,15 @@ class ReplayRun:
             if row not in known:
                 outcome = SendOutcome.REFUSED if row in part.encoded.refused else self._messages.failure
                 landings.append(Landing(np.array([row], np.int64), outcome, None, 0, error))
-        self._write(part, landings, lanes)
+        self._write_outcomes(part, landings, lanes)
         for landing in landings:
-            self._count(landing)
+            self._count_landing(landing)
         recorded = np.concatenate([landing.rows for landing in landings]) if landings else np.empty(0, np.int64)
         left: Array = np.setdiff1d(np.arange(part.rows.num_rows), recorded)
         return left
 
-    def _waves(self, part: _Part, rows: Array) -> Iterator[Array]:
-        """Yield rows that are sent and recorded together: all, or those of a few seconds at a low rate."""
+    def _split_into_waves(self, part: _Part, rows: Array) -> Iterator[Array]:
+        """Yield the rows that are sent and recorded together: all, or those of a few seconds if the rate is low."""
         times = part.stored_ms[rows]
         while len(rows):
             rate, speed = self._pace.rate, self._pace.speed
@@ -260,7 +260,7 @@ class ReplayRun:
                     most = min(most, max(1, int(np.searchsorted(times[in_time], until, side="right"))))
                 is_now = np.zeros(len(rows), np.bool_)
                 is_now[in_time[:most]] = True
-                is_now = _with_earlier(is_now, part.lanes[rows])
+                is_now = _choose_earlier_rows(is_now, part.lanes[rows])
             yield rows[is_now]
             rows, times = rows[~is_now], times[~is_now]
 
@@ -277,7 +277,7 @@ class ReplayRun:
             if any(not future.done() or future.exception() for future in work):
                 self._pace.stop()
             wait(work)
-            self._write(part, landings, part.lanes)
+            self._write_outcomes(part, landings, part.lanes)
         return all([future.result() for future in work])  # noqa: C419 (each may raise)
 
     def _send_lane(self, part: _Part, rows: Array, sender: QueueSender, landings: list[Landing]) -> bool:
@@ -295,7 +295,7 @@ class ReplayRun:
             try:
                 for landing in sender.send(batch, origin_of):
                     landings.append(landing)
-                    self._count(landing)
+                    self._count_landing(landing)
             except StoppedError:  # the run that resumes the replay checks whether the batch was stored
                 return False
             if self._clock() - began > _AWAY_SECONDS:
@@ -303,14 +303,14 @@ class ReplayRun:
             rows = rows[len(batch) :]
         return True
 
-    def _count(self, landing: Landing) -> None:
+    def _count_landing(self, landing: Landing) -> None:
         is_there = landing.queue_offsets is not None
         with self._counting:
             sent, failed = self._counts
             self._counts = Counts(sent + len(landing.rows) * is_there, failed + len(landing.rows) * (not is_there))
             self._on_progress(self._counts)
 
-    def _write(self, part: _Part, landings: Sequence[Landing], lanes: Array) -> None:
+    def _write_outcomes(self, part: _Part, landings: Sequence[Landing], lanes: Array) -> None:
         """Add rows to the ledger."""
         if not landings:
             return
@@ -325,29 +325,29 @@ class ReplayRun:
         columns |= {
             "replay_id": pa.repeat(self._plan.replay_id, len(rows)),
             "part": pa.repeat(pa.scalar(part.number, pa.int32()), len(rows)),
-            "outcome": _repeated([str(landing.outcome) for landing in landings], sizes, pa.string()),
+            "outcome": _repeat_values([str(landing.outcome) for landing in landings], sizes, pa.string()),
             "target_topic": pa.array([queue.topic for queue in queues]),
             "target_broker": pa.array([queue.broker_name for queue in queues]),
             "target_queue_id": pa.array([queue.queue_id for queue in queues], pa.int32()),
             "target_offset": pa.chunked_array(offsets),
-            "attempts": _repeated([landing.attempts for landing in landings], sizes, pa.int32()),
+            "attempts": _repeat_values([landing.attempts for landing in landings], sizes, pa.int32()),
             "sent_at": pa.repeat(pa.scalar(datetime.datetime.now(datetime.UTC), pa.timestamp("us", "UTC")), len(rows)),
-            "error": _repeated([landing.error for landing in landings], sizes, pa.string()),
+            "error": _repeat_values([landing.error for landing in landings], sizes, pa.string()),
         }
         self._ledger.add(pa.table({name: columns[name] for name in REPLAY_MESSAGES.names}))
 
 
-def _origins(rows: pa.Table) -> Iterator[Origin]:
+def _origins_of(rows: pa.Table) -> Iterator[Origin]:
     brokers = rows.column("broker").to_pylist()
     return map(Origin, brokers, rows.column("physical_offset").to_pylist())
 
 
-def _repeated(values: Sequence[object], sizes: Sequence[int], kind: pa.DataType) -> pa.Array:
+def _repeat_values(values: Sequence[object], sizes: Sequence[int], kind: pa.DataType) -> pa.Array:
     """Repeat each value as often as the size at the same index says."""
     return pa.array(values, kind).take(pa.array(np.repeat(np.arange(len(values)), sizes)))
 
 
-def _with_earlier(is_chosen: Array, lanes: Array) -> Array:
+def _choose_earlier_rows(is_chosen: Array, lanes: Array) -> Array:
     """Also choose rows before a chosen row of the same lane; rows are sorted by lane."""
     places = np.arange(len(lanes))
     last = np.full(int(lanes.max()) + 1, -1)

@@ -49,13 +49,13 @@ def condition(
         if kind_of(topic) not in SENDABLE:
             raise ReplayError(f"the topic {topic} is a system topic of the broker: its records cannot be sent again")
     texts = (("broker", wanted.brokers), ("topic", wanted.topics if origin is None else ()), ("kind", wanted.kinds))
-    parts = [_one_of(column, values) for column, values in texts if values]
+    parts = [_is_one_of_sql(column, values) for column, values in texts if values]
     parts += conditions(Selection(queue_ids=sorted(wanted.queue_ids), keys=wanted.keys))
     times = conditions(Selection(start=wanted.start, end=wanted.end, is_by_birth=wanted.is_by_birth))
     parts += [] if wanted.is_by_birth else times
     parts += conditions(Selection(where=wanted.where))
     if origin is not None and wanted.topics:
-        parts.append(f"({_one_of('topic', wanted.topics)} OR {_one_of(origin, wanted.topics)})")
+        parts.append(f"({_is_one_of_sql('topic', wanted.topics)} OR {_is_one_of_sql(origin, wanted.topics)})")
     parts += times if wanted.is_by_birth else []
     if wanted.groups:
         parts.append(any_of([f"topic = {text_literal(DLQ_PREFIX + group)}" for group in wanted.groups]))
@@ -65,29 +65,29 @@ def condition(
     if not wanted.topics:  # archives by older versions have these as normal messages
         parts.append(f"topic NOT IN ({text_literal(ROCKSDB_HALF_TOPIC)}, {text_literal(ROCKSDB_OP_TOPIC)})")
     if wanted.tags:
-        parts.append(_one_of("tags", wanted.tags))
+        parts.append(_is_one_of_sql("tags", wanted.tags))
     parts += conditions(Selection(ids=wanted.ids))
     if not_consumed is not None:
-        parts.append(_from_starts(not_consumed))
+        parts.append(_not_consumed_sql(not_consumed))
     if not has_replayed:
         parts.append(f"NOT array_contains(map_keys({column_name('properties')}), {text_literal(REPLAY_ID)})")
     return " AND ".join(parts)
 
 
-def _one_of(column: str, values: Sequence[str]) -> str:
+def _is_one_of_sql(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join(map(text_literal, values))})"
 
 
-def _from_starts(chosen: NotConsumed) -> str:
+def _not_consumed_sql(chosen: NotConsumed) -> str:
     """Return the SQL condition for messages: from a queue's start on, or all of a queue without a start."""
     known: dict[tuple[str, str], list[int]] = {place: [] for place in sorted(chosen.topics)}
     parts = []
     for (broker, topic, queue_id), start in sorted(chosen.queues.items()):
         if (broker, topic) in known:
             known[broker, topic].append(queue_id)
-        parts.append(f"({_of_topic(broker, topic)} AND queue_id = {queue_id} AND {_from_start(start)})")
+        parts.append(f"({_topic_sql(broker, topic)} AND queue_id = {queue_id} AND {_from_start_sql(start)})")
     parts += [
-        f"({_of_topic(broker, topic)}"
+        f"({_topic_sql(broker, topic)}"
         + (f" AND queue_id NOT IN ({', '.join(map(str, queue_ids))})" if queue_ids else "")
         + ")"
         for (broker, topic), queue_ids in known.items()
@@ -95,12 +95,12 @@ def _from_starts(chosen: NotConsumed) -> str:
     return any_of(parts)
 
 
-def _from_start(start: QueueStart) -> str:
+def _from_start_sql(start: QueueStart) -> str:
     since = f"queue_offset >= {start.offset}"
     if start.restart is not None:
         since = f"(queue_offset >= {start.offset} OR physical_offset >= {start.restart})"
     return f"{since} AND physical_offset >= {start.floor}" if start.floor else since
 
 
-def _of_topic(broker: str, topic: str) -> str:
+def _topic_sql(broker: str, topic: str) -> str:
     return f"broker = {text_literal(broker)} AND topic = {text_literal(topic)}"

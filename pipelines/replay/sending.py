@@ -127,7 +127,7 @@ class QueueSender:
         Raises:
             ReplayError: if it does not say that, or if it does not answer.
         """
-        self._retry(lambda: self._of_connections(self._connections.earlier))
+        self._retry(lambda: self._ask_about_connections(self._connections.earlier))
 
     def settle(self, connection: TrackedConnection | None = None) -> None:
         """Wait until no more messages of the replay can arrive at the broker over earlier connections.
@@ -139,9 +139,9 @@ class QueueSender:
             ReplayError: if the broker does not say which connections it has, or if one of them is still open after too
                 long, or the broker does not answer.
         """
-        self._retry(lambda: self._of_connections(lambda broker: self._connections.settle(broker, connection)))
+        self._retry(lambda: self._ask_about_connections(lambda broker: self._connections.settle(broker, connection)))
 
-    def _of_connections(self, ask: Callable[[str], object]) -> None:
+    def _ask_about_connections(self, ask: Callable[[str], object]) -> None:
         try:
             ask(self.queue.broker_name)
         except RefusedError as error:
@@ -162,9 +162,9 @@ class QueueSender:
         Raises:
             ReplayError: if the queue is no longer the same, or if the target does not answer.
         """
-        return self._retry(self._find)
+        return self._retry(self._find_in_queue)
 
-    def _find(self) -> dict[Origin, int]:
+    def _find_in_queue(self) -> dict[Origin, int]:
         log_extent(self._client.admin, self.queue.broker_name, clock=self._clock, sleep=self._sleep)
         if self._needs_all:
             self._check_has_all()
@@ -204,12 +204,12 @@ class QueueSender:
                 connection = self._connections.open(self.queue.broker_name)
                 first = self._post(batch, connection, is_alone=is_alone)
             except RefusedError as error:
-                self._check_topic(error)
+                self._check_not_of_topic(error)
                 if error.is_of_the_message or error.code == ResponseCode.INVALID_PARAMETER:
                     if len(batch) == 1 and not is_alone:
                         is_alone = True
                         continue
-                    yield from self._refuse(batch, origin_of, attempts, error)
+                    yield from self._send_each(batch, origin_of, attempts, error)
                     return
                 problem: Exception = error
                 is_in_doubt = error.code == ResponseCode.SYSTEM_ERROR  # it may come after the broker has stored them
@@ -235,7 +235,7 @@ class QueueSender:
                     )
             retries.wait_after(problem, f"{queue_text(self.queue)}: not sent")
 
-    def _refuse(
+    def _send_each(
         self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int, error: RefusedError
     ) -> Iterator[Landing]:
         """Send each message separately, so that a refused one does not stop the others. Give up a single one."""
@@ -257,7 +257,7 @@ class QueueSender:
             )
         return first
 
-    def _check_topic(self, error: RefusedError) -> None:
+    def _check_not_of_topic(self, error: RefusedError) -> None:
         if error.code in _OF_TOPIC:
             raise ReplayError(f"{self.queue.topic}: {error}", exit_code=ExitCode.REFUSED) from None
 

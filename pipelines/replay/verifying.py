@@ -156,24 +156,24 @@ class _Queue:
             offsets = batch.column("queue_offset").to_numpy()
             places = np.minimum(np.searchsorted(expected.offsets, offsets), len(is_seen) - 1)
             is_known = expected.offsets[places] == offsets
-            self._twice(batch.filter(pa.array(~is_known)))
+            self._add_duplicates(batch.filter(pa.array(~is_known)))
             places = places[is_known]
             is_seen[places] = True
-            self._compare(expected, places, batch.filter(pa.array(is_known)))
-        self._missing(expected, np.flatnonzero(~is_seen))
+            self._compare_batch(expected, places, batch.filter(pa.array(is_known)))
+        self._add_missing(expected, np.flatnonzero(~is_seen))
 
     def _check_order(self, expected: _Expected) -> None:
         by_sending = np.argsort(expected.numbers, kind="stable")
         offsets = expected.offsets[by_sending]
         before = np.maximum.accumulate(np.concatenate([[self._last_offset], offsets[:-1]]))
         wrong = by_sending[offsets < before]
-        self._add(Problem.ORDER, expected.rows.take(pa.array(wrong)), expected.offsets[wrong])
+        self._add_rows(Problem.ORDER, expected.rows.take(pa.array(wrong)), expected.offsets[wrong])
         self._last_offset = max(self._last_offset, int(offsets.max()))
 
     def finish(self) -> None:
         """Read the rest of the queue; it must not have messages of the replay."""
         for batch in self._read(self._puller.max_offset(self.queue)):
-            self._twice(batch)
+            self._add_duplicates(batch)
 
     def _read(self, end: int) -> Iterator[pa.RecordBatch]:
         """Yield the replay's messages from the end of the last call."""
@@ -181,64 +181,66 @@ class _Queue:
         if end <= self._position:
             return
         wanted = QueueRange(self.queue, self._position, end)
-        for answer in read_range(self._puller, wanted, self._lose):
+        for answer in read_range(self._puller, wanted, self._note_expired):
             waiting.append(answer.body)
             if sum(map(len, waiting)) >= _ANSWERS_BYTES:
-                yield from self._own(waiting, end)
+                yield from self._replay_batches(waiting, end)
                 waiting = []
-        yield from self._own(waiting, end)
+        yield from self._replay_batches(waiting, end)
         self._position = end
 
-    def _lose(self, lost: QueueRange, _why: str) -> None:
+    def _note_expired(self, lost: QueueRange, _why: str) -> None:
         self._expired.append((lost.begin, lost.end))
 
-    def _own(self, answers: list[bytes], end: int) -> Iterator[pa.RecordBatch]:
+    def _replay_batches(self, answers: list[bytes], end: int) -> Iterator[pa.RecordBatch]:
         for batch in self._records.batches(answers):
-            own = pc.equal(_property(batch, REPLAY_ID), self._replay_id)
+            own = pc.equal(_property_values(batch, REPLAY_ID), self._replay_id)
             is_within = pc.less(batch.column("queue_offset"), end)
             chosen = batch.filter(pc.fill_null(pc.and_(own, is_within), False))
             if chosen.num_rows:
                 yield chosen
 
-    def _compare(self, expected: _Expected, places: Array, batch: pa.RecordBatch) -> None:
+    def _compare_batch(self, expected: _Expected, places: Array, batch: pa.RecordBatch) -> None:
         if not len(places):
             return
         chosen = pa.array(places)
         rows, bodies = expected.rows.take(chosen), expected.bodies.take(chosen)
         has_body = pa.array(expected.has_body[places])
         is_same_body = pc.equal(batch.column("body").cast(pa.large_binary()), bodies)
-        is_same_sum = pc.and_(_equal(batch, rows, "body_crc"), _equal(batch, rows, "body_size"))
+        is_same_sum = pc.and_(_equals_column(batch, rows, "body_crc"), _equals_column(batch, rows, "body_size"))
         own_codec = pc.bit_wise_and(batch.column("sys_flag"), _CODEC_BITS)
-        is_same_codec = pc.equal(own_codec, pc.bit_wise_and(_one(rows, "sys_flag"), _CODEC_BITS))
+        is_same_codec = pc.equal(own_codec, pc.bit_wise_and(_column_array(rows, "sys_flag"), _CODEC_BITS))
         wrong = {
             Problem.BODY: ~np.asarray(pc.and_(pc.if_else(has_body, is_same_body, is_same_sum), is_same_codec)),
-            Problem.FLAG: ~np.asarray(_equal(batch, rows, "flag")),
+            Problem.FLAG: ~np.asarray(_equals_column(batch, rows, "flag")),
             Problem.PROPERTIES: _lacks_properties(batch, rows, self._replay_id),
         }
         for problem, is_wrong in wrong.items():
             numbers = np.flatnonzero(is_wrong)
-            self._add(problem, rows.take(pa.array(numbers)), expected.offsets[places[numbers]])
+            self._add_rows(problem, rows.take(pa.array(numbers)), expected.offsets[places[numbers]])
         self._found.count(len(places), int((~expected.has_body[places]).sum()))
 
-    def _missing(self, expected: _Expected, numbers: Array) -> None:
+    def _add_missing(self, expected: _Expected, numbers: Array) -> None:
         offsets = expected.offsets[numbers]
         is_expired = np.zeros(len(offsets), np.bool_)
         for begin, end in self._expired:
             is_expired |= (offsets >= begin) & (offsets < end)
         for problem, is_of in ((Problem.EXPIRED, is_expired), (Problem.MISSING, ~is_expired)):
-            self._add(problem, expected.rows.take(pa.array(numbers[is_of])), offsets[is_of])
+            self._add_rows(problem, expected.rows.take(pa.array(numbers[is_of])), offsets[is_of])
 
-    def _add(self, problem: Problem, rows: pa.Table, offsets: Array) -> None:
+    def _add_rows(self, problem: Problem, rows: pa.Table, offsets: Array) -> None:
         brokers, origins = rows.column("broker").to_pylist(), rows.column("physical_offset").to_pylist()
-        self._differ(problem, brokers, origins, offsets)
+        self._add_differences(problem, brokers, origins, offsets)
 
-    def _twice(self, batch: pa.RecordBatch) -> None:
-        brokers = _property(batch, ORIGIN_BROKER).to_pylist()
-        origins = _property(batch, ORIGIN_PHYSICAL_OFFSET).to_pylist()
+    def _add_duplicates(self, batch: pa.RecordBatch) -> None:
+        brokers = _property_values(batch, ORIGIN_BROKER).to_pylist()
+        origins = _property_values(batch, ORIGIN_PHYSICAL_OFFSET).to_pylist()
         numbers = [parse_int64(text or "") for text in origins]
-        self._differ(Problem.TWICE, brokers, numbers, batch.column("queue_offset").to_numpy())
+        self._add_differences(Problem.TWICE, brokers, numbers, batch.column("queue_offset").to_numpy())
 
-    def _differ(self, problem: Problem, brokers: list[str | None], origins: list[int | None], offsets: Array) -> None:
+    def _add_differences(
+        self, problem: Problem, brokers: list[str | None], origins: list[int | None], offsets: Array
+    ) -> None:
         queue = self.queue
         self._found.add(
             [
@@ -274,14 +276,14 @@ def verify_replay(
         for number in range(len(plan.parts)):
             rows = messages.rows(number, before)
             before += rows.num_rows
-            expected = _expected(rows, ledger.places_of(number), messages, found)
+            expected = _expected_by_queue(rows, ledger.places_of(number), messages, found)
             list(pool.map(lambda item: queues[item[0]].compare(item[1]), expected.items()))
             on_progress(rows.num_rows)
         list(pool.map(_Queue.finish, queues.values()))
     return found
 
 
-def _expected(
+def _expected_by_queue(
     rows: pa.Table, places: pa.Table, messages: PlannedMessages, found: Verification
 ) -> Mapping[tuple[str, str, int], _Expected]:
     """Return the messages that a part has sent to each queue."""
@@ -324,8 +326,8 @@ def _not_in_lake(row: Mapping[str, object]) -> Difference:
 def _lacks_properties(batch: pa.RecordBatch, rows: pa.Table, replay_id: str) -> Array:
     """Return, for each row, whether the message in the target lacks a property that was sent."""
     lengths, names, values = property_entries(batch.column("properties"))
-    there = _numbered(np.repeat(np.arange(len(lengths)), lengths), _entry(names, values))
-    lengths, names, values = property_entries(_one(rows, "properties"))
+    there = _prefix_row_numbers(np.repeat(np.arange(len(lengths)), lengths), _property_entries(names, values))
+    lengths, names, values = property_entries(_column_array(rows, "properties"))
     is_sent = np.asarray(pc.invert(pc.is_in(names, value_set=DROPPED)))
     own = np.repeat(np.arange(len(lengths)), lengths)[is_sent]
     added = pc.split_pattern(added_properties(rows, replay_id), "\x02")
@@ -333,31 +335,31 @@ def _lacks_properties(batch: pa.RecordBatch, rows: pa.Table, replay_id: str) -> 
     stamped = np.asarray(pc.list_parent_indices(added))[is_entry]
     numbers = np.concatenate([own, stamped])
     sent = pa.concat_arrays(
-        [_entry(names, values).filter(pa.array(is_sent)), added.flatten().filter(pa.array(is_entry))]
+        [_property_entries(names, values).filter(pa.array(is_sent)), added.flatten().filter(pa.array(is_entry))]
     )
-    is_there = np.asarray(pc.is_in(_numbered(numbers, sent), value_set=there))
+    is_there = np.asarray(pc.is_in(_prefix_row_numbers(numbers, sent), value_set=there))
     lacks = np.zeros(rows.num_rows, np.bool_)
     lacks[numbers[~is_there]] = True
     return lacks
 
 
-def _entry(names: pa.Array, values: pa.Array) -> pa.Array:
+def _property_entries(names: pa.Array, values: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(names, values, "\x01")
 
 
-def _numbered(rows: Array, entries: pa.Array) -> pa.Array:
+def _prefix_row_numbers(rows: Array, entries: pa.Array) -> pa.Array:
     """Prefix each entry with the number of its row."""
     return pc.binary_join_element_wise(pa.array(rows).cast(pa.string()), entries, "/")
 
 
-def _property(batch: pa.RecordBatch, name: str) -> pa.Array:
+def _property_values(batch: pa.RecordBatch, name: str) -> pa.Array:
     entries = batch.column("properties")
     return pc.map_lookup(entries, pa.scalar(name, entries.type.key_type), "last").cast(pa.string())
 
 
-def _one(rows: pa.Table, name: str) -> pa.Array:
+def _column_array(rows: pa.Table, name: str) -> pa.Array:
     return rows.column(name).combine_chunks()
 
 
-def _equal(batch: pa.RecordBatch, rows: pa.Table, name: str) -> pa.Array:
-    return pc.fill_null(pc.equal(batch.column(name), _one(rows, name)), False)
+def _equals_column(batch: pa.RecordBatch, rows: pa.Table, name: str) -> pa.Array:
+    return pc.fill_null(pc.equal(batch.column(name), _column_array(rows, name)), False)

@@ -66,7 +66,7 @@ def place_bodies(bodies: BodySource, records: Records, packs: Sequence[str], out
     wanted = np.flatnonzero(records.body_sizes)
     lost = {int(row): "the lake has no body of this message" for row in wanted[records.packs[wanted] < 0]}
     if lost and not bodies.skip:
-        raise UsageError(_error(records, next(iter(lost)), _NO_BODY))
+        raise UsageError(_error_text(records, next(iter(lost)), _NO_BODY))
     wanted = wanted[records.packs[wanted] >= 0]
     order = np.lexsort((records.offsets[wanted], records.frame_offsets[wanted], records.packs[wanted]))
     wanted = wanted[order]
@@ -96,14 +96,14 @@ def _place_pack(bodies: BodySource, records: Records, rows: Array, pack: str, ou
         raise
     except PackError as error:
         return dict.fromkeys(rows.tolist(), str(error))
-    for some in _batches(records.body_sizes, rows):
+    for some in _batches_in_memory(records.body_sizes, rows):
         try:
-            _place(bodies.store, records, some, pack, cache, out, base)
+            _place_bodies_of_pack(bodies.store, records, some, pack, cache, out, base)
         except PackStoreError:
             raise
         except PackError as error:
             if not bodies.skip:
-                raise UsageError(_error(records, int(some[0]), str(error))) from None
+                raise UsageError(_error_text(records, int(some[0]), str(error))) from None
             lost |= _place_singly(bodies.store, records, some, pack, out, base)
     return lost
 
@@ -116,7 +116,7 @@ def _place_singly(
     cache = FrameCache(1)
     for at in range(len(rows)):
         try:
-            _place(store, records, rows[at : at + 1], pack, cache, out, base)
+            _place_bodies_of_pack(store, records, rows[at : at + 1], pack, cache, out, base)
         except PackStoreError:
             raise
         except PackError as error:
@@ -124,7 +124,7 @@ def _place_singly(
     return lost
 
 
-def _place(
+def _place_bodies_of_pack(
     store: PackStore, records: Records, rows: Array, pack: str, cache: FrameCache, out: Array, base: int
 ) -> None:  # fmt: skip
     refs = PackRefs(
@@ -135,7 +135,7 @@ def _place(
     place_spans(data, offsets[:-1].astype(np.int64), records.body_sizes[rows], out, records.body_at[rows] - base)
 
 
-def _batches(sizes: Array, rows: Array) -> Iterator[Array]:
+def _batches_in_memory(sizes: Array, rows: Array) -> Iterator[Array]:
     """Yield the rows in order, in batches that fit into memory."""
     ends = np.cumsum(sizes[rows])
     start = 0
@@ -146,7 +146,7 @@ def _batches(sizes: Array, rows: Array) -> Iterator[Array]:
         start = end
 
 
-def _error(records: Records, row: int, what: str) -> str:
+def _error_text(records: Records, row: int, what: str) -> str:
     return (
         f"the bodies of the records from physical offset {records.starts[row]} on: {what}. With --on-missing skip, "
         "their places become fillers, and all else is restored"

@@ -64,7 +64,7 @@ class KnownConfig:
     @property
     def segment_size(self) -> int | None:
         """Size of a CommitLog segment in bytes; None if the lake does not have it."""
-        return self._number("segment_size_bytes")
+        return self._number_setting("segment_size_bytes")
 
     @property
     def compacted_topics(self) -> frozenset[str]:
@@ -80,10 +80,10 @@ class KnownConfig:
         """Return the user's settings, completed by those in the lake."""
         return replace(
             wanted,
-            queue_file_size=wanted.queue_file_size or self._number("queue_file_size_bytes"),
-            batch_file_size=wanted.batch_file_size or self._number("batch_queue_file_size_bytes"),
-            index_slots=wanted.index_slots or self._number("index_slots"),
-            index_entries=wanted.index_entries or self._number("index_entries"),
+            queue_file_size=wanted.queue_file_size or self._number_setting("queue_file_size_bytes"),
+            batch_file_size=wanted.batch_file_size or self._number_setting("batch_queue_file_size_bytes"),
+            index_slots=wanted.index_slots or self._number_setting("index_slots"),
+            index_entries=wanted.index_entries or self._number_setting("index_entries"),
             delay_levels_ms=wanted.delay_levels_ms or self._delay_levels(),
         )
 
@@ -96,7 +96,7 @@ class KnownConfig:
         version = {"counter": 1, "stateVersion": 0, "timestamp": timestamp}
         return serialize_fastjson({"dataVersion": version, TABLE: dict(sorted(self.topics.items()))}).encode()
 
-    def _number(self, name: str) -> int | None:
+    def _number_setting(self, name: str) -> int | None:
         return int_within(self.settings.get(name), 1, INT32_MAX)
 
     def _delay_levels(self) -> tuple[int, ...] | None:

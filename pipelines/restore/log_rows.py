@@ -91,15 +91,15 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
         within.append(f"physical_offset >= {chosen.start_offset}")
     if chosen.end_offset is not None:
         within.append(f"physical_offset < {chosen.end_offset}")
-    first, last = _one(table, "min(physical_offset), max(physical_offset)", within)
+    first, last = _query_row(table, "min(physical_offset), max(physical_offset)", within)
     if first is None:
         raise UsageError(f"the lake has no record of the broker {chosen.broker!r} in the chosen range")
     between = [f"broker = {text_literal(chosen.broker)}", f"physical_offset >= {first}", f"physical_offset <= {last}"]
-    count, size = _one(table, "count(*), sum(size)", between)
+    count, size = _query_row(table, "count(*), sum(size)", between)
     # Any other record may have a later time because of damage, which no checksum shows: all delays would then seem
     # done.
     of_last = [f"broker = {text_literal(chosen.broker)}", f"physical_offset = {last}"]
-    last_size, time = _one(table, "max(size), max(store_timestamp)", of_last)
+    last_size, time = _query_row(table, "max(size), max(store_timestamp)", of_last)
     log_format = _format_of(table, of_last)
     if log_format is not None and not log_format.can_be_restored:
         raise UsageError(
@@ -107,14 +107,17 @@ def find_range(table: DeltaTable, chosen: Chosen) -> LogRange:
             "as a log of RocketMQ's is made. 'commitlake query' and Spark read them from the lake"
         )
     if first < 0 or last_size is None or not 0 < last_size <= _LAST_OFFSET - last:
-        raise UsageError(f"the lake has records from {first} to {last}: expected physical offsets of a log")
+        raise UsageError(
+            f"the lake has records at physical offsets {first} to {last}, the last one of {last_size} bytes: "
+            f"expected offsets from 0 to {_LAST_OFFSET}, and a size above 0"
+        )
     return LogRange(first, last + last_size, count, size or 0, _milliseconds(time))
 
 
 def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
     """Return the format of the log of a record; None if the row does not show it."""
     if "format" in {field.name for field in table.schema().fields}:
-        (name,) = _one(table, "max(format)", of_last)
+        (name,) = _query_row(table, "max(format)", of_last)
         if name is not None:
             try:
                 return format_named(name)
@@ -123,7 +126,7 @@ def _format_of(table: DeltaTable, of_last: Sequence[str]) -> Format | None:
                     f"the lake's rows are of a log of the format {name!a}, which this version does not know: expected "
                     f"{' or '.join(known.name for known in all_formats())}"
                 ) from None
-    (own_id,) = _one(table, "max(msg_id)", of_last)  # a row of an earlier version
+    (own_id,) = _query_row(table, "max(msg_id)", of_last)  # a row of an earlier version
     return None if own_id is None else format_of_id(own_id)
 
 
@@ -151,7 +154,9 @@ def extents(table: DeltaTable, broker: str, start: int, end: int) -> tuple[Array
 def queue_ends(table: DeltaTable, broker: str, log: LogRange) -> dict[tuple[str, int], int]:
     """Return the end offset of each queue with a record in the range."""
     columns = "topic, queue_id, max(queue_offset) + 1"
-    return {(topic, queue): end for topic, queue, end in _grouped(table, columns, "topic, queue_id", broker, log, ())}
+    return {
+        (topic, queue): end for topic, queue, end in _query_groups(table, columns, "topic, queue_id", broker, log, ())
+    }
 
 
 def first_undelivered(
@@ -163,8 +168,10 @@ def first_undelivered(
         f"(queue_id = {level} AND store_timestamp >= {microseconds_literal(1000 * (until_ms - delay))})"
         for level, delay in enumerate(delays_ms)
     )
-    found: dict[int, int] = dict(_grouped(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic]))
-    found |= dict(_grouped(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, f"({due})"]))
+    found: dict[int, int] = dict(
+        _query_groups(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic])
+    )
+    found |= dict(_query_groups(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, f"({due})"]))
     return {queue + 1: number for queue, number in found.items() if queue < len(delays_ms)}
 
 
@@ -176,12 +183,12 @@ def first_waiting_timer(table: DeltaTable, broker: str, log: LogRange, until_ms:
     """
     topic = f"topic = {text_literal(TIMER_TOPIC)}"
     due = f"coalesce(try_cast(properties['{TIMER_OUT}'] AS BIGINT), 0) >= {until_ms}"
-    ends = _grouped(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic])
-    waiting = _grouped(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, due])
+    ends = _query_groups(table, "queue_id, max(queue_offset) + 1", "queue_id", broker, log, [topic])
+    waiting = _query_groups(table, "queue_id, min(queue_offset)", "queue_id", broker, log, [topic, due])
     return next((int(number) for queue, number in (*waiting, *ends) if queue == 0), None)
 
 
-def _grouped(
+def _query_groups(
     table: DeltaTable, columns: str, group: str, broker: str, log: LogRange, more: Sequence[str]
 ) -> list[tuple[Any, ...]]:
     where = [
@@ -192,7 +199,7 @@ def _grouped(
     return list(zip(*(column.to_pylist() for column in answer.columns), strict=True))
 
 
-def _one(table: DeltaTable, columns: str, where: Sequence[str]) -> list[Any]:
+def _query_row(table: DeltaTable, columns: str, where: Sequence[str]) -> list[Any]:
     sql = f"SELECT {columns} FROM {_NAME} WHERE {' AND '.join(where)}"
     answer = run_sql(table, _NAME, sql).read_all()
     return [column[0].as_py() for column in answer.columns]
@@ -227,11 +234,11 @@ def segment_size_of(starts: Array, ends: Array) -> int:
     marks = [int(starts[0]), *after_holes]  # a log that was archived from its beginning begins with a segment, too
     found = {math.gcd(*pair) for distance in (1, 2) for pair in zip(marks, marks[distance:], strict=False)}
     for size in sorted(found):  # sizes that fit also fit as their multiples: the smallest one comes first
-        borders = _borders(starts, size)
+        borders = _segment_borders(starts, size)
         # One border may be a coincidence: then only a multiple of 4096 is accepted.
         if size >= _SMALLEST and len(borders) > (size % _SMALLEST > 0) and _have_room_for_blank(starts, ends, borders):
             return size
-    if not _have_room_for_blank(starts, ends, _borders(starts, DEFAULT_SEGMENT_SIZE)):
+    if not _have_room_for_blank(starts, ends, _segment_borders(starts, DEFAULT_SEGMENT_SIZE)):
         raise UsageError(
             f"the size of the broker's segments cannot be detected: expected {DEFAULT_SEGMENT_SIZE:,} bytes, "
             "found records that cross their ends. Give the size in the broker's mappedFileSizeCommitLog"
@@ -239,7 +246,7 @@ def segment_size_of(starts: Array, ends: Array) -> int:
     return DEFAULT_SEGMENT_SIZE
 
 
-def _borders(starts: Array, size: int) -> Array:
+def _segment_borders(starts: Array, size: int) -> Array:
     """Return the multiples of a size after the first record, up to the last one."""
     if not size:
         return np.zeros(0, np.int64)

@@ -75,7 +75,7 @@ class RestorePlan:
     def read_done(self, base: int) -> SegmentRestored | None:
         """Read the result of a segment; None if it is not written yet."""
         try:
-            known = read_json(self._done(base), below=self.out)
+            known = read_json(self._result_path(base), below=self.out)
             known["lost"] = tuple(Lost(**each) for each in known["lost"])
             known["filled"] = tuple((start, end) for start, end in known["filled"])
             known["first"] = tuple(known["first"]) if known["first"] else None
@@ -85,9 +85,9 @@ class RestorePlan:
 
     def write_done(self, base: int, restored: SegmentRestored) -> None:
         """Save the result of a segment that has its final name."""
-        write_synced(self._done(base), json.dumps(asdict(restored)).encode(), below=self.out)
+        write_synced(self._result_path(base), json.dumps(asdict(restored)).encode(), below=self.out)
 
-    def _done(self, base: int) -> Path:
+    def _result_path(self, base: int) -> Path:
         return self.work / _DONE / f"{segment_name(base)}.json"
 
     def question(self) -> dict[str, Any]:

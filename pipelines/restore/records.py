@@ -168,12 +168,12 @@ class Hosts(NamedTuple):
 
 def stored_hosts(texts: Sequence[str | None]) -> Hosts:
     """Serialize hosts given as `ip:port`, keeping their order."""
-    stored = [_stored_host(text) for text in texts]
+    stored = [_serialize_host_text(text) for text in texts]
     data = np.frombuffer(b"".join(host.ljust(V6_SIZE, b"\0") for host in stored), np.uint8)
     return Hosts(data.reshape(-1, V6_SIZE), np.array([len(host) for host in stored], np.int64))
 
 
-def _stored_host(text: str | None) -> bytes:
+def _serialize_host_text(text: str | None) -> bytes:
     ip, _, port = (text or "").rpartition(":")
     number = parse_int32(port)
     try:
@@ -227,12 +227,12 @@ class TakenRows:
         frame_offsets, frame_lengths, offsets, lengths = (
             numbers(pc.struct_field(places, name)) for name in ("frame_offset", "frame_length", "offset", "length")
         )
-        refusals = self._refusals()
+        refusals = self._find_refusals()
         refusals[(refusals == 0) & (packs >= 0) & (lengths != self._body_sizes)] = Refusal.BODY_PLACE
         told = (self._spare == 0) | ((self._spare == -1) & (self._text_sizes > 0))
         by_rule = np.zeros(len(told), np.bool_)
         for row in np.flatnonzero(~told & (refusals == 0)).tolist():
-            text, by_rule[row] = (None, False) if self._replaced[row] else self._text_of(row)
+            text, by_rule[row] = (None, False) if self._replaced[row] else self._serialize_properties(row)
             if text is None:
                 refusals[row] = Refusal.PROPERTIES
             else:
@@ -253,7 +253,7 @@ class TakenRows:
             offsets=offsets,
         )
 
-    def _refusals(self) -> Array:
+    def _find_refusals(self) -> Array:
         refusals = np.zeros(len(self.starts), np.int64)
         born = self._born_hosts.sizes[self._born_codes] != self._born_sizes
         store = self._store_hosts.sizes[self._store_codes] != self._store_sizes
@@ -277,7 +277,7 @@ class TakenRows:
             replaced[rows[rows < len(replaced)]] = True
         return replaced
 
-    def _text_of(self, row: int) -> tuple[bytes | None, bool]:
+    def _serialize_properties(self, row: int) -> tuple[bytes | None, bool]:
         """Serialize the properties to the number of bytes that they have in the record.
 
         Returns:
@@ -308,7 +308,7 @@ class TakenRows:
             for store in (V4_SIZE, V6_SIZE):
                 chosen = rows[(self._born_sizes[rows] == born) & (self._store_sizes[rows] == store)]
                 if len(chosen):
-                    self._write_fixed(out, at, chosen, born, store)
+                    self._write_fixed_fields(out, at, chosen, born, store)
         codes = self._topic_codes[rows]
         topics_at = at + self._bodies + self._body_sizes
         place_spans(
@@ -325,7 +325,7 @@ class TakenRows:
             data = PROPERTIES_LENGTH.pack(len(self._made[row])) + self._made[row]
             out[begin : begin + len(data)] = np.frombuffer(data, np.uint8)
 
-    def _write_fixed(self, out: Array, at: Array, rows: Array, born: int, store: int) -> None:
+    def _write_fixed_fields(self, out: Array, at: Array, rows: Array, born: int, store: int) -> None:
         """Write all fields before the body, for records with hosts of the given sizes."""
         kind = np.dtype(
             [*HEAD.numpy_fields, ("born_host", f"V{born}"), *STORED.numpy_fields, ("store_host", f"V{store}"),
@@ -338,8 +338,8 @@ class TakenRows:
             block[name] = numbers(self._batch.column(name))[rows]
         for name in ("born_timestamp", "store_timestamp"):
             block[name] = milliseconds(self._batch.column(name))[rows]
-        block["born_host"] = _hosts_of(self._born_hosts, self._born_codes[rows], born)
-        block["store_host"] = _hosts_of(self._store_hosts, self._store_codes[rows], store)
+        block["born_host"] = _serialized_hosts(self._born_hosts, self._born_codes[rows], born)
+        block["store_host"] = _serialized_hosts(self._store_hosts, self._store_codes[rows], store)
         for name in ("reconsume_times", "prepared_transaction_offset"):
             block[name] = numbers(self._batch.column(name))[rows]
         block["body_length"] = self._body_sizes[rows]
@@ -348,7 +348,7 @@ class TakenRows:
         place_spans(bytes_of(block.tobytes()), starts, lengths, out, at[rows])
 
 
-def _hosts_of(hosts: Hosts, codes: Array, size: int) -> Array:
+def _serialized_hosts(hosts: Hosts, codes: Array, size: int) -> Array:
     return hosts.of_size(size)[codes]
 
 

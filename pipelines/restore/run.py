@@ -228,7 +228,7 @@ def _restore_log(plan: RestorePlan, source: LakeVersion, begin: Begin | None, ru
             plan.write_done(base, restored)
         if advance is not None:
             advance(restored.bytes)
-    done = _with_times(plan, source, known, {task.base for task in tasks})
+    done = _rewrite_empty_segments(plan, source, known, {task.base for task in tasks})
     if not any(each.records for each in done):
         raise UsageError(
             f"none of {count_text(plan.log.records, 'record')} could be restored: a log needs at least one"
@@ -239,7 +239,7 @@ def _restore_log(plan: RestorePlan, source: LakeVersion, begin: Begin | None, ru
     return done
 
 
-def _with_times(
+def _rewrite_empty_segments(
     plan: RestorePlan, source: LakeVersion, known: Mapping[int, SegmentRestored], new: AbstractSet[int]
 ) -> list[SegmentRestored]:
     """Write new segments without a record again, with the time of the previous record in their fillers."""

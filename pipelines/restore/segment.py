@@ -119,10 +119,10 @@ def restore_segment(table: DeltaTable, bodies: BodySource, task: SegmentTask) ->
         bodies: where the bodies are.
     """
     with write_sized(task.path, task.size) as descriptor:
-        return _write(descriptor, table, bodies, task)
+        return _write_segment(descriptor, table, bodies, task)
 
 
-def _write(descriptor: int, table: DeltaTable, bodies: BodySource, task: SegmentTask) -> SegmentRestored:
+def _write_segment(descriptor: int, table: DeltaTable, bodies: BodySource, task: SegmentTask) -> SegmentRestored:
     batches = rows_of_segment(table, task.broker, max(task.start, task.base), min(task.end, task.base + task.size))
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
@@ -141,13 +141,15 @@ def _write(descriptor: int, table: DeltaTable, bodies: BodySource, task: Segment
     for batch in chain([first], batches):
         writer.add(batch)
     records = writer.finish()
-    restored = _complete(out, records, writer.packs, bodies, task)
+    restored = _add_bodies_and_fillers(out, records, writer.packs, bodies, task)
     del out, writer
     memory.close()
     return restored
 
 
-def _complete(out: Array, records: Records, packs: list[str], bodies: BodySource, task: SegmentTask) -> SegmentRestored:
+def _add_bodies_and_fillers(
+    out: Array, records: Records, packs: list[str], bodies: BodySource, task: SegmentTask
+) -> SegmentRestored:
     """Add bodies and fillers to a segment."""
     lost = [
         Lost(int(records.starts[row]), int(records.sizes[row]), Refusal(int(records.refusals[row])).text, False)
@@ -289,10 +291,10 @@ class LakeVersion:
 def restore_from(source: LakeVersion, task: SegmentTask) -> SegmentRestored:
     """Restore one segment."""
     bodies = BodySource(open_store(source.packs), source.skip, source.threads)
-    return restore_segment(_table(source), bodies, task)
+    return restore_segment(_open_version(source), bodies, task)
 
 
 @lru_cache(1)
-def _table(source: LakeVersion) -> DeltaTable:
+def _open_version(source: LakeVersion) -> DeltaTable:
     """Open `messages` once for all segments of a run in a process; the run has checked its log."""
     return source.lake.table_at("messages", source.version)

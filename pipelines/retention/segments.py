@@ -64,7 +64,7 @@ class StoredSegment:
 
     @property
     def free(self) -> int:
-        """Number of bytes that are still free."""
+        """Number of bytes of the segment that are not written yet."""
         return self.size - (self.size if self.written is None else self.written)
 
 
@@ -83,7 +83,7 @@ def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
         try:
             size, allocated, modified = _read_status(segment)
             head = _read_head(store.format, segment, 0)
-            archived = _archived(store.format, segment, archived_end)
+            archived = _archived_share(store.format, segment, archived_end)
         except FileNotFoundError:
             continue
         begun = any(head)
@@ -91,11 +91,13 @@ def read_segments(store: Store, archived_end: int) -> list[StoredSegment]:
     if segments:
         last = newest(segments)
         with suppress(FileNotFoundError):
-            segments[last] = replace(segments[last], written=_written(_find(store, segments[last].base_offset)))
+            segments[last] = replace(
+                segments[last], written=_find_written_size(_segment_at(store, segments[last].base_offset))
+            )
     return segments
 
 
-def _find(store: Store, base_offset: int) -> Segment:
+def _segment_at(store: Store, base_offset: int) -> Segment:
     return next(segment for segment in store.segments if segment.base_offset == base_offset)
 
 
@@ -110,7 +112,7 @@ def _read_status(segment: Segment) -> tuple[int, int, datetime.datetime]:
     return info.size, info.size, from_seconds(info.mtime_ns / 1e9)
 
 
-def _archived(log_format: Format, segment: Segment, archived_end: int) -> Archived:
+def _archived_share(log_format: Format, segment: Segment, archived_end: int) -> Archived:
     if archived_end <= segment.base_offset:
         return Archived.NO
     if archived_end >= segment.base_offset + segment.file_size:
@@ -128,7 +130,7 @@ def _read_head(log_format: Format, segment: Segment, position: int) -> bytes:
         return window[: file.read_into(window, position)].tobytes()
 
 
-def _written(segment: Segment) -> int:
+def _find_written_size(segment: Segment) -> int:
     """Estimate by bisection how far a segment is written; zeros follow the newest record.
 
     A body of zeros may make the result too small. Only the estimated time at which the file is full depends on it.

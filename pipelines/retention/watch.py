@@ -64,7 +64,7 @@ def forecast(
         if number > last:
             found.append(Forecast(segment))
             continue
-        full_at = segment.modified if number < last else _full_at(segment, now, log_growth)
+        full_at = segment.modified if number < last else _time_when_full(segment, now, log_growth)
         if full_at is None:
             found.append(Forecast(segment, is_newest=True))
             continue
@@ -86,7 +86,7 @@ def forecast(
     return found
 
 
-def _full_at(segment: StoredSegment, now: datetime.datetime, log_growth: float) -> datetime.datetime | None:
+def _time_when_full(segment: StoredSegment, now: datetime.datetime, log_growth: float) -> datetime.datetime | None:
     """Return the time at which the newest segment will be full, or None if it is not known."""
     if log_growth <= 0:
         return None
@@ -228,12 +228,12 @@ def _watched_store(
 ) -> WatchedStore:
     disks = [replace(disk, growth=filled.get(disk.device, 0.0)) for disk in one.disks]
     fates = forecast(one.segments, one.rules, disks, now, one.growth)
-    segments = [WatchedSegment(fate, _verdict(fate, now + within)) for fate in fates]
+    segments = [WatchedSegment(fate, _judge_segment(fate, now + within)) for fate in fates]
     root, broker = one.store.root, one.store.broker
     return WatchedStore(broker, root, one.rules, segments, disks, one.growth, one.lost, one.replaced, one.newer)
 
 
-def _verdict(fate: Forecast, until: datetime.datetime) -> SegmentVerdict:
+def _judge_segment(fate: Forecast, until: datetime.datetime) -> SegmentVerdict:
     if not fate.segment.begun:
         return SegmentVerdict.UNUSED
     if fate.segment.archived is Archived.YES:

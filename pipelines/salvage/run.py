@@ -156,7 +156,7 @@ def salvage_store(
         was_aborted = was_aborted or bool(files.files_in("", ABORT.__eq__))
         store = list_again(store)
     manifest = _manifest_of(store)
-    source = _source(store, manifest)  # before the log is read, so that it does not describe later bytes
+    source = _log_fingerprint(store, manifest)  # before the log is read, so that it does not describe later bytes
     work = out / _WORK
     if check_own_folder(work):
         remove_tree(work)
@@ -196,7 +196,7 @@ def salvage_store(
         lost,
     )
     sync_folder(work / store.format.folder)
-    document = source | {"salvaged": _counts(salvaged)}
+    document = source | {"salvaged": _count_columns(salvaged)}
     write_synced(out / _SUMMARY, json.dumps(document).encode(), below=out)
     (work / store.format.folder).rename(out / store.format.folder)
     sync_folder(out)
@@ -210,21 +210,21 @@ def _manifest_of(store: Store) -> Manifest | None:
     return read_shipped_manifest(filesystem, root, LOG_MANIFEST)
 
 
-def _source(store: Store, manifest: Manifest | None) -> dict[str, Any]:
+def _log_fingerprint(store: Store, manifest: Manifest | None) -> dict[str, Any]:
     """Return a fingerprint of a log: path, and offset, size and modification time of its segments.
 
     For a copy in an object store or HDFS, it has the number and the CRC-32 of each segment's shipped bytes instead of a
     time, because the newest segment has its full size from the beginning.
     """
     if store.is_remote:
-        return {"log": store.root, "segments": [_shipped(manifest, segment) for segment in store.segments]}
+        return {"log": store.root, "segments": [_shipped_state(manifest, segment) for segment in store.segments]}
     files = [
         [segment.base_offset, segment.file_size, Path(segment.path).lstat().st_mtime_ns] for segment in store.segments
     ]
     return {"log": str(Path(store.root).resolve()), "segments": files}
 
 
-def _shipped(manifest: Manifest | None, segment: Segment) -> list[int]:
+def _shipped_state(manifest: Manifest | None, segment: Segment) -> list[int]:
     """Return offset and size of a segment, and the number and CRC-32 of its shipped bytes, complete or in parts."""
     name = "/".join(segment.path.rsplit("/", 2)[-2:])
     entry = manifest.files.get(name) if manifest is not None else None
@@ -234,7 +234,7 @@ def _shipped(manifest: Manifest | None, segment: Segment) -> list[int]:
     return [segment.base_offset, segment.file_size, entry.shipped, crc]
 
 
-def _counts(salvaged: Salvaged) -> dict[str, int]:
+def _count_columns(salvaged: Salvaged) -> dict[str, int]:
     return {name: value for name, value in asdict(salvaged).items() if name != "out"}
 
 
@@ -248,7 +248,7 @@ def _earlier_result(store: Store, out: Path) -> Salvaged:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         document = None
-    if document != _source(store, _manifest_of(store)):
+    if document != _log_fingerprint(store, _manifest_of(store)):
         raise UsageError(f"{out} already holds {store.format.folder}: name a folder without it; nothing is overwritten")
     return salvaged
 
@@ -263,7 +263,7 @@ def _tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
             f"{store.root}: expected at most {_MAX_MISSING:,} missing segments, found {missing:,} between "
             f"{store.segments[0].path} and {store.segments[-1].path}. Move a file that is not of this log elsewhere"
         )
-    splits = [each for split in ranges for each in _by_segment(split, size)]
+    splits = [each for split in ranges for each in _divide_by_segment(split, size)]
     for split in splits:
         if not split.missing and split.segment_end - split.base_offset != size:
             raise UsageError(
@@ -276,7 +276,7 @@ def _tasks(store: Store, found: StoreRange, folder: Path) -> list[SegmentTask]:
     return [SegmentTask(split, size, split.base_offset == newest, 0, str(folder)) for split in splits]
 
 
-def _by_segment(split: Split, size: int) -> Iterator[Split]:
+def _divide_by_segment(split: Split, size: int) -> Iterator[Split]:
     """Divide a range of missing segments into segments."""
     if not split.missing:
         yield split
@@ -329,12 +329,12 @@ def records_after(files: StoreFiles, end: int) -> int:
         for name in reversed(files.files_in(queue.path, is_segment_name)):
             if len(offsets) >= MAX_COUNTED:
                 return MAX_COUNTED
-            if _take_after(files, f"{queue.path}/{name}", end, offsets):
+            if _add_offsets_after(files, f"{queue.path}/{name}", end, offsets):
                 break
     return min(len(offsets), MAX_COUNTED)
 
 
-def _take_after(files: StoreFiles, path: str, end: int, offsets: set[int]) -> bool:
+def _add_offsets_after(files: StoreFiles, path: str, end: int, offsets: set[int]) -> bool:
     """Add the offsets after the log's end in a file of a queue. Return whether the file has one before the end.
 
     Entries are at the beginning of a file. Where they end is searched for, because a file may be large and empty.

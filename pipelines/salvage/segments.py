@@ -193,17 +193,17 @@ class _Writer:
         """Write the segment."""
         split = self._task.split
         if split.missing:
-            self._fill(_Stretch(split.start, self._end, Fault.MISSING_SEGMENT))
-            return self._salvaged(0)
+            self._fill_range(_Stretch(split.start, self._end, Fault.MISSING_SEGMENT))
+            return self._to_result(0)
         records = 0
         with OpenSegment(split.path) as file:
-            for stretch in self._with_times(self._stretches(file)):
+            for stretch in self._with_times(self._find_stretches(file)):
                 if stretch.fault is None:
-                    self._keep(file, stretch)
+                    self._copy_records(file, stretch)
                     records += stretch.records
                 else:
-                    self._fill(stretch)
-        return self._salvaged(records)
+                    self._fill_range(stretch)
+        return self._to_result(records)
 
     def _with_times(self, stretches: Iterator[_Stretch]) -> Iterator[_Stretch]:
         """Yield the stretches; for a range before the first record, use that record's time."""
@@ -214,15 +214,15 @@ class _Writer:
         yield from (each for each in (first, second) if each is not None)
         yield from stretches
 
-    def _salvaged(self, records: int) -> SegmentSalvaged:
+    def _to_result(self, records: int) -> SegmentSalvaged:
         return SegmentSalvaged(records, tuple(self._damages), tuple(self._moved), self._first_time, self._time)
 
-    def _stretches(self, file: SegmentFile) -> Iterator[_Stretch]:
+    def _find_stretches(self, file: SegmentFile) -> Iterator[_Stretch]:
         """Yield valid and damaged ranges alternately, up to the end of the segment or of the log."""
         split = self._task.split
         end, kept, bad = End(), None, None
         for step in walk(file, split, _WINDOW_BYTES, DEFAULT_MAX_RECORD_BYTES, end):
-            for piece in _pieces(step):
+            for piece in _intact_and_bad_ranges(step):
                 if piece.fault is None:
                     if bad is not None:
                         yield bad
@@ -246,22 +246,22 @@ class _Writer:
             if begin < self._end:
                 yield _Stretch(begin, self._end, Fault.HOLE, is_closed)
 
-    def _keep(self, file: SegmentFile, stretch: _Stretch) -> None:
+    def _copy_records(self, file: SegmentFile, stretch: _Stretch) -> None:
         window = np.empty(min(_COPY_BYTES, stretch.end - stretch.start), np.uint8)
         for at in range(stretch.start, stretch.end, _COPY_BYTES):
             part = window[: min(_COPY_BYTES, stretch.end - at)]
             if file.read_into(part, at - self._base) < len(part):
                 raise StoreError(
-                    f"{self._task.split.path}: expected {len(part)} bytes at {at}, found it cut short",
+                    f"{self._task.split.path}: expected {len(part)} bytes at {at}, found fewer: it became shorter",
                     exit_code=ExitCode.FAILED,
                 )
             self._write(part.data, at - self._shift)
         if self._shift:
-            self._renumber(file, stretch)
+            self._rewrite_offsets(file, stretch)
         self._first_time = self._first_time or stretch.first_time
         self._time = stretch.last_time
 
-    def _renumber(self, file: SegmentFile, stretch: _Stretch) -> None:
+    def _rewrite_offsets(self, file: SegmentFile, stretch: _Stretch) -> None:
         """Write the new offsets of records that move."""
         split = Split(
             self._task.split.broker, self._task.split.path, self._base, stretch.start, stretch.end,
@@ -273,7 +273,7 @@ class _Writer:
                 self._write(memoryview(moved.to_bytes(_OFFSET_BYTES, "big")), moved + _AT_OFFSET)
                 self._moved.append((start, moved))
 
-    def _fill(self, stretch: _Stretch) -> None:
+    def _fill_range(self, stretch: _Stretch) -> None:
         start = stretch.start - self._shift
         size = stretch.end - start
         if stretch.end == self._end:
@@ -300,7 +300,7 @@ class _Writer:
             written += os.pwrite(self._descriptor, data[written:], position + written)
 
 
-def _pieces(step: WalkStep) -> Iterator[_Stretch]:
+def _intact_and_bad_ranges(step: WalkStep) -> Iterator[_Stretch]:
     """Yield the consecutive records of a step, and its bad ranges, in order."""
     starts = step.origin + step.parts[h.START]
     ends = step.origin + step.parts[h.PROPERTIES] + step.parts[h.PROPERTIES_LENGTH]

@@ -57,7 +57,7 @@ class ShipStoppedError(CommitLakeError):
 
 @dataclass(slots=True)
 class Round:
-    """Result of a round.
+    """State of a store and its copy after the agent has shipped what is new.
 
     Attributes:
         end: physical offset after the last shipped byte of the log; None if the log has no segment.
@@ -124,7 +124,7 @@ class ShipAgent:
         self._saved = {LOG_MANIFEST: self._log, FILES_MANIFEST: self._other}
         self._check_store()
         self._check_target()
-        self._take_over()
+        self._take_over_manifests()
 
     @property
     def log(self) -> Manifest:
@@ -157,12 +157,12 @@ class ShipAgent:
         self._ship_log(found)
         self._save_log()
         if has_others:
-            for folder in sorted({_folder(end.name) for end in ends if end.is_created_again}):
+            for folder in sorted({_folder_of(end.name) for end in ends if end.is_created_again}):
                 self._forget_queue(folder)
             for end in ends:
                 self._ship_other(end)
             self._save_others()
-            self._ship_small(small)
+            self._ship_small_files(small)
         found.skipped = list(self._source.skipped)
         return found
 
@@ -179,7 +179,7 @@ class ShipAgent:
             entry = self._log.files.get(file.name) or ShippedFile(file.name, file.size)
             if not entry.is_sealed and not self._ship_segment(file, entry, found, is_closed=file.name < newest):
                 break
-        found.end = self._end() if self._log.files else None
+        found.end = self._shipped_end() if self._log.files else None
 
     def _ship_segment(self, file: LogFile, entry: ShippedFile, found: Round, *, is_closed: bool) -> bool:
         """Ship one segment as far as it is complete; return whether the next one may be shipped."""
@@ -228,7 +228,7 @@ class ShipAgent:
             if entry.shipped == start:
                 break
             self._log = self._log.with_file(entry)
-            self._count_new(entry.shipped - start)
+            self._count_shipped(entry.shipped - start)
         if is_closed and entry.shipped < entry.size:
             self._note_cut(entry)
             entry = replace(entry, size=entry.shipped)
@@ -237,7 +237,7 @@ class ShipAgent:
     def _find_end(self, file: LogFile, entry: ShippedFile, source: SourceFile, found: Round) -> LogEnd:
         start = file.base_offset + entry.shipped
         limit = self._settings.part_bytes
-        log_end = self._search.find(source, file.base_offset, entry.size, start, self._checkpoint, limit)
+        log_end = self._search.find(source, file.base_offset, entry.size, start, self._read_checkpoint, limit)
         found.is_waiting, found.damaged_at = log_end.is_waiting, log_end.damaged_at
         return log_end
 
@@ -271,16 +271,16 @@ class ShipAgent:
         """Note a range that the broker has deleted between the shipped log and a new segment."""
         if file.name in self._log.files or not self._log.files:
             return
-        end = self._end()
+        end = self._shipped_end()
         if end < file.base_offset:
             _LOG.warning("the log from %d to %d was deleted before it was shipped", end, file.base_offset)
             self._log = replace(self._log, lost=(*self._log.lost, (end, file.base_offset)))
 
-    def _end(self) -> int:
+    def _shipped_end(self) -> int:
         last = max(self._log.files)
         return int(last.rsplit("/", 1)[1]) + self._log.files[last].shipped
 
-    def _checkpoint(self) -> tuple[bytes, bool]:
+    def _read_checkpoint(self) -> tuple[bytes, bool]:
         root = self._source.root
         try:
             return read_file(root / "checkpoint", below=root), not (root / "abort").exists()
@@ -295,7 +295,7 @@ class ShipAgent:
         The broker may fill a file and begin the next one meanwhile. The newest file is read first, so if it has data,
         the files before it are read to their ends.
         """
-        for _, group in groupby(self._source.growing_files(), lambda found: _folder(found.name)):
+        for _, group in groupby(self._source.growing_files(), lambda found: _folder_of(found.name)):
             names = list(group)
             is_new = self._is_created_again(names[0])
             ends = [self._queue_end(found, is_created_again=is_new) for found in reversed(names)]
@@ -319,11 +319,11 @@ class ShipAgent:
     def _forget_queue(self, folder: str) -> None:
         """Remove all files of a queue from the copy, because its topic was deleted and created again."""
         _LOG.warning("%s: the broker has created this queue again: it is shipped from its start", folder)
-        old = [entry for name, entry in self._other.files.items() if _folder(name) == folder]
+        old = [entry for name, entry in self._other.files.items() if _folder_of(name) == folder]
         # Files are deleted before the manifest is written, so that a killed agent's successor finds the change, too.
         for entry in old:
             self._files.forget(entry)
-        files = {name: entry for name, entry in self._other.files.items() if _folder(name) != folder}
+        files = {name: entry for name, entry in self._other.files.items() if _folder_of(name) != folder}
         self._other = replace(self._other, files=files)
         self._save_others()
 
@@ -381,7 +381,7 @@ class ShipAgent:
             entry = self._files.seal(entry, source)
         return entry
 
-    def _ship_small(self, small: Sequence[SmallFile]) -> None:
+    def _ship_small_files(self, small: Sequence[SmallFile]) -> None:
         """Ship the small files that have changed, and delete `abort` if the broker has deleted it."""
         for file in small:
             if file.data is None:
@@ -463,11 +463,11 @@ class ShipAgent:
                     "target was changed. Restore the file, or ship to a new place"
                 )
 
-    def _take_over(self) -> None:
+    def _take_over_manifests(self) -> None:
         """Write both manifests, so that another agent can no longer write them, and delete what a killed agent left."""
         for name, manifest in ((LOG_MANIFEST, self._log), (FILES_MANIFEST, self._other)):
             self._saved.pop(name, None)
-            saved = self._save(name, manifest)
+            saved = self._save_manifest(name, manifest)
             if name == LOG_MANIFEST:
                 self._log = saved
             else:
@@ -478,7 +478,7 @@ class ShipAgent:
             if name not in named and is_part_name(name):
                 self._target.delete(name)
 
-    def _count_new(self, count: int) -> None:
+    def _count_shipped(self, count: int) -> None:
         self._on_progress(count)
         self._unsaved += count
         if self._is_stopped():
@@ -488,13 +488,13 @@ class ShipAgent:
             self._save_log()
 
     def _save_log(self) -> None:
-        self._log = self._save(LOG_MANIFEST, self._log)
+        self._log = self._save_manifest(LOG_MANIFEST, self._log)
         self._saved_at, self._unsaved = self._clock(), 0
 
     def _save_others(self) -> None:
-        self._other = self._save(FILES_MANIFEST, self._other)
+        self._other = self._save_manifest(FILES_MANIFEST, self._other)
 
-    def _save(self, name: str, manifest: Manifest) -> Manifest:
+    def _save_manifest(self, name: str, manifest: Manifest) -> Manifest:
         if manifest == self._saved.get(name) and manifest.generation:
             return manifest
         now = max(0, int(time.time() * 1000))
@@ -505,5 +505,5 @@ class ShipAgent:
         return new
 
 
-def _folder(name: str) -> str:
+def _folder_of(name: str) -> str:
     return name.rpartition("/")[0]

@@ -65,7 +65,7 @@ class Fetcher:
         self.new_bytes = 0
 
     def fetch(self, on_progress: Callable[[int], None] = lambda _: None) -> Manifest:
-        """Fetch, and return the manifest of the log in the folder.
+        """Fetch the files that the folder lacks, and return its manifest of the log.
 
         Args:
             on_progress: called with the number of further bytes.
@@ -85,7 +85,7 @@ class Fetcher:
 
     def left_bytes(self) -> int:
         """Return the number of bytes of the log that the folder lacks."""
-        theirs, mine = self._theirs(LOG_MANIFEST), self._mine(LOG_MANIFEST)
+        theirs, mine = self._read_source_manifest(LOG_MANIFEST), self._read_target_manifest(LOG_MANIFEST)
         have = {} if mine is None else mine.files
         return sum(
             max(0, file.shipped - (have[file.name].shipped if file.name in have else 0))
@@ -93,14 +93,14 @@ class Fetcher:
         )
 
     def _fetch_once(self) -> Manifest:
-        others = self._theirs(FILES_MANIFEST)
-        small = {file: self._whole(file) for file in others.files.values() if file.modified_ms}
-        log = self._theirs(LOG_MANIFEST)
-        if self._mine(LOG_MANIFEST) is None:
+        others = self._read_source_manifest(FILES_MANIFEST)
+        small = {file: self._read_small_file(file) for file in others.files.values() if file.modified_ms}
+        log = self._read_source_manifest(LOG_MANIFEST)
+        if self._read_target_manifest(LOG_MANIFEST) is None:
             self._check_empty(log.folder)
         fetched = self._fetch_files(LOG_MANIFEST, log)
         self._fetch_files(FILES_MANIFEST, others)
-        saved = self._mine(FILES_MANIFEST)
+        saved = self._read_target_manifest(FILES_MANIFEST)
         assert saved is not None
         for file, data in small.items():
             if saved.files.get(file.name) != file:
@@ -109,25 +109,25 @@ class Fetcher:
         if "abort" in saved.files and "abort" not in others.files:
             self._target.delete("abort")
             saved = replace(saved, files={name: file for name, file in saved.files.items() if name != "abort"})
-        self._save(FILES_MANIFEST, saved)
+        self._save_manifest(FILES_MANIFEST, saved)
         return fetched
 
     def _fetch_files(self, name: str, theirs: Manifest) -> Manifest:
-        mine = self._mine(name)
+        mine = self._read_target_manifest(name)
         mine = mine or Manifest(theirs.broker, theirs.folder)
         if (mine.broker, mine.folder) != (theirs.broker, theirs.folder):
             raise ShipError(
                 f"{self._target.text} has the copy of {mine.broker!a}, expected {theirs.broker!a}",
                 exit_code=ExitCode.REFUSED,
             )
-        mine = self._save(name, replace(mine, lost=theirs.lost))
+        mine = self._save_manifest(name, replace(mine, lost=theirs.lost))
         for _, file in sorted(theirs.files.items()):
             if not file.modified_ms:
-                for entry in self._grow(mine.files.get(file.name), file):
-                    mine = self._save(name, mine.with_file(entry))
+                for entry in self._fetch_missing_bytes(mine.files.get(file.name), file):
+                    mine = self._save_manifest(name, mine.with_file(entry))
         return mine
 
-    def _grow(self, mine: ShippedFile | None, theirs: ShippedFile) -> Iterator[ShippedFile]:
+    def _fetch_missing_bytes(self, mine: ShippedFile | None, theirs: ShippedFile) -> Iterator[ShippedFile]:
         """Fetch the bytes of a file that the folder lacks; yield entries for the folder's manifest."""
         if mine is not None and mine.is_sealed:
             if theirs.is_sealed and (mine.size, mine.crc) != (theirs.size, theirs.crc):
@@ -141,7 +141,7 @@ class Fetcher:
             self._target.cut(entry, 0)
             entry = replace(entry, parts=())
         while entry.shipped < theirs.shipped:
-            data = self._next(theirs, entry.shipped)
+            data = self._read_next_part(theirs, entry.shipped)
             part = Part(entry.shipped, len(data), zlib.crc32(data))
             self._target.write_part(entry, part, data)
             entry = replace(entry, parts=(*entry.parts, part))
@@ -171,7 +171,7 @@ class Fetcher:
                 return False
         return True
 
-    def _next(self, file: ShippedFile, start: int) -> bytes:
+    def _read_next_part(self, file: ShippedFile, start: int) -> bytes:
         if file.is_sealed:
             data = self._source.read_range(file.name, start, min(_PART_BYTES, file.size - start))
             offset = file.size
@@ -186,20 +186,20 @@ class Fetcher:
             raise ShipError(f"{self._source.text}/{file.name}: expected {offset} bytes, found fewer: it was changed")
         return data
 
-    def _whole(self, file: ShippedFile) -> bytes:
+    def _read_small_file(self, file: ShippedFile) -> bytes:
         """Return a small file; its object may be newer than its manifest."""
         data = self._source.read_range(file.name, 0, MAX_SMALL_FILE_BYTES) if file.size else b""
         if data is None:
             raise _ChangedError(f"{self._source.text}/{file.name}: an object that the manifest names is missing")
         return data
 
-    def _theirs(self, name: str) -> Manifest:
+    def _read_source_manifest(self, name: str) -> Manifest:
         data = self._source.read_manifest(name)
         if data is None:
             raise ShipError(f"{self._source.text}: expected the copy of a store, found no {name}")
         return parse_manifest(data, f"{self._source.text}/{name}")
 
-    def _mine(self, name: str) -> Manifest | None:
+    def _read_target_manifest(self, name: str) -> Manifest | None:
         data = self._target.read_manifest(name)
         return None if data is None else parse_manifest(data, f"{self._target.text}/{name}")
 
@@ -210,7 +210,7 @@ class Fetcher:
                 exit_code=ExitCode.REFUSED,
             )
 
-    def _save(self, name: str, manifest: Manifest) -> Manifest:
+    def _save_manifest(self, name: str, manifest: Manifest) -> Manifest:
         now = max(0, int(time.time() * 1000))
         new = replace(manifest, agent="fetched", generation=manifest.generation + 1, written_at_ms=now)
         self._target.replace_manifest(name, serialize_manifest(new))

@@ -103,7 +103,7 @@ class GrowingFiles:
         if source is not None:
             if any(part.is_live and source.crc(part.offset, part.size) != part.crc for part in entry.parts):
                 raise ChangedFileError
-            entry = self._with_one_small_part(entry, source)
+            entry = self._merge_small_parts(entry, source)
         self.target.seal(entry)
         self.counts.sealed += 1
         self.dropped += [(entry, part) for part in entry.parts]
@@ -139,7 +139,7 @@ class GrowingFiles:
         self.counts.rewritten += 1
         if not kept:
             entry = replace(entry, head_size=0, head_crc=0)
-        return self._without(entry, kept)
+        return self._drop_parts(entry, kept)
 
     def forget(self, entry: ShippedFile) -> None:
         """Delete a file that the broker has replaced; its parts are deleted when a manifest without them is written."""
@@ -156,26 +156,26 @@ class GrowingFiles:
             if not self.target.has_part(entry, part):
                 break
             kept.append(part)
-        return entry if len(kept) == len(entry.parts) else self._without(entry, kept)
+        return entry if len(kept) == len(entry.parts) else self._drop_parts(entry, kept)
 
     def drop(self, *manifests: Manifest) -> None:
         """Delete the parts that none of the manifests names; the others are deleted later."""
         kept = []
         for entry, part in self.dropped:
             named = (manifest.files[entry.name].parts for manifest in manifests if entry.name in manifest.files)
-            if any(_range(part) == _range(other) for parts in named for other in parts):
+            if any(_part_key(part) == _part_key(other) for parts in named for other in parts):
                 kept.append((entry, part))
             else:
                 self.target.drop_parts(entry, [part])
         self.dropped = kept
 
-    def _without(self, entry: ShippedFile, kept: Sequence[Part]) -> ShippedFile:
+    def _drop_parts(self, entry: ShippedFile, kept: Sequence[Part]) -> ShippedFile:
         self._tails.pop(entry.name, None)
         self.dropped += [(entry, part) for part in entry.parts[len(kept) :]]
         self.target.cut(entry, kept[-1].end if kept else 0)
         return replace(entry, parts=tuple(kept))
 
-    def _with_one_small_part(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
+    def _merge_small_parts(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
         """Merge the small parts at the end, because only the last copied part of a file may be small."""
         kept = _full_parts(entry.parts, self.settings)
         small = entry.parts[len(kept) :]
@@ -204,10 +204,10 @@ def kept_parts(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple
     begin = full[-1].end if full else 0
     if end - begin >= settings.full_part_bytes:
         return tuple(full)
-    tier = _tier(end - shipped)
+    tier = _size_tier(end - shipped)
     equal = 0
     for part in reversed(parts[len(full) :]):
-        if _tier(part.size) > tier:
+        if _size_tier(part.size) > tier:
             break
         equal += 1
     return tuple(parts if equal + 1 < settings.merged_count else parts[: len(parts) - equal])
@@ -228,10 +228,10 @@ def _full_parts(parts: Sequence[Part], settings: ShipSettings) -> Sequence[Part]
     return parts[:count]
 
 
-def _tier(size: int) -> int:
+def _size_tier(size: int) -> int:
     """Return the order of magnitude of a size, in powers of eight."""
     return max(0, (max(size, 1) // _SMALLEST_TIER_BYTES).bit_length() + 2) // 3
 
 
-def _range(part: Part) -> tuple[int, int, int]:
+def _part_key(part: Part) -> tuple[int, int, int]:
     return part.offset, part.size, part.crc

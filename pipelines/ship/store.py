@@ -211,31 +211,33 @@ class SourceStore:
         """Yield the small files with their content."""
         names = [name for name in _SMALL_FILES if os.path.lexists(self.root / name)]
         for folder in _SMALL_FOLDERS:
-            names += [f"{folder}/{name}" for name in self._listed(folder, files_in) if not name.endswith(_UNFINISHED)]
+            names += [
+                f"{folder}/{name}" for name in self._list_names(folder, files_in) if not name.endswith(_UNFINISHED)
+            ]
         for name in names:
             modified_ms = 0
             with suppress(OSError):
                 modified_ms = max(0, (self.root / name).lstat().st_mtime_ns // 1_000_000)
-            yield SmallFile(name, self._small(name), modified_ms)
+            yield SmallFile(name, self._read_small_file(name), modified_ms)
 
     def growing_files(self) -> Iterator[GrowingName]:
         """Yield the files of queues, indexes and consume logs."""
         for folder in _QUEUE_FOLDERS:
-            yield from self._growing_below(folder, 0)
-        yield from self._growing_in(_CONSUME_FOLDER, str.isdecimal)
+            yield from self._growing_files_below(folder, 0)
+        yield from self._growing_files_in(_CONSUME_FOLDER, str.isdecimal)
         # The broker changes all parts of the newest IndexFile, not only its end.
-        yield from (found for found in self._growing_in(_INDEX_FOLDER, str.isdecimal) if not found.is_last)
+        yield from (found for found in self._growing_files_in(_INDEX_FOLDER, str.isdecimal) if not found.is_last)
 
-    def _growing_below(self, folder: str, depth: int) -> Iterator[GrowingName]:
-        yield from self._growing_in(folder, is_segment_name, is_of_queue=True)
+    def _growing_files_below(self, folder: str, depth: int) -> Iterator[GrowingName]:
+        yield from self._growing_files_in(folder, is_segment_name, is_of_queue=True)
         if depth < _MAX_DEPTH:
-            for name in self._listed(folder, folders_in):
-                yield from self._growing_below(f"{folder}/{name}", depth + 1)
+            for name in self._list_names(folder, folders_in):
+                yield from self._growing_files_below(f"{folder}/{name}", depth + 1)
 
-    def _growing_in(
+    def _growing_files_in(
         self, folder: str, is_wanted: Callable[[str], bool], *, is_of_queue: bool = False
     ) -> Iterator[GrowingName]:
-        names = self._listed(folder, partial(files_in, is_wanted=is_wanted))
+        names = self._list_names(folder, partial(files_in, is_wanted=is_wanted))
         last = self._last_begun(folder, names)
         for place, name in enumerate(names):
             yield GrowingName(f"{folder}/{name}", place >= last, is_of_queue)
@@ -248,7 +250,7 @@ class SourceStore:
                     return place
         return 0
 
-    def _listed(self, folder: str, list_names: Callable[..., list[str]]) -> list[str]:
+    def _list_names(self, folder: str, list_names: Callable[..., list[str]]) -> list[str]:
         """Return the names in a folder; if it has a link or a device, or may not be read, it is skipped and noted."""
         path, top = self.root / folder, self.root / folder.split("/", 1)[0]
         try:
@@ -267,7 +269,7 @@ class SourceStore:
                 self.skipped.append(f"{path}: expected names in UTF-8, found {name!r}")
         return usable
 
-    def _small(self, name: str) -> bytes | None:
+    def _read_small_file(self, name: str) -> bytes | None:
         """Read a small file twice until both are equal, because the broker may be replacing it."""
         before = None
         for _ in range(_SMALL_FILE_READS):

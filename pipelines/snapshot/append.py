@@ -98,13 +98,13 @@ def append_all(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> list[Appended]
     Raises:
         ConcurrentRunError: Other snapshots of these stores were committed first ten times.
     """
-    moved = _append(lake, OFFSETS, snapshots, _offset_rows)
-    subscribed = _append(lake, SUBSCRIBED, snapshots, _subscription_rows)
-    return [_appended(each, moved[each.broker], subscribed[each.broker]) for each in snapshots]
+    moved = _append_rows(lake, OFFSETS, snapshots, _offset_rows)
+    subscribed = _append_rows(lake, SUBSCRIBED, snapshots, _subscription_rows)
+    return [_added_counts(each, moved[each.broker], subscribed[each.broker]) for each in snapshots]
 
 
-def _appended(progress: StoreSnapshot, moved: int | None, subscribed: int | None) -> Appended:
-    """Return what was added.
+def _added_counts(progress: StoreSnapshot, moved: int | None, subscribed: int | None) -> Appended:
+    """Return the counts of rows that were added for a snapshot.
 
     Args:
         moved: number of rows for changed offsets; None if the lake has a newer snapshot.
@@ -122,7 +122,7 @@ def _appended(progress: StoreSnapshot, moved: int | None, subscribed: int | None
     )
 
 
-def _append(
+def _append_rows(
     lake: Lake,
     name: str,
     snapshots: Sequence[StoreSnapshot],
@@ -138,14 +138,14 @@ def _append(
         together = [row for of_store in new.values() for row in of_store]
         added = pa.Table.from_pylist(together, arrow_schema(LAKE_TABLES[name].columns))
         if not new or append_snapshots(lake, name, added, {broker: version_of(table, broker) for broker in new}):
-            return {broker: None if of_store is None else _changes(of_store) for broker, of_store in rows.items()}
+            return {broker: None if of_store is None else _count_changes(of_store) for broker, of_store in rows.items()}
     shown = brokers[0] if len(brokers) == 1 else f"{brokers[0]} and {count_text(len(brokers) - 1, 'other store')}"
     raise ConcurrentRunError(
         f"other snapshots of {shown} committed first {_MAX_TRIES} times; this one was not stored. Run it again"
     )
 
 
-def _changes(rows: list[Row]) -> int:
+def _count_changes(rows: list[Row]) -> int:
     return sum(row["topic"] is not None for row in rows)
 
 
@@ -236,11 +236,12 @@ def _subscription_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] |
     last = max((row["as_of"] for row in known if row["topic"] is None), default=None)
     if last is not None and as_of <= last:
         return None
-    before = {(row["group"], row["topic"]): _values(row) for row in known if row["topic"] is not None}
+    before = {(row["group"], row["topic"]): _changing_values(row) for row in known if row["topic"] is not None}
     now: dict[tuple[str, str], Row] = {
-        (key.group, key.topic): _values(_plain(subscription)) for key, subscription in progress.subscriptions.items()
+        (key.group, key.topic): _changing_values(_to_row(subscription))
+        for key, subscription in progress.subscriptions.items()
     }
-    gone = _values(_plain(Subscription()))
+    gone = _changing_values(_to_row(Subscription()))
     now |= {key: gone for key in before if key not in now and before[key] != gone}
     changed = {key: values for key, values in now.items() if before.get(key) != values}
     rows: list[Row] = []
@@ -250,13 +251,13 @@ def _subscription_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] |
     return rows
 
 
-def _plain(subscription: Subscription) -> Row:
+def _to_row(subscription: Subscription) -> Row:
     row = asdict(subscription)
     members = subscription.members
     return row | {"members": None if members is None else [member._asdict() for member in sorted(members)]}
 
 
-def _values(row: Row) -> Row:
+def _changing_values(row: Row) -> Row:
     """Return the columns of a row that can change."""
     return {name: row[name] for name in _SUBSCRIPTION_FIELDS}
 

@@ -49,7 +49,7 @@ class _Unreadable:
 
     @property
     def codes(self) -> Collection[str]:
-        """Not used here."""
+        """Codes of the recorded problems: empty, because nothing reads them here."""
         return ()
 
     def note(
@@ -92,19 +92,19 @@ def _read_progress(store: Store, root: Path, now: datetime.datetime, wait: Calla
         if attempt:
             wait(_WAIT_SECONDS)
         unreadable = _Unreadable()
-        before = _written(root, now)
+        before = _written_times(root, now)
         files = store.format.small_files.read(root, unreadable, is_live=False)
         is_read = not unreadable.files and not unreadable.backups
-        if is_read and _unmapped(_written(root, now)) == _unmapped(before):
+        if is_read and _without_mapped_file(_written_times(root, now)) == _without_mapped_file(before):
             break
     for name, why in unreadable.backups.items():
         _LOGGER.warning("%s/%s: %s: its .bak is used, as by a broker", store_of(store.root), name, why)
         if (backup := f"{name}{BACKUP}") in before:
             before[name] = before[backup]
-    return replace(_progress(store, root, files, unreadable, before), read_at=now)
+    return replace(_to_snapshot(store, root, files, unreadable, before), read_at=now)
 
 
-def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
+def _written_times(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]:
     """Return the time at which each file was written, for files that exist."""
     found = {}
     names = [*(f"config/{offsets}" for offsets in OFFSETS_FILES), _JMQ_OFFSETS, _DELAYS, _TIMERS, _FILTERS]
@@ -115,7 +115,7 @@ def _written(root: Path, now: datetime.datetime) -> dict[str, datetime.datetime]
     return found
 
 
-def _unmapped(written: dict[str, datetime.datetime]) -> dict[str, datetime.datetime]:
+def _without_mapped_file(written: dict[str, datetime.datetime]) -> dict[str, datetime.datetime]:
     """Leave out the memory-mapped file, which changes every second, eight bytes at a time."""
     return {name: time for name, time in written.items() if name != _TIMERS}
 
@@ -131,7 +131,7 @@ def _newer_rocksdb(store: Store, root: Path, written: datetime.datetime | None) 
     return folder
 
 
-def _progress(
+def _to_snapshot(
     store: Store, root: Path, files: SmallFiles, unreadable: _Unreadable, written: dict[str, datetime.datetime]
 ) -> StoreSnapshot:
     taken: dict[OffsetKind, datetime.datetime] = {}
@@ -143,7 +143,7 @@ def _progress(
             offsets[OffsetOwner(OffsetKind.GROUP, one.group, one.topic, one.queue_id)] = one.offset
     if store.format.brokers.has_delay_levels and _DELAYS in written and _DELAYS not in unreadable.files:
         taken[OffsetKind.DELAY] = written[_DELAYS]
-        topic = store.format.dialects.main(store.segments).schedule_topic
+        topic = store.format.dialects.dialect_of(store.segments).schedule_topic
         for level, offset in files.delay_offsets.items():
             offsets[OffsetOwner(OffsetKind.DELAY, "", topic, level - 1)] = offset
     if files.timers is not None and _TIMERS in written:

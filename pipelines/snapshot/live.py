@@ -51,7 +51,7 @@ def ask_progress(
     taken = {OffsetKind.GROUP: asked_at, OffsetKind.DELAY: _now()}
     for level, offset in admin.delay_offsets(broker_name).offset_table.items():
         if level < 1:
-            raise _wrong(broker_name, "the offsets of delays", "delay levels from 1 on", level)
+            raise _answer_error(broker_name, "the offsets of delays", "delay levels from 1 on", level)
         offsets[OffsetOwner(OffsetKind.DELAY, "", SCHEDULE_TOPIC, level - 1)] = offset
     groups = {plain_group(position.group) for position in offsets if position.group} | set(admin.groups(broker_name))
     subscriptions: dict[GroupTopic, Subscription] = {}
@@ -64,7 +64,7 @@ def ask_progress(
                 f"{GROUPS_SECONDS:g} s, found those of {number:,}"
             )
         subscriptions |= _subscriptions(group, _connections(admin, group, broker_name))
-    runtime = _runtime(admin, broker_name)
+    runtime = _runtime_info(admin, broker_name)
     return StoreSnapshot(
         broker=name or broker_name,
         source=SnapshotSource.BROKER,
@@ -110,11 +110,11 @@ def _group_offsets(admin: Admin, broker_name: str) -> Iterator[tuple[OffsetOwner
             yield OffsetOwner(OffsetKind.GROUP, group, topic, queue_id), offset
 
 
-def _wrong(broker_name: str, what: str, expected: str, found: int) -> ProtocolError:
+def _answer_error(broker_name: str, what: str, expected: str, found: int) -> ProtocolError:
     return ProtocolError(f"broker {broker_name!r}: {what}: expected {expected}, found {found}")
 
 
-def _runtime(admin: Admin, broker_name: str) -> Mapping[str, str]:
+def _runtime_info(admin: Admin, broker_name: str) -> Mapping[str, str]:
     """Return the broker's runtime information; empty if a broker 4.9 that has just started fails to answer."""
     try:
         return admin.runtime(broker_name)

@@ -72,14 +72,14 @@ class _Tasks:
         table = TableRows(self.lake.uri("messages"), self.lake.s3, schema, REPEATING)
         messages = 0
         for rows in (rows for file in files for rows in table.read(file)):
-            left = _not_in(rows, self.counted)
+            left = _uncounted_rows(rows, self.counted)
             if left.num_rows:
                 minutes.add(left)
                 messages += left.num_rows
         return messages, [ManifestRow.of_file(file, "topic_minutes") for file in minutes.finish()]
 
 
-def _erasure_of(lake: Lake) -> int:
+def _newest_erasure(lake: Lake) -> int:
     """Return the number of the newest erasure that `topic_minutes` has; 0 without the table."""
     return erasure_number(lake.find("topic_minutes"))
 
@@ -102,7 +102,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
             f"nothing was archived into {lake.root} yet: expected an archive commit in {lake.uri('messages')}"
         )
     snapshot = snapshot_files(lake.uri("messages"), lake.storage_options, table.version())
-    before = _progress(lake)
+    before = _followed_sequence(lake)
     counted = {} if from_scratch else _counted_ranges(lake)
     tasks = _Tasks(lake, f"{BACKFILLED}{newest[1].sequence}", counted)
     groups = divided(snapshot.files, max(2 * runner.cores, -(-len(snapshot.files) // _MAX_FILES)))
@@ -115,7 +115,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
     files = [row.data_file for row in written]
     step = (before, max(snapshot.version, (before or 0) + 1))
     # A repair may count rows as they were before an erasure, which it then repeats.
-    erasures = _erasure_of(lake), erasure_number(table)
+    erasures = _newest_erasure(lake), erasure_number(table)
     numbers = {ERASURE: erasures} if from_scratch and erasures[0] != erasures[1] else {}
     if not advance(lake, "topic_minutes", files, APPLICATION_ID, step, from_scratch=from_scratch, beside=numbers):
         raise ConcurrentRunError(
@@ -128,7 +128,7 @@ def _run_group(tasks: _Tasks, files: Sequence[AddedFile]) -> tuple[int, list[Man
     return tasks.run(files)
 
 
-def _progress(lake: Lake) -> int | None:
+def _followed_sequence(lake: Lake) -> int | None:
     table = lake.find("topic_minutes")
     return None if table is None else table.transaction_version(APPLICATION_ID)
 
@@ -143,7 +143,7 @@ def _counted_ranges(lake: Lake) -> Ranges:
                 found[broker].append((part.start, part.end))
     for row in _rows_of_runs(lake):
         found[row["broker"]].append((row["first"], row["last"] + 1))
-    return {broker: _joined(ranges) for broker, ranges in found.items()}
+    return {broker: _join_ranges(ranges) for broker, ranges in found.items()}
 
 
 def _rows_of_runs(lake: Lake) -> Iterator[Mapping[str, Any]]:
@@ -160,7 +160,7 @@ def _rows_of_runs(lake: Lake) -> Iterator[Mapping[str, Any]]:
         yield from batch.to_pylist()
 
 
-def _joined(ranges: Iterable[tuple[int, int]]) -> Array:
+def _join_ranges(ranges: Iterable[tuple[int, int]]) -> Array:
     """Return the ranges in order, with overlapping ones joined."""
     joined: list[list[int]] = []
     for begin, end in sorted(ranges):
@@ -171,7 +171,7 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> Array:
     return np.array(joined, np.int64).T
 
 
-def _not_in(rows: pa.Table, counted: Ranges) -> pa.Table:
+def _uncounted_rows(rows: pa.Table, counted: Ranges) -> pa.Table:
     """Return the rows of messages that are not counted."""
     if not counted:
         return rows

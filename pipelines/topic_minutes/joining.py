@@ -38,7 +38,7 @@ def join_sorted(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa.Table]:
     held: pa.Table | None = None
     for batch in batches:
         rows = batch if held is None else pa.concat_tables([held, batch])
-        end = _last_minute(rows)
+        end = _start_of_last_minute(rows)
         held = rows.slice(end)
         if end:
             yield join_rows(rows.slice(0, end), run_id)
@@ -46,11 +46,11 @@ def join_sorted(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa.Table]:
         yield join_rows(held, run_id)
 
 
-def _last_minute(rows: pa.Table) -> int:
+def _start_of_last_minute(rows: pa.Table) -> int:
     """Return where the rows of the last topic and minute begin, because more of them may follow."""
     if not rows.num_rows:
         return 0
-    topics, minutes = (_codes(rows.column(name)) for name in ("topic", "minute"))
+    topics, minutes = (_value_codes(rows.column(name)) for name in ("topic", "minute"))
     others = np.flatnonzero((topics != topics[-1]) | (minutes != minutes[-1]))
     return int(others[-1]) + 1 if len(others) else 0
 
@@ -65,24 +65,24 @@ def join_rows(rows: pa.Table, run_id: str) -> pa.Table:
     Returns:
         One row for each key, in the order of their first rows.
     """
-    order, starts = _grouped(rows)
+    order, starts = _group_rows(rows)
     firsts = order[starts]
     joined = rows.take(pa.array(firsts))
     if len(starts) < rows.num_rows:
         for name in rows.column_names:
             if name not in (*KEY, _RUN, _SECOND, _SECOND_MESSAGES):
-                joined = _replaced(joined, name, _joined(rows.column(name), name, order, starts))
+                joined = _replace_column(joined, name, _join_groups(rows.column(name), name, order, starts))
         seconds, counts = _busiest_seconds(rows, order, starts)
-        joined = _replaced(_replaced(joined, _SECOND, seconds), _SECOND_MESSAGES, counts)
-    return _replaced(joined, _RUN, pa.repeat(pa.scalar(run_id), joined.num_rows))
+        joined = _replace_column(_replace_column(joined, _SECOND, seconds), _SECOND_MESSAGES, counts)
+    return _replace_column(joined, _RUN, pa.repeat(pa.scalar(run_id), joined.num_rows))
 
 
-def _replaced(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
+def _replace_column(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
     field = rows.schema.field(name)
     return rows.set_column(rows.schema.get_field_index(name), field, column.cast(field.type))
 
 
-def _codes(column: pa.ChunkedArray) -> Array:
+def _value_codes(column: pa.ChunkedArray) -> Array:
     """Return numbers that are the same for the same values; -1 for null."""
     array = column.combine_chunks()
     if pa.types.is_timestamp(array.type):
@@ -93,12 +93,12 @@ def _codes(column: pa.ChunkedArray) -> Array:
     return codes
 
 
-def _grouped(rows: pa.Table) -> tuple[Array, Array]:
+def _group_rows(rows: pa.Table) -> tuple[Array, Array]:
     """Return an order of the rows in which each key's rows are adjacent, and the positions where keys begin.
 
     Keys come in the order of their first rows.
     """
-    keys = [_codes(rows.column(name)) for name in KEY]
+    keys = [_value_codes(rows.column(name)) for name in KEY]
     order = np.lexsort(keys)  # of equal keys the first row comes first
     is_first = np.zeros(len(order), bool)
     is_first[:1] = True
@@ -110,9 +110,9 @@ def _grouped(rows: pa.Table) -> tuple[Array, Array]:
     return order, np.flatnonzero(np.diff(groups[order], prepend=-1))
 
 
-def _joined(column: pa.ChunkedArray, name: str, order: Array, starts: Array) -> pa.Array:
+def _join_groups(column: pa.ChunkedArray, name: str, order: Array, starts: Array) -> pa.Array:
     if name in SKETCHES:
-        return _merged(column, order, starts)
+        return _merge_group_sketches(column, order, starts)
     nulls = column.is_null().combine_chunks().to_numpy(zero_copy_only=False)[order]
     if name in LEAST:
         values = column.fill_null(-_NOTHING - 1).to_numpy()[order]
@@ -126,7 +126,7 @@ def _joined(column: pa.ChunkedArray, name: str, order: Array, starts: Array) -> 
     return pa.array(found, mask=np.logical_and.reduceat(nulls, starts))
 
 
-def _merged(column: pa.ChunkedArray, order: Array, starts: Array) -> pa.Array:
+def _merge_group_sketches(column: pa.ChunkedArray, order: Array, starts: Array) -> pa.Array:
     """Return the merged sketches of each group; null if none of its rows has one."""
     sketches = column.take(pa.array(order)).to_pylist()
     ends = [*starts[1:].tolist(), len(order)]
@@ -142,7 +142,7 @@ def _busiest_seconds(rows: pa.Table, order: Array, starts: Array) -> tuple[pa.Ar
 
     Only the busiest second of each row is known. If several rows have the same busiest second, its messages are added.
     """
-    seconds = _codes(rows.column(_SECOND))[order]
+    seconds = _value_codes(rows.column(_SECOND))[order]
     counts = pc.fill_null(rows.column(_SECOND_MESSAGES), 0).to_numpy()[order]
     groups = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
     by_second = np.lexsort((seconds, groups))

@@ -90,7 +90,7 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
     kinds, kind_names = rows.codes("kind")
     tags, tag_names = rows.codes("tags")
     queues, stores = rows.queues(), rows.numbers("store_timestamp")
-    nulls = _nulls(rows)
+    nulls = _null_bits(rows)
     tags = _number_tags(topics, tags, tag_names)
     groups, first_rows = np.empty(rows.count, np.int64), np.empty(rows.count, np.int64)
     count = kernel.assign_groups(
@@ -99,26 +99,26 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
     )  # fmt: skip
     first_rows = first_rows[:count]
     minutes = stores // (MINUTE_SECONDS * _US)
-    groups, first_rows = _join_same(
+    groups, first_rows = _join_same_groups(
         groups, first_rows, [each[first_rows] for each in (brokers, topics, queues, kinds, tags, minutes, nulls)]
     )
     values, sketches = _sum_groups(rows, groups, len(first_rows), stores, nulls)
     tag_codes = tags[first_rows]
     keys = {
-        "broker": broker_names.take(_codes(brokers[first_rows])),
-        "topic": topic_names.take(_codes(topics[first_rows])),
+        "broker": broker_names.take(_nullable_codes(brokers[first_rows])),
+        "topic": topic_names.take(_nullable_codes(topics[first_rows])),
         "queue_id": pa.array(queues[first_rows], mask=queues[first_rows] == NO_QUEUE),
         "tag": tag_names.take(pa.array(tag_codes, mask=tag_codes >= len(tag_names))),
         "other_tags": pa.array(tag_codes == len(tag_names) + 1),
-        "kind": kind_names.take(_codes(kinds[first_rows])),
-        "minute": pa.array(minutes[first_rows] * MINUTE_SECONDS * _US, mask=_timeless(nulls[first_rows])),
+        "kind": kind_names.take(_nullable_codes(kinds[first_rows])),
+        "minute": pa.array(minutes[first_rows] * MINUTE_SECONDS * _US, mask=_are_without_time(nulls[first_rows])),
         "run_id": pa.repeat(pa.scalar(run_id), len(first_rows)),
     }
     columns = {**keys, **values, **sketches}
     return pa.table([columns[field.name].cast(field.type) for field in SCHEMA], schema=SCHEMA)
 
 
-def _nulls(rows: RowArrays) -> Array:
+def _null_bits(rows: RowArrays) -> Array:
     """Return bits for rows without a time, in the form for the kernel."""
     bits = rows.null_bits()
     stored, born = bits & NULL_STORE != 0, bits & NULL_BORN != 0
@@ -126,7 +126,7 @@ def _nulls(rows: RowArrays) -> Array:
     return found
 
 
-def _marks(rows: RowArrays) -> Array:
+def _role_bits(rows: RowArrays) -> Array:
     """Return bits for the role of a row in the life of its message, in the form for the kernel."""
     kinds, names = rows.codes("kind")
     parked, failed = (
@@ -147,12 +147,12 @@ def _marks(rows: RowArrays) -> Array:
     return found
 
 
-def _timeless(nulls: Array) -> Array:
+def _are_without_time(nulls: Array) -> Array:
     found: Array = nulls & kernel.NULL_STORE != 0
     return found
 
 
-def _codes(codes: Array) -> pa.Array:
+def _nullable_codes(codes: Array) -> pa.Array:
     return pa.array(codes, mask=codes < 0)
 
 
@@ -179,11 +179,11 @@ def _number_tags(topics: Array, tags: Array, names: pa.Array) -> Array:
     return numbers
 
 
-def _join_same(groups: Array, first_rows: Array, keys: list[Array]) -> tuple[Array, Array]:
+def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tuple[Array, Array]:
     """Give groups with the same key the same number: a minute that occurred again in a queue began another group."""
     if not len(first_rows):
         return groups, first_rows
-    keys[-1] = _timeless(keys[-1])
+    keys[-1] = _are_without_time(keys[-1])
     order = np.lexsort(keys)
     differs = np.zeros(len(order), bool)
     differs[0] = True
@@ -209,7 +209,7 @@ def _sum_groups(
     latency_starts, wait_starts = np.empty(count + 1, np.int64), np.empty(count + 1, np.int64)
     kernel.sum_groups(
         starts, order, rows.numbers("physical_offset"), rows.numbers("size"), rows.numbers("body_size"),
-        rows.numbers("reconsume_times"), stores, rows.numbers("born_timestamp"), nulls, _marks(rows),
+        rows.numbers("reconsume_times"), stores, rows.numbers("born_timestamp"), nulls, _role_bits(rows),
         np.empty(MINUTE_SECONDS, np.int64), out, sizes, latencies, latency_starts, waits, wait_starts,
     )  # fmt: skip
     found = dict(zip(kernel.FIELDS, out, strict=True))
@@ -304,12 +304,12 @@ def sketch_groups(values: Array, starts: Array) -> pa.Array:
     np.cumsum(words, out=places[1:])
     small = np.empty(int(places[-1]), np.uint64)
     write_small_sketches(values.view(np.uint64), starts, SKETCH_K, places, small)
-    data, offsets = _with_large(small.view(np.uint8), places * _WORD, values, starts)
+    data, offsets = _insert_large_sketches(small.view(np.uint8), places * _WORD, values, starts)
     buffers = [pa.array(counts > 0).buffers()[1], pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), len(counts), buffers)
 
 
-def _with_large(small: Array, offsets: Array, values: Array, starts: Array) -> tuple[Array, Array]:
+def _insert_large_sketches(small: Array, offsets: Array, values: Array, starts: Array) -> tuple[Array, Array]:
     """Insert the sketches of large groups, created by the library, between those of the small ones."""
     pieces, added = [], np.zeros(len(offsets), np.int64)
     done = 0

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_each
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_per_file
 from commitlake.connectors.lake.followed_runs import last_finished, sequence_in
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
@@ -41,7 +41,7 @@ def _newest_covered(topic_minutes: DeltaTable) -> int:
 
 def _run_ids(table: DeltaTable, name: str) -> set[str]:
     """Return the runs with rows in a table; for most files the run is in the table's log."""
-    told = one_value_each(file_actions(table), "run_id")
+    told = one_value_per_file(file_actions(table), "run_id")
     if told is not None:
         return set(told.to_pylist())
     answer = run_sql(table, name, f"SELECT DISTINCT run_id FROM {name} WHERE run_id IS NOT NULL").read_all()
@@ -57,7 +57,7 @@ def joined_run_id(lake: Lake) -> str | None:
         NoTableError: if `topic_minutes` is missing.
     """
     last = last_finished(lake, "topic_minutes")
-    tables = _tables(lake)
+    tables = _open_tables(lake)
     if "archive_runs" not in tables:
         return None
     lacking = count_runs_without_rows(tables, "topic_minutes", _newest_covered(tables["topic_minutes"]), last)
@@ -93,14 +93,14 @@ def count_uncounted_runs(lake: Lake) -> int:
     Raises:
         NoTableError: if `topic_minutes` is missing.
     """
-    tables = _tables(lake)
+    tables = _open_tables(lake)
     if "archive_runs" not in tables:
         return 0
     last = sequence_in(tables["archive_runs"])
     return count_runs_without_rows(tables, "topic_minutes", _newest_covered(tables["topic_minutes"]), last)
 
 
-def _tables(lake: Lake) -> dict[str, DeltaTable]:
+def _open_tables(lake: Lake) -> dict[str, DeltaTable]:
     """Open `topic_minutes`, and `archive_runs` if the lake has it."""
     # The order matters: a run with a row in archive_runs has its minutes by then.
     runs = lake.find("archive_runs")

@@ -54,13 +54,13 @@ class Comparison:
         check_row_count((len(groups) + len(silent)) * self._window_count())
         rows += self.rates.rows_without_messages(question, silent)
         for row in rows:
-            self._compare(row, before)
-        return sorted(rows, key=lambda row: _order(question, row))
+            self._add_comparison(row, before)
+        return sorted(rows, key=lambda row: _sort_key(question, row))
 
     def _window_count(self) -> int:
         return 1 if self.question.window is None else len(window_starts(self.question))
 
-    def _compare(self, row: Row, before: Mapping[tuple[Key, datetime.datetime | None], int | None]) -> None:
+    def _add_comparison(self, row: Row, before: Mapping[tuple[Key, datetime.datetime | None], int | None]) -> None:
         question, window_start = self.question, row.get("window_start")
         start, end, place = question.start, question.end, None
         if window_start is not None:
@@ -93,7 +93,7 @@ def silent_groups(question: RatesQuestion, rows: Sequence[Mapping[str, Any]]) ->
     return sorted(found, key=lambda key: (-before[key], repr(key)))
 
 
-def _order(question: RatesQuestion, row: Row) -> tuple[Any, ...]:
+def _sort_key(question: RatesQuestion, row: Row) -> tuple[Any, ...]:
     group = repr(key_of(question, row))
     if question.window is not None:
         return row["window_start"], group

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds, one_value_each
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, file_bounds, one_value_per_file
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.sql import is_usual_time, text_literal, timestamp_literal
@@ -61,7 +61,7 @@ class Coverage:
 
     def of_window(self, start: datetime.datetime, end: datetime.datetime) -> str:
         """Return the share of a window that is archived: `all`, `part` or `none`."""
-        states = {self._of_broker(broker, start, end) for broker in self.spans}
+        states = {self._share_of_broker(broker, start, end) for broker in self.spans}
         if states == {ALL}:
             return ALL
         return NONE if states <= {NONE} else PART
@@ -76,7 +76,7 @@ class Coverage:
         gaps = (gap for gaps in self.gaps.values() for gap in gaps)
         return any(gap.start < end and start < gap.end for gap in gaps)
 
-    def _of_broker(self, broker: str, start: datetime.datetime, end: datetime.datetime) -> str:
+    def _share_of_broker(self, broker: str, start: datetime.datetime, end: datetime.datetime) -> str:
         span = self.spans[broker]
         if end <= span.start or start >= span.end:
             return NONE
@@ -103,13 +103,13 @@ def read_coverage(lake: Lake, brokers: Collection[str] = ()) -> Coverage:
         for broker, first, last in _first_and_last(table)
         if not brokers or broker in brokers
     }
-    return Coverage(spans, _times_of(lake, "gaps", spans))
+    return Coverage(spans, _time_ranges(lake, "gaps", spans))
 
 
 def _first_and_last(table: DeltaTable) -> Iterator[tuple[str, datetime.datetime, datetime.datetime]]:
     """Yield the brokers, each with its first and last minute; for most files these are in the table's log."""
     actions = file_actions(table)
-    brokers = one_value_each(actions, "broker")
+    brokers = one_value_per_file(actions, "broker")
     least, greatest = file_bounds(actions, MINUTES.time, pa.timestamp("us", "UTC"))
     if brokers is None or least.null_count or not _are_times(least, greatest):
         for row in rows_of(run_sql(table, MINUTES.name, first_and_last_sql(MINUTES))):
@@ -143,16 +143,16 @@ def _are_times(least: pa.ChunkedArray, greatest: pa.ChunkedArray) -> bool:
 
 def read_damage(lake: Lake, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
     """Find the time ranges, by broker, of ranges of logs that could not be read."""
-    return _times_of(lake, "quarantine", coverage.spans)
+    return _time_ranges(lake, "quarantine", coverage.spans)
 
 
-def _times_of(lake: Lake, table: str, spans: Mapping[str, TimeSpan]) -> dict[str, Sequence[TimeSpan]]:
+def _time_ranges(lake: Lake, table: str, spans: Mapping[str, TimeSpan]) -> dict[str, Sequence[TimeSpan]]:
     """Return the time ranges of the ranges of logs in a table."""
-    stretches = _stretches(lake, table, spans)
-    return {broker: _times(lake, broker, spans[broker], found) for broker, found in stretches.items()}
+    stretches = _log_ranges(lake, table, spans)
+    return {broker: _times_of_log_ranges(lake, broker, spans[broker], found) for broker, found in stretches.items()}
 
 
-def _stretches(lake: Lake, name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
+def _log_ranges(lake: Lake, name: str, brokers: Collection[str]) -> dict[str, list[tuple[int, int]]]:
     """Return the ranges of the brokers' logs in a table; none if the lake has no such table."""
     table = lake.find(name)
     if table is None:
@@ -165,7 +165,7 @@ def _stretches(lake: Lake, name: str, brokers: Collection[str]) -> dict[str, lis
     return found
 
 
-def _times(lake: Lake, broker: str, span: TimeSpan, gaps: Sequence[tuple[int, int]]) -> list[TimeSpan]:
+def _times_of_log_ranges(lake: Lake, broker: str, span: TimeSpan, gaps: Sequence[tuple[int, int]]) -> list[TimeSpan]:
     """Return the time span of each range of a log: from the last minute before the range to the first one after it."""
     answer = run_sql(
         lake.table("topic_minutes"),

@@ -68,10 +68,10 @@ def delayed_messages(
         raise LakeError(
             f"{count:,} delayed messages are in this time, expected at most {MAX_DELAYED:,}: use a shorter time range"
         )
-    delays = {broker: _delays(lake, broker, has_config=has_config) for broker in coverage.spans}
+    delays = {broker: _delays_ms(lake, broker, has_config=has_config) for broker in coverage.spans}
     ends = {broker: span.end - MINUTE for broker, span in coverage.spans.items()}
     has_origins = "origin_topic" in {field.name for field in table.schema().fields}
-    sql = _statement(where, epoch_us(question.start), ends, delays, segment_life, has_origins=has_origins)
+    sql = _delayed_sql(where, epoch_us(question.start), ends, delays, segment_life, has_origins=has_origins)
     rows: list[dict[str, Any]] = dict_rows(run_sql(table, "messages", sql).read_all())
     for row in rows:
         oldest = row.pop("oldest_overdue_us")
@@ -80,13 +80,13 @@ def delayed_messages(
     return sorted(rows, key=lambda row: (-row["overdue"], -row["messages"], [str(row[name]) for name in key]))
 
 
-def _delays(lake: Lake, broker: str, *, has_config: bool) -> Sequence[int]:
+def _delays_ms(lake: Lake, broker: str, *, has_config: bool) -> Sequence[int]:
     """Return the delays of a broker's levels, in milliseconds."""
     found = archived_levels(read_store_config(lake, broker).of_kind(SETTING)) if has_config else None
     return found or DEFAULT_DELAY_LEVELS_MS
 
 
-def _statement(
+def _delayed_sql(
     where: str,
     start_us: int,
     ends: Mapping[str, datetime.datetime],

@@ -72,9 +72,9 @@ def count_keys(keys: Iterable[pa.Array]) -> HotKeys:
     for array in keys:
         waiting.append(array)
         if len(waiting) == _BATCHES:
-            _update(sketch, waiting)
+            _update_sketch(sketch, waiting)
             waiting = []
-    _update(sketch, waiting)
+    _update_sketch(sketch, waiting)
     total = sketch.total_weight
     # NO_FALSE_NEGATIVES: each key that can have more than the error.
     items = sketch.get_frequent_items(frequent_items_error_type.NO_FALSE_NEGATIVES)
@@ -86,7 +86,7 @@ def count_keys(keys: Iterable[pa.Array]) -> HotKeys:
     return HotKeys(sorted(rows, key=lambda row: (-row["messages"], row["key"])), total, error)
 
 
-def _update(sketch: frequent_strings_sketch, arrays: Sequence[pa.Array]) -> None:
+def _update_sketch(sketch: frequent_strings_sketch, arrays: Sequence[pa.Array]) -> None:
     for array in arrays and [pa.chunked_array(arrays)]:
         counted = pc.value_counts(array.drop_null())
         for key, count in zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True):

@@ -90,7 +90,7 @@ def sum_all(lake: Lake, question: RatesQuestion, check: CheckCells) -> tuple[dic
 
     read_minute_rows(lake, question, SUMS, add)
     found = {key: sums.numbers[:, place, 0] for key, place in sums.places.items()}
-    peaks = _find_in_parts(lake, question, len(found)) if finder is None else _peaks(finder, question.start)
+    peaks = _find_in_parts(lake, question, len(found)) if finder is None else _find_peaks(finder, question.start)
     return found, peaks
 
 
@@ -103,7 +103,7 @@ def _find_in_parts(lake: Lake, question: RatesQuestion, groups: int) -> Peaks:
         part = replace(question, start=start, end=min(start + length, question.end))
         finder = _Cells(1, (part.end - part.start) // MINUTE, lambda _: None)
         read_minute_rows(lake, part, ["messages"], partial(_add_minutes, finder))
-        for key, (most, minute) in _peaks(finder, part.start).items():
+        for key, (most, minute) in _find_peaks(finder, part.start).items():
             if key not in peaks or most > peaks[key][0]:
                 peaks[key] = most, minute
         start = part.end
@@ -137,7 +137,7 @@ def _add_minutes(finder: _Cells, rows: MinuteRows) -> None:
     finder.add(0, places[rows.groups] * finder.windows + rows.minutes, rows.sums["messages"])
 
 
-def _peaks(finder: _Cells, start: datetime.datetime) -> Peaks:
+def _find_peaks(finder: _Cells, start: datetime.datetime) -> Peaks:
     peaks = {}
     for key, place in finder.places.items():
         counts = finder.numbers[0, place]

@@ -91,7 +91,7 @@ def read_minute_rows(
     """
     uri = lake.uri("topic_minutes")
     files = files_of_time(uri, lake.table("topic_minutes"), MINUTES.time, question.start, question.end)
-    names = dict.fromkeys([MINUTES.time, *_columns(question)])
+    names = dict.fromkeys([MINUTES.time, *_needed_columns(question)])
     names |= dict.fromkeys(column for name in sums for column in _SUMS[name].columns)
     names |= dict.fromkeys(sketches)
     types = _TYPES | dict.fromkeys(sketches, pa.binary())
@@ -101,7 +101,7 @@ def read_minute_rows(
 
     def read(file: AddedFile) -> None:
         for rows in table.read(file):
-            numbered = _numbered(rows, question, sums, sketches)
+            numbered = _to_minute_rows(rows, question, sums, sketches)
             if len(numbered.groups):
                 with lock:
                     use(numbered)
@@ -123,15 +123,15 @@ class _Sum:
     add: Callable[[pa.Table], Array]
 
 
-def _plain(name: str) -> _Sum:
+def _sum_of_column(name: str) -> _Sum:
     return _Sum([name], lambda rows: numbers_of(rows.column(name)))
 
 
-def _of_kind(kind: Kind, counted: str = "messages", less: str | None = None) -> _Sum:
+def _sum_of_kind(kind: Kind, counted: str = "messages", less: str | None = None) -> _Sum:
     """Return the summand for what a column counts in rows of a kind, without what another column counts."""
 
     def add(rows: pa.Table) -> Array:
-        kinds = _coded(rows.column("kind"))
+        kinds = _encode_column(rows.column("kind"))
         is_kind = np.array([value == kind for value in kinds.values])
         if not is_kind.any():
             return _NOTHING
@@ -142,7 +142,7 @@ def _of_kind(kind: Kind, counted: str = "messages", less: str | None = None) -> 
     return _Sum(["kind", counted, *([] if less is None else [less])], add)
 
 
-def _of_other_tags(rows: pa.Table) -> Array:
+def _count_other_tags(rows: pa.Table) -> Array:
     marks = numbers_of(rows.column("other_tags"))
     return marks * numbers_of(rows.column("messages")) if marks.any() else _NOTHING
 
@@ -150,49 +150,51 @@ def _of_other_tags(rows: pa.Table) -> Array:
 _NOTHING: Array = np.zeros(0, np.int64)
 """Array that means zeros for all rows."""
 _SUMS: Mapping[str, _Sum] = {
-    "messages": _plain("messages"),
-    "bytes": _plain("bytes"),
-    "sent": _of_kind(Kind.NORMAL),
-    "retries": _of_kind(Kind.RETRY),
-    "dead_letters": _of_kind(Kind.DLQ),
-    "prepared": _of_kind(Kind.HALF, less="rechecked"),
-    "committed": _of_kind(Kind.NORMAL, "committed"),
-    "clock_skew": _plain("clock_skew_messages"),
-    "other_tags": _Sum(["other_tags", "messages"], _of_other_tags),
+    "messages": _sum_of_column("messages"),
+    "bytes": _sum_of_column("bytes"),
+    "sent": _sum_of_kind(Kind.NORMAL),
+    "retries": _sum_of_kind(Kind.RETRY),
+    "dead_letters": _sum_of_kind(Kind.DLQ),
+    "prepared": _sum_of_kind(Kind.HALF, less="rechecked"),
+    "committed": _sum_of_kind(Kind.NORMAL, "committed"),
+    "clock_skew": _sum_of_column("clock_skew_messages"),
+    "other_tags": _Sum(["other_tags", "messages"], _count_other_tags),
 }
 """Summands by the names in `question.SUMS`, which defines the same in SQL."""
 
 
-def _columns(question: RatesQuestion) -> list[str]:
+def _needed_columns(question: RatesQuestion) -> list[str]:
     """Return the columns for the groups and conditions of a question."""
-    return [*(MINUTES.groups[name] for name in question.by), *_conditions(question)]
+    return [*(MINUTES.groups[name] for name in question.by), *_wanted_values(question)]
 
 
-def _conditions(question: RatesQuestion) -> dict[str, Collection[Any]]:
+def _wanted_values(question: RatesQuestion) -> dict[str, Collection[Any]]:
     """Return the values that each column of the wanted rows may have."""
     tag = MINUTES.groups["tag"]
     return {tag if name == "tags" else name: set(values) for name, values in question.selection.values}
 
 
-def _numbered(rows: pa.Table, question: RatesQuestion, sums: Sequence[str], sketches: Sequence[str]) -> MinuteRows:
+def _to_minute_rows(
+    rows: pa.Table, question: RatesQuestion, sums: Sequence[str], sketches: Sequence[str]
+) -> MinuteRows:
     """Return the wanted rows as numbers."""
     times = numbers_of(rows.column(MINUTES.time), null=_NO_TIME)
     minutes = (times - epoch_us(question.start)) // _MINUTE_US
     chosen = (minutes >= 0) & (minutes < (question.end - question.start) // MINUTE)
-    coded = {name: _coded(rows.column(name)) for name in _columns(question)}
-    for name, values in _conditions(question).items():
+    coded = {name: _encode_column(rows.column(name)) for name in _needed_columns(question)}
+    for name, values in _wanted_values(question).items():
         column = coded[name]
         chosen &= np.array([value in values for value in column.values])[column.codes]
     if not chosen.all():
         rows, minutes = rows.filter(mask_of(chosen)), minutes[chosen]
         coded = {name: _Column(column.codes[chosen], column.values) for name, column in coded.items()}
-    keys, groups = _grouped([coded[MINUTES.groups[name]] for name in question.by], rows.num_rows)
+    keys, groups = _group_rows([coded[MINUTES.groups[name]] for name in question.by], rows.num_rows)
     summands = {name: _SUMS[name].add(rows) for name in sums}
     found = MinuteRows(keys, groups, minutes, summands, {name: combined(rows.column(name)) for name in sketches})
-    return found if question.only is None or not question.by else _only(found, set(question.only))
+    return found if question.only is None or not question.by else _rows_of_groups(found, set(question.only))
 
 
-def _only(rows: MinuteRows, wanted: Collection[Key]) -> MinuteRows:
+def _rows_of_groups(rows: MinuteRows, wanted: Collection[Key]) -> MinuteRows:
     """Return the rows of the given groups."""
     is_wanted = np.array([key in wanted for key in rows.keys], bool)
     chosen = is_wanted[rows.groups]
@@ -205,7 +207,7 @@ def _only(rows: MinuteRows, wanted: Collection[Key]) -> MinuteRows:
     )
 
 
-def _coded(column: pa.ChunkedArray) -> _Column:
+def _encode_column(column: pa.ChunkedArray) -> _Column:
     array = combined(column)
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
@@ -213,7 +215,7 @@ def _coded(column: pa.ChunkedArray) -> _Column:
     return _Column(numbers_of(array.indices, null=len(values)), [*values, None])
 
 
-def _grouped(columns: Sequence[_Column], count: int) -> tuple[list[Key], Array]:
+def _group_rows(columns: Sequence[_Column], count: int) -> tuple[list[Key], Array]:
     """Return the groups of rows, and for each row the index of its group."""
     if not columns:
         return [()], np.zeros(count, np.int64)
@@ -224,12 +226,12 @@ def _grouped(columns: Sequence[_Column], count: int) -> tuple[list[Key], Array]:
             combinations = len(known)
         codes = codes * len(column.values) + column.codes
         combinations *= len(column.values)
-    firsts, groups = _placed(codes, combinations)
+    firsts, groups = _place_codes(codes, combinations)
     keys = zip(*([column.values[code] for code in column.codes[firsts].tolist()] for column in columns), strict=True)
     return list(keys), groups
 
 
-def _placed(codes: Array, combinations: int) -> tuple[Array, Array]:
+def _place_codes(codes: Array, combinations: int) -> tuple[Array, Array]:
     """Return the first row of each code, in the order of codes, and for each row the index of its code."""
     if combinations > _MAX_CODES:
         _, firsts, groups = np.unique(codes, return_index=True, return_inverse=True)

@@ -44,7 +44,7 @@ def merge_minutes(lake: Lake, question: RatesQuestion, step: datetime.timedelta,
     merged: Merged = {}
 
     def add(rows: MinuteRows) -> None:
-        keys, cells = _cells(rows, step // MINUTE)
+        keys, cells = _group_window_pairs(rows, step // MINUTE)
         for column in columns:
             _add_column(merged, keys, cells, column, rows.sketches[column])
 
@@ -52,7 +52,7 @@ def merge_minutes(lake: Lake, question: RatesQuestion, step: datetime.timedelta,
     return merged
 
 
-def _cells(rows: MinuteRows, minutes: int) -> tuple[list[tuple[Key, int]], Array]:
+def _group_window_pairs(rows: MinuteRows, minutes: int) -> tuple[list[tuple[Key, int]], Array]:
     """Return each pair of group and window that has rows, and for each row the index of its pair."""
     windows = rows.minutes // minutes
     width = int(windows.max()) + 1
@@ -70,14 +70,14 @@ def _add_column(merged: Merged, keys: Sequence[tuple[Key, int]], cells: Array, c
         owners, values = owners[order], values[order]
     bounds = np.append(np.flatnonzero(np.diff(owners, prepend=-1)), len(owners))
     for start, end in pairwise(bounds.tolist()):
-        _sketch(merged, keys[owners[start]], column).update(values[start:end])
+        _sketch_for(merged, keys[owners[start]], column).update(values[start:end])
     for row in found.others.tolist():
         sketch = kll_doubles_sketch.deserialize(sketches[row].as_py())
         if not sketch.is_empty():
-            _sketch(merged, keys[cells[row]], column).merge(sketch)
+            _sketch_for(merged, keys[cells[row]], column).merge(sketch)
 
 
-def _sketch(merged: Merged, key: tuple[Key, int], column: str) -> kll_doubles_sketch:
+def _sketch_for(merged: Merged, key: tuple[Key, int], column: str) -> kll_doubles_sketch:
     sketches = merged.setdefault(key, {})
     if column not in sketches:
         sketches[column] = kll_doubles_sketch(SKETCH_K)
@@ -105,7 +105,7 @@ def values_of(sketches: pa.Array) -> SketchValues:
     Args:
         sketches: binary array of sketches as the library serializes them.
     """
-    sizes, data, first = _parts(sketches)
+    sizes, data, first = _sketch_buffers(sketches)
     odd = sizes % _WORD != 0
     if odd.any():  # the words of the others would not begin at multiples of eight
         plain = values_of(sketches.filter(mask_of(~odd)))
@@ -117,7 +117,7 @@ def values_of(sketches: pa.Array) -> SketchValues:
     words = np.frombuffer(data, np.dtype("<u8"), int(lengths.sum()), first) if lengths.any() else np.zeros(0, np.uint64)
     starts = np.cumsum(lengths) - lengths
     there = np.flatnonzero(lengths)
-    is_single, is_many = _forms(words, starts[there], lengths[there])
+    is_single, is_many = _sketch_forms(words, starts[there], lengths[there])
     keep = np.ones(len(words), bool)
     keep[starts[there[is_single]]] = False
     for number in range(_MANY_HEADER):
@@ -131,7 +131,7 @@ def values_of(sketches: pa.Array) -> SketchValues:
     return SketchValues(words[keep].view(np.float64), counts, others)
 
 
-def _parts(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
+def _sketch_buffers(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
     """Return the size of each sketch in bytes (0 for null), the data, and the position of the first sketch in it."""
     _, offsets, data = sketches.buffers()
     if not len(sketches):
@@ -140,7 +140,7 @@ def _parts(sketches: pa.Array) -> tuple[Array, pa.Buffer, int]:
     return np.diff(ends), data or pa.py_buffer(b""), int(ends[0])
 
 
-def _forms(words: Array, starts: Array, lengths: Array) -> tuple[Array, Array]:
+def _sketch_forms(words: Array, starts: Array, lengths: Array) -> tuple[Array, Array]:
     """Return two masks: sketches of one value, and sketches that still hold all of their values."""
     first = words[starts]
     is_single = (first & _START == _SINGLE) & (first & _SINGLE_FLAG != 0) & (lengths == _SINGLE_HEADER + 1)

@@ -193,9 +193,9 @@ class RatesQuestion:
 
     def groups(self) -> list[str]:
         """Return the SQL of the group columns."""
-        return [self._group(name) for name in self.by]
+        return [self._group_sql(name) for name in self.by]
 
-    def _group(self, name: str) -> str:
+    def _group_sql(self, name: str) -> str:
         column = self.table.groups[name]
         if name not in INSTEAD or self.origins is Origins.ALL:
             return column
@@ -211,7 +211,7 @@ class RatesQuestion:
             tags = (value_literal(tag, self.engine) for tag in self.selection.tags)
             found.append(is_one_of(table.groups["tag"], tags))
         if self.only is not None and self.by:
-            found.append(f"({' OR '.join(map(self._is_group, self.only)) or 'false'})")
+            found.append(f"({' OR '.join(map(self._group_condition, self.only)) or 'false'})")
         start, end = (timestamp_literal(moment, self.engine) for moment in (self.start, self.end))
         found.append(f"{table.time} >= {start} AND {table.time} < {end}")
         if table is MESSAGES:  # a condition on the partition, so that files of other days are not opened
@@ -220,7 +220,7 @@ class RatesQuestion:
             found.append(f"store_date >= DATE '{first}' AND store_date <= DATE '{last}'")
         return " AND ".join(found)
 
-    def _is_group(self, values: Sequence[str | int | None]) -> str:
+    def _group_condition(self, values: Sequence[str | int | None]) -> str:
         conditions = [f"{sql} {_equals(value, self.engine)}" for sql, value in zip(self.groups(), values, strict=True)]
         return f"({' AND '.join(conditions)})"
 
@@ -233,7 +233,7 @@ class RatesQuestion:
         table = self.table
         groups = [f"{sql} AS g{number}" for number, sql in enumerate(self.groups())]
         window = f"{self.window_start(length)} AS window_start"
-        sums = [f"{self._sum(sql)} AS sum_{name}" for name, sql in table.sums.items()]
+        sums = [f"{self._sum_sql(sql)} AS sum_{name}" for name, sql in table.sums.items()]
         keys = ", ".join(str(number + 1) for number in range(len(groups) + 1))
         return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
 
@@ -242,7 +242,7 @@ class RatesQuestion:
         assert self.window is not None
         found = []
         for part in self.parts():
-            sums = {name: self._sum(sql) for name, sql in part.table.sums.items()}
+            sums = {name: self._sum_sql(sql) for name, sql in part.table.sums.items()}
             rows = PartialCount(part.table.name, part.where(), part.groups(), part.window_start(self.window), sums)
             found.append(rows)
             if part.table is MESSAGES:  # see `rechecked`
@@ -250,7 +250,7 @@ class RatesQuestion:
                 found.append(rows._replace(where=f"{rows.where} AND {_IS_RECHECKED}", sums=sums))
         return found
 
-    def _sum(self, sql: str) -> str:
+    def _sum_sql(self, sql: str) -> str:
         return sql if self.has_formats else sql.replace(_HAS_FLAGS, "")
 
     def rechecked(self, length: datetime.timedelta | None) -> str | None:

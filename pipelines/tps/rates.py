@@ -73,7 +73,7 @@ class Rates:
         """
         question = replace(question, engine=self.engine)
         question = replace(question, origins=self._origins(question), has_formats=self._has_formats(question))
-        rows = self._in_all(question) if question.window is None else self._by_window(question)
+        rows = self._rows_of_whole_range(question) if question.window is None else self._rows_by_window(question)
         if has_quantiles:
             if len(rows) > MAX_SKETCHED:
                 raise _too_many(len(rows), MAX_SKETCHED, "with percentiles")
@@ -99,45 +99,45 @@ class Rates:
             if question.window is None:
                 more = {"peak_per_s": None if sums is None else 0.0, "peak_at": None}
             more |= {**dict.fromkeys(QUANTILES), "archived": archived}
-            rows += [_row(question, key, sums, length.total_seconds()) | more for key in groups]
+            rows += [_to_row(question, key, sums, length.total_seconds()) | more for key in groups]
         return rows
 
     def _origins(self, question: RatesQuestion) -> Origins:
         """Return the share of messages that have the columns of origins; in rows of earlier versions they are null."""
         if not set(question.by) & set(INSTEAD):
             return Origins.ALL
-        if "origin_topic" not in self._columns(question):
+        if "origin_topic" not in self._column_names(question):
             return Origins.NONE
         asked = replace(question, only=None).where()  # `only` depends on the result
-        found = self._ask(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
+        found = self._query_rows(question, f"SELECT 1 FROM messages WHERE {asked} AND origin_topic IS NULL LIMIT 1")
         return Origins.SOME if list(found) else Origins.ALL
 
     def _has_formats(self, question: RatesQuestion) -> bool:
-        return question.table is MINUTES or "format" in self._columns(question)
+        return question.table is MINUTES or "format" in self._column_names(question)
 
-    def _columns(self, question: RatesQuestion) -> set[str]:
-        return {field.name for field in self._table(question).schema().fields}
+    def _column_names(self, question: RatesQuestion) -> set[str]:
+        return {field.name for field in self._open_table(question).schema().fields}
 
     def _counts_minutes(self, question: RatesQuestion) -> bool:
         return question.table is MINUTES and self.engine is Engine.DELTALAKE
 
-    def _table(self, question: RatesQuestion) -> DeltaTable:
+    def _open_table(self, question: RatesQuestion) -> DeltaTable:
         return self.lake.table(question.table.name)
 
-    def _batches(self, question: RatesQuestion, sql: str) -> Iterator[pa.RecordBatch]:
+    def _query_batches(self, question: RatesQuestion, sql: str) -> Iterator[pa.RecordBatch]:
         yield from select(self.lake, question.table.name, sql, self.engine)
 
-    def _ask(self, question: RatesQuestion, sql: str) -> Iterator[Row]:
-        yield from rows_of(self._batches(question, sql))
+    def _query_rows(self, question: RatesQuestion, sql: str) -> Iterator[Row]:
+        yield from rows_of(self._query_batches(question, sql))
 
-    def _in_all(self, question: RatesQuestion) -> list[Row]:
+    def _rows_of_whole_range(self, question: RatesQuestion) -> list[Row]:
         seconds = (question.end - question.start).total_seconds()
         unit = question.table.unit.total_seconds()
         found = self._with_peaks(question)
         archived = self.coverage.of_window(question.start, question.end)
         rows = []
         for key, sums in found.items():
-            row = _row(question, key, {name: int(sums[f"sum_{name}"]) for name in SUMS}, seconds)
+            row = _to_row(question, key, {name: int(sums[f"sum_{name}"]) for name in SUMS}, seconds)
             rows.append(row | {"peak_per_s": sums["peak"] / unit, "peak_at": sums["peak_at"], "archived": archived})
         return sorted(rows, key=lambda row: (-row["messages"], repr(key_of(question, row))))
 
@@ -148,7 +148,7 @@ class Rates:
             for each in parts:
                 counted = replace(each, has_formats=self._has_formats(each))
                 for key, row in self._with_peaks(counted, question.table.unit).items():
-                    _add(found, key, row)
+                    _add_sums(found, key, row)
                 check_row_count(len(found))
             return found
         if self._counts_minutes(question):
@@ -157,27 +157,27 @@ class Rates:
                 found[key] = {f"sum_{name}": number for name, number in zip(SUMS, numbers.tolist(), strict=True)}
                 found[key]["peak"], found[key]["peak_at"] = peaks[key]
             return found
-        for part in self._parts(question):
-            for row in self._ask(part, part.in_all(unit)):
+        for part in self._divide_by_time(question):
+            for row in self._query_rows(part, part.in_all(unit)):
                 if row["sum_messages"] is not None:  # the single row without groups
-                    _add(found, _key(question, row), row)
+                    _add_sums(found, _group_key(question, row), row)
             check_row_count(len(found))
-        for row in self._rechecked(question, None):
+        for row in self._query_rechecked(question, None):
             if row["rechecked"]:  # without groups there is a row in any case
-                found[_key(question, row)]["sum_prepared"] -= row["rechecked"]
+                found[_group_key(question, row)]["sum_prepared"] -= row["rechecked"]
         return found
 
-    def _rechecked(self, question: RatesQuestion, length: datetime.timedelta | None) -> Iterator[Row]:
+    def _query_rechecked(self, question: RatesQuestion, length: datetime.timedelta | None) -> Iterator[Row]:
         sql = question.rechecked(length)
-        return iter(()) if sql is None else self._ask(question, sql)
+        return iter(()) if sql is None else self._query_rows(question, sql)
 
-    def _parts(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
+    def _divide_by_time(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
         """Divide a question by time, so that the engine holds the units of time of at most `_PART_ROWS` rows."""
         if self.engine is Engine.SPARK:
             yield question
             return
         table = question.table
-        (counted,) = self._ask(question, f"SELECT count(*) AS count FROM {table.name} WHERE {question.where()}")
+        (counted,) = self._query_rows(question, f"SELECT count(*) AS count FROM {table.name} WHERE {question.where()}")
         units = (question.end - question.start) // table.unit
         length = max(1, units // max(1, -(-counted["count"] // _PART_ROWS))) * table.unit
         start = question.start
@@ -186,18 +186,18 @@ class Rates:
             yield replace(question, start=start, end=end)
             start = end
 
-    def _by_window(self, question: RatesQuestion) -> list[Row]:
+    def _rows_by_window(self, question: RatesQuestion) -> list[Row]:
         assert question.window is not None
         step = question.step or question.window
         span = int(question.window / step)
-        starts = _starts(question, step)
+        starts = _step_starts(question, step)
         check_row_count(len(starts))
         if self._counts_minutes(question):
             sums = sum_windows(self.lake, question, step, check_row_count)
         else:
             sums = self._sum_windows_by_sql(question, step, starts)
         keys = sorted(sums, key=repr)
-        summed = [_rolled(sums[key], span) for key in keys]
+        summed = [_rolling_sums(sums[key], span) for key in keys]
         seconds = question.window.total_seconds()
         rows = []
         for place, start in enumerate(window_starts(question)):
@@ -205,7 +205,7 @@ class Rates:
             for key, numbers in zip(keys, summed, strict=True):
                 counts = {name: int(number) for name, number in zip(SUMS, numbers[:, place], strict=True)}
                 figures = None if archived == NONE and not counts["messages"] else counts
-                rows.append({**_row(question, key, figures, seconds), "window_start": start, "archived": archived})
+                rows.append({**_to_row(question, key, figures, seconds), "window_start": start, "archived": archived})
         return rows
 
     def _sum_windows_by_sql(
@@ -213,14 +213,14 @@ class Rates:
     ) -> dict[Key, Array]:
         places = {start: place for place, start in enumerate(starts)}
         sums: dict[Key, Array] = {}
-        for found in self._ask(question, question.by_window(step)):
-            key = _key(question, found)
+        for found in self._query_rows(question, question.by_window(step)):
+            key = _group_key(question, found)
             if key not in sums:
                 check_row_count((len(sums) + 1) * len(starts))
                 sums[key] = np.zeros((len(SUMS), len(starts)), np.int64)
             sums[key][:, places[found["window_start"]]] = [found[f"sum_{name}"] for name in SUMS]
-        for found in self._rechecked(question, step):
-            sums[_key(question, found)][_PREPARED, places[found["window_start"]]] -= found["rechecked"]
+        for found in self._query_rechecked(question, step):
+            sums[_group_key(question, found)][_PREPARED, places[found["window_start"]]] -= found["rechecked"]
         return sums
 
     def _add_quantiles(self, question: RatesQuestion, rows: Sequence[Row]) -> None:
@@ -250,18 +250,18 @@ class Rates:
         grouped = f" GROUP BY {keys}" if keys else ""
         sql = f"SELECT {', '.join(columns)} FROM {table.name} WHERE {question.where()}{grouped}"
         merged: Sketches = {}
-        for found in self._ask(question, sql):
+        for found in self._query_rows(question, sql):
             sketches = {}
             for column in _SKETCHES.values():
                 if found[column] is not None:
                     sketch = kll_doubles_sketch.deserialize(found[column])
                     if not sketch.is_empty():  # empty if there were only nulls
                         sketches[column] = sketch
-            merged[_key(question, found), found.get("window_start")] = sketches
+            merged[_group_key(question, found), found.get("window_start")] = sketches
         return merged
 
 
-def _add(found: dict[Key, Row], key: Key, row: Row) -> None:
+def _add_sums(found: dict[Key, Row], key: Key, row: Row) -> None:
     """Add the sums of a later part of the time range to those of earlier parts."""
     before = found.get(key)
     if before is None:
@@ -283,7 +283,7 @@ def _quantiles(sketches: Mapping[str, kll_doubles_sketch]) -> Row:
     return found
 
 
-def _row(question: RatesQuestion, key: Key, sums: Mapping[str, int] | None, seconds: float) -> Row:
+def _to_row(question: RatesQuestion, key: Key, sums: Mapping[str, int] | None, seconds: float) -> Row:
     row: Row = dict(zip(question.by, key, strict=True))
     if sums is None:
         return row | dict.fromkeys((*SUMS, "messages_per_s", "bytes_per_s"))
@@ -291,7 +291,7 @@ def _row(question: RatesQuestion, key: Key, sums: Mapping[str, int] | None, seco
     return row | dict(sums) | rates
 
 
-def _key(question: RatesQuestion, found: Mapping[str, Any]) -> Key:
+def _group_key(question: RatesQuestion, found: Mapping[str, Any]) -> Key:
     return tuple(found[f"g{number}"] for number in range(len(question.by)))
 
 
@@ -300,7 +300,7 @@ def key_of(question: RatesQuestion, row: Mapping[str, Any]) -> Key:
     return tuple(row[name] for name in question.by)
 
 
-def _window_of(time: datetime.datetime, window: datetime.timedelta) -> datetime.datetime:
+def _window_start(time: datetime.datetime, window: datetime.timedelta) -> datetime.datetime:
     epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     return epoch + (time - epoch) // window * window
 
@@ -309,18 +309,18 @@ def window_starts(question: RatesQuestion) -> list[datetime.datetime]:
     """Return the starts of all windows of a question."""
     assert question.window is not None
     step = question.step or question.window
-    starts = _starts(question, step)
+    starts = _step_starts(question, step)
     return starts[: len(starts) - int(question.window / step) + 1]
 
 
-def _starts(question: RatesQuestion, step: datetime.timedelta) -> list[datetime.datetime]:
-    first = _window_of(question.start, step)
+def _step_starts(question: RatesQuestion, step: datetime.timedelta) -> list[datetime.datetime]:
+    first = _window_start(question.start, step)
     count = -((first - question.end) // step)
     check_row_count(count)
     return [first + number * step for number in range(count)]
 
 
-def _rolled(numbers: Array, span: int) -> Array:
+def _rolling_sums(numbers: Array, span: int) -> Array:
     """Return sums over each `span` consecutive numbers."""
     if span == 1:
         return numbers

@@ -102,7 +102,7 @@ def make_report(
     rates = Rates(lake, coverage, engine)
     is_by_second = question.table is not MINUTES
     whole = replace(question, window=None, step=None, is_by_second=is_by_second)
-    windows = _windows(question)
+    windows = _report_windows(question)
     by_window = replace(whole, start=windows.start, end=windows.end, window=windows.length)
     groups = rates.rows(whole) if compared is None else Comparison(rates, whole, compared).rows()
     shown = groups[:MAX_GROUPS]
@@ -133,7 +133,7 @@ def make_report(
     )
 
 
-def _windows(question: RatesQuestion) -> TimeWindows:
+def _report_windows(question: RatesQuestion) -> TimeWindows:
     if question.window is not None:
         start, end = rounded(question.start, question.window), rounded(question.end, question.window, up=True)
         count = (end - start) // question.window

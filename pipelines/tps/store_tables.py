@@ -65,7 +65,7 @@ _ANY_STEP_MS = 1 << 45  # larger than any clock step, so that every segment has 
 
 @dataclass(frozen=True, slots=True)
 class StoreTables:
-    """Result of reading logs.
+    """Time ranges and damage of the logs that were read into the tables.
 
     Attributes:
         coverage: time ranges that the logs cover.
@@ -90,11 +90,11 @@ class _Tasks:
         damaged: Counter[str] = Counter()
         if self.table == MINUTES.name:
             minutes = MinutesFiles(self.lake, name, _RUN_ID)
-            for rows in self._rows(splits, damaged):
+            for rows in self._read_rows(splits, damaged):
                 minutes.add(sort_rows(rows))
             return minutes.finish(), damaged
         files = []
-        for number, rows in enumerate(self._rows(splits, damaged)):
+        for number, rows in enumerate(self._read_rows(splits, damaged)):
             path = f"{name}-{number:05d}.zstd.parquet"
             lean = _with_date(_without_needless_properties(rows))
             file = write_plain_file(
@@ -103,21 +103,21 @@ class _Tasks:
             files.append(file)
         return files, damaged
 
-    def _rows(self, splits: Sequence[Split], damaged: Counter[str]) -> Iterator[pa.Table]:
+    def _read_rows(self, splits: Sequence[Split], damaged: Counter[str]) -> Iterator[pa.Table]:
         waiting: list[pa.RecordBatch] = []
         size = 0
         for split in splits:
             for batch in read_split(split, self.request):
-                rows = _intact(batch, split.broker, damaged)
+                rows = _keep_intact(batch, split.broker, damaged)
                 if rows.num_rows:
                     waiting.append(rows)
                     size += rows.nbytes
                 if size >= _MAX_BYTES:
-                    yield _joined(waiting)
+                    yield _join_batches(waiting)
                     waiting, size = [], 0
             check_not_truncated(split)
         if waiting:
-            yield _joined(waiting)
+            yield _join_batches(waiting)
 
 
 class StoreLogs:
@@ -162,7 +162,7 @@ class StoreLogs:
         groups = [[split] for split in self._splits]
         files: list[DataFile] = []
         damaged: Counter[str] = Counter()
-        for number, (written, bad) in runner.run(partial(_run, tasks), groups):
+        for number, (written, bad) in runner.run(partial(_run_task, tasks), groups):
             files += written
             damaged += bad
             advance(sum(split.size for split in groups[number]))
@@ -177,16 +177,16 @@ class StoreLogs:
         spans = {
             broker: span
             for broker, (logged, _) in times.items()
-            if (span := _united(each for each in (logged, read.get(broker)) if each is not None)) is not None
+            if (span := _unite_spans(each for each in (logged, read.get(broker)) if each is not None)) is not None
         }
         return Coverage(spans, {broker: gaps for broker, (_, gaps) in times.items()})
 
 
-def _run(tasks: _Tasks, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
+def _run_task(tasks: _Tasks, splits: Sequence[Split]) -> tuple[list[DataFile], Counter[str]]:
     return tasks.run(splits)
 
 
-def _intact(batch: pa.RecordBatch, broker: str, damaged: Counter[str]) -> pa.RecordBatch:
+def _keep_intact(batch: pa.RecordBatch, broker: str, damaged: Counter[str]) -> pa.RecordBatch:
     """Return the messages of a batch, and count ranges without messages, except missing segments, which are gaps."""
     sizes = batch.column("size")
     if sizes.null_count:
@@ -196,7 +196,7 @@ def _intact(batch: pa.RecordBatch, broker: str, damaged: Counter[str]) -> pa.Rec
     return batch.drop_columns([CORRUPT_RECORD])
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.Table:
+def _join_batches(batches: list[pa.RecordBatch]) -> pa.Table:
     return pa.Table.from_batches(batches).unify_dictionaries().combine_chunks()
 
 
@@ -224,20 +224,20 @@ def _log_times(store: Store, store_range: StoreRange) -> tuple[TimeSpan | None, 
     ]
     known = [span for span in found if span is not None]
     gaps = [span for whole, span in zip(wholes, found, strict=True) if whole.missing and span is not None]
-    return _united(known), gaps
+    return _unite_spans(known), gaps
 
 
 def _usual_span(first_ms: int, last_ms: int) -> TimeSpan | None:
     """Return the minutes from one store time to another, without times that only wrong clocks have; None if none."""
     first, last = max(from_ms(first_ms), FIRST_USUAL_TIME), min(from_ms(last_ms), last_usual_time())
-    return TimeSpan(_minute(first), _minute(last) + MINUTE) if first <= last else None
+    return TimeSpan(_minute_start(first), _minute_start(last) + MINUTE) if first <= last else None
 
 
-def _minute(time: datetime.datetime) -> datetime.datetime:
+def _minute_start(time: datetime.datetime) -> datetime.datetime:
     return EPOCH + (time - EPOCH) // MINUTE * MINUTE
 
 
-def _united(spans: Iterable[TimeSpan]) -> TimeSpan | None:
+def _unite_spans(spans: Iterable[TimeSpan]) -> TimeSpan | None:
     spans = list(spans)
     return TimeSpan(min(span.start for span in spans), max(span.end for span in spans)) if spans else None
 
@@ -245,4 +245,4 @@ def _united(spans: Iterable[TimeSpan]) -> TimeSpan | None:
 def _read_spans(lake: Lake, table: CountedTable) -> Iterator[tuple[str, TimeSpan]]:
     """Yield the time range of the messages that were read from each store."""
     for row in dict_rows(run_sql(lake.table(table.name), table.name, first_and_last_sql(table)).read_all()):
-        yield row["broker"], TimeSpan(_minute(row["first"]), after(_minute(row["last"]), MINUTE))
+        yield row["broker"], TimeSpan(_minute_start(row["first"]), after(_minute_start(row["last"]), MINUTE))

@@ -51,7 +51,7 @@ class TransactionOutcomes:
 
 
 class ReadOutcomes(NamedTuple):
-    """Outcomes that are only a part of an answer, so that the answer does not fail with them.
+    """Outcomes of transactions, or the error that prevents reading them, which does not fail the whole answer.
 
     Attributes:
         found: See `read_outcomes`.
@@ -97,7 +97,9 @@ def read_outcomes(
         lake.table("edges")
     except NoTableError:
         return None
-    found = {row["outcome"]: row["count"] for row in rows_of(select(lake, "edges", _sql(question, engine), engine))}
+    found = {
+        row["outcome"]: row["count"] for row in rows_of(select(lake, "edges", _outcomes_sql(question, engine), engine))
+    }
     outcomes = TransactionOutcomes(
         committed=found.get(_COMMITTED, 0),
         rolled_back=found.get(_ROLLED_BACK, 0),
@@ -112,7 +114,7 @@ def _can_select(question: RatesQuestion) -> bool:
     return not asked.tags and set(asked.topics) <= {HALF_TOPIC} and set(asked.kinds) <= {Kind.HALF}
 
 
-def _sql(question: RatesQuestion, engine: Engine) -> str:
+def _outcomes_sql(question: RatesQuestion, engine: Engine) -> str:
     kinds = ", ".join(f"'{kind}'" for kind in (EdgeKind.FINISHED, EdgeKind.RECHECKED, EdgeKind.GIVEN_UP))
     start, end = question.start - _CHECKED_FOR, question.end + _CHECKED_FOR
     conditions = [

@@ -132,15 +132,15 @@ def admit(store: Store, options: VerifyOptions) -> Admitted:
             dispatched_end=log.end,
             index=(),
             kinds=store.format.queues.topic_kinds(folder),
-            lacks_queues=_instead_of_queues(store.format, folder, manifest),
+            lacks_queues=_unreadable_queues(store.format, folder, manifest),
             delay_levels_ms=options.delay_levels_of(store.broker) or DEFAULT_DELAY_LEVELS_MS,
             limit=options.limit,
             topics=store.format.small_files.known_topics(folder),
             format=store.format,
-            dialect=store.format.dialects.main(store.segments),
+            dialect=store.format.dialects.dialect_of(store.segments),
             may_have_light_queues=may_have_light_queues(folder),
         )
-        view, queues, batches = _with_queues(view, listed_kinds(folder), findings)
+        view, queues, batches = _add_queues_to_view(view, listed_kinds(folder), findings)
     if store.format.brokers.has_delay_levels and options.delay_levels_of(store.broker) is None:
         view = _with_observed_delays(view, queues, findings)
     _check_segments(store, view, small, findings)
@@ -162,7 +162,7 @@ def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
     return bool(others)
 
 
-def _instead_of_queues(log_format: Format, folder: Path, manifest: Manifest | None) -> str:
+def _unreadable_queues(log_format: Format, folder: Path, manifest: Manifest | None) -> str:
     """Return what a store has instead of queues that can be read; empty if it has or may have queues."""
     if log_format.queues.are_in_rocksdb(folder):
         return "queues in RocksDB"
@@ -185,7 +185,7 @@ def _is_behind(root: str, manifest: Manifest) -> bool:
     return log is None or log.written_at_ms > manifest.written_at_ms
 
 
-def _with_queues(
+def _add_queues_to_view(
     view: StoreView, listed: Mapping[str, bool], findings: Findings
 ) -> tuple[StoreView, list[tuple[str, int]], list[tuple[str, int]]]:
     """Return a view with what the queues show, and the queues and batch queues that have a folder."""
@@ -281,22 +281,22 @@ def _index_parts(store: Store, view: StoreView, manifest: Manifest | None, findi
                 continue  # reported as a whole: comparing it would give one more finding for each entry
         kept.append(part)
     if names and names[-1] in complete:
-        _note_deleted(names[-1], complete, findings)
+        _note_missing_files(names[-1], complete, findings)
     for part in kept:
         if part.last_offset >= view.end and not view.is_live:
-            _note_beyond(part, view, findings)
+            _note_entries_beyond(part, view, findings)
         yield replace(part, is_newest=part is kept[-1] and part.name not in complete)
 
 
-def _note_deleted(last: str, complete: Collection[str], findings: Findings) -> None:
-    """Report the copied IndexFiles after the last one of a folder; the records of one before it miss their entries."""
+def _note_missing_files(last: str, complete: Collection[str], findings: Findings) -> None:
+    """Report the IndexFiles that the copy's manifest names after the last one in the folder, and that are missing."""
     for name in sorted(complete):
         if name > last and name.startswith(f"{index_files.FOLDER}/"):
             found, expected = "no file", "one, as the copy's manifest names it"
             findings.add(Finding("index_missing_entry", name, found=found, expected=expected))
 
 
-def _note_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:
+def _note_entries_beyond(part: IndexPart, view: StoreView, findings: Findings) -> None:
     with closing(view.files.open(part.name)) as file:
         first, entries = read_between(file, part, view.end, 1 << 62)
     expected = f"an offset before the log's end, {view.end}"

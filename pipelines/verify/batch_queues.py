@@ -44,12 +44,12 @@ class BatchChecker:
             offsets = expected["physical_offset"]
             places, found = files.between(int(offsets[0]), int(offsets[-1]))
             if len(found) == len(expected) and (found["physical_offset"] == offsets).all():
-                self._compare(files, places, found, expected)
+                self._compare_entries(files, places, found, expected)
             else:
-                self._match(files, expected, runs)
+                self._match_entries(files, expected, runs)
         return runs
 
-    def _match(self, files: QueueFiles, expected: Array, runs: list[Run]) -> None:
+    def _match_entries(self, files: QueueFiles, expected: Array, runs: list[Run]) -> None:
         """Compare records and entries that have each other's offset, and report the others.
 
         All entries of the queue are read, because damaged ones may be anywhere.
@@ -57,12 +57,14 @@ class BatchChecker:
         offsets = expected["physical_offset"]
         places, found = files.between(int(offsets[0]), int(offsets[-1]), by_search=False)
         _, in_found, in_expected = np.intersect1d(found["physical_offset"], offsets, return_indices=True)
-        self._compare(files, places[in_found], found[in_found], expected[in_expected])
+        self._compare_entries(files, places[in_found], found[in_found], expected[in_expected])
         without = np.setdiff1d(np.arange(len(expected)), in_expected)
         lags = offsets[without] >= self._view.dispatched_end
         for code, rows in (("queue_missing_entry", without[~lags]), ("queue_not_dispatched", without[lags])):
             self._findings.add_many(
-                code, len(rows), (self._absent(code, files, expected[row]) for row in rows[: self._view.limit].tolist())
+                code,
+                len(rows),
+                (self._absent_entry(code, files, expected[row]) for row in rows[: self._view.limit].tolist()),
             )
         loose = np.setdiff1d(np.arange(len(found)), in_found)
         within = np.zeros(len(loose), np.bool_)
@@ -74,10 +76,10 @@ class BatchChecker:
         self._findings.add_many(
             "queue_dangling_entry",
             len(rows),
-            (self._loose(files, int(places[row]), found[row]) for row in rows[: self._view.limit].tolist()),
+            (self._dangling_entry(files, int(places[row]), found[row]) for row in rows[: self._view.limit].tolist()),
         )
 
-    def _compare(self, files: QueueFiles, places: Array, found: Array, expected: Array) -> None:
+    def _compare_entries(self, files: QueueFiles, places: Array, found: Array, expected: Array) -> None:
         same_size = found["size"] == expected["size"]
         same_code = found["tags_code"] == expected["tags_code"]
         same_batch = np.logical_and.reduce([found[name] == expected[name] for name in _BATCH_FIELDS])
@@ -91,24 +93,24 @@ class BatchChecker:
                 code,
                 len(rows),
                 (
-                    self._wrong(code, files, int(places[row]), found[row], expected[row])
+                    self._wrong_entry(code, files, int(places[row]), found[row], expected[row])
                     for row in rows[: self._view.limit].tolist()
                 ),
             )
 
-    def _wrong(self, code: str, files: QueueFiles, place: int, found: Array, expected: Array) -> Finding:
+    def _wrong_entry(self, code: str, files: QueueFiles, place: int, found: Array, expected: Array) -> Finding:
         file, position = files.place_of(place)
         words, base = files.layout.words, int(expected["message_base_offset"])
         offset = int(expected["physical_offset"])
         return Finding(code, file, position, offset, files.name, base, words(found), words(expected))
 
-    def _absent(self, code: str, files: QueueFiles, expected: Array) -> Finding:
+    def _absent_entry(self, code: str, files: QueueFiles, expected: Array) -> Finding:
         return Finding(
             code, files.folder, None, int(expected["physical_offset"]), files.name,
             int(expected["message_base_offset"]), "no entry", files.layout.words(expected),
         )  # fmt: skip
 
-    def _loose(self, files: QueueFiles, place: int, found: Array) -> Finding:
+    def _dangling_entry(self, files: QueueFiles, place: int, found: Array) -> Finding:
         return dangling_entry("queue_dangling_entry", files, place, found, "a record there, or no entry")
 
 
@@ -168,11 +170,11 @@ class BatchEnds:
                 queue_end = int(last["message_base_offset"]) + int(last["batch_size"])
             in_a_run = np.searchsorted(begins, offsets, "right") > np.searchsorted(ends, offsets, "left")
             for row in np.flatnonzero(written & ~in_a_run & (offsets >= self._view.start)).tolist():
-                self._note(files, first_place + row, entries[row])
+                self._note_dangling(files, first_place + row, entries[row])
         first = ranges[0][0] if ranges else queue_end
         return QueueBounds(first, max(queue_end, ranges[-1][1] if ranges else 0))
 
-    def _note(self, files: QueueFiles, place: int, entry: Array) -> None:
+    def _note_dangling(self, files: QueueFiles, place: int, entry: Array) -> None:
         offset = int(entry["physical_offset"])
         if self._bad.has(offset) or (offset >= self._view.end and self._view.is_live):
             return  # damage of the log is reported once; entries newer than the log's end were not compared

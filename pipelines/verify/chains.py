@@ -23,7 +23,7 @@ _AT_OFFSET, _AT_PREVIOUS = ENTRY.offset_of("physical_offset"), ENTRY.offset_of("
 
 
 @compiled
-def _is_other(memory: Array, at: Any, slots: int, slot: Any) -> Any:
+def _is_of_other_slot(memory: Array, at: Any, slots: int, slot: Any) -> Any:
     """Return whether an entry belongs to another slot. An empty entry, which is reported by itself, fits any slot."""
     key_hash = np.int64(load_be_i32(memory, at))
     if key_hash == 0 and load_be_i64(memory, at + _AT_OFFSET) == 0 and load_be_i64(memory, at + _ENTRY_SIZE - 8) == 0:
@@ -71,7 +71,7 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
             _note(LOOP, number, counts, first)
         elif previous > 0:
             references[previous] = 1
-            if _is_other(memory, entries + _ENTRY_SIZE * previous, slots, key_hash % slots):
+            if _is_of_other_slot(memory, entries + _ENTRY_SIZE * previous, slots, key_hash % slots):
                 _note(WRONG_CHAIN, number, counts, first)
     for slot in range(slots):
         newest = np.int64(load_be_i32(memory, _FIRST_SLOT + _SLOT_SIZE * slot))
@@ -89,7 +89,7 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
             _note(BAD_SLOT, slot, counts, first)
             continue
         references[newest] = 1
-        if _is_other(memory, entries + _ENTRY_SIZE * newest, slots, np.int64(slot)):
+        if _is_of_other_slot(memory, entries + _ENTRY_SIZE * newest, slots, np.int64(slot)):
             _note(WRONG_CHAIN, newest, counts, first)
     for number in range(1, last + 1):
         if references[number] == 0:

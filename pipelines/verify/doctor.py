@@ -126,7 +126,7 @@ def _verify_together(
 ) -> list[StoreReport]:
     """Verify some stores together, and admit at most `threads` of them at a time."""
     all_admitted = read_each(lambda store: admit(store, options), stores, threads)
-    started = [_StoreInProgress(admitted, _splits(admitted, options)) for admitted in all_admitted]
+    started = [_StoreInProgress(admitted, _plan_splits(admitted, options)) for admitted in all_admitted]
     tasks: list[Task] = []
     places: list[int] = []
     for number, store in enumerate(started):
@@ -135,7 +135,7 @@ def _verify_together(
         tasks += [(number, shared, split) for split in store.splits]
         tasks += [(number, shared, part) for part in view.index]
         places += [*range(len(store.splits)), *range(len(view.index))]
-    for done, result in runner.run(_run, tasks):
+    for done, result in runner.run(_run_task, tasks):
         store = started[tasks[done][0]]
         if isinstance(result, LogReport):
             store.reports[places[done]] = result
@@ -143,15 +143,15 @@ def _verify_together(
                 advance(result.bytes)
         else:
             store.chains[places[done]] = result
-    return [_conclude(store) for store in started]
+    return [_make_report(store) for store in started]
 
 
-def _run(task: Task) -> LogReport | Findings:
+def _run_task(task: Task) -> LogReport | Findings:
     _, view, what = task
     return check_range(view.value, what) if isinstance(what, Split) else check_chains(view.value, what)
 
 
-def _splits(admitted: Admitted, options: VerifyOptions) -> list[Split]:
+def _plan_splits(admitted: Admitted, options: VerifyOptions) -> list[Split]:
     view = admitted.view
     return [
         split
@@ -160,11 +160,11 @@ def _splits(admitted: Admitted, options: VerifyOptions) -> list[Split]:
     ]
 
 
-def _conclude(store: _StoreInProgress) -> StoreReport:
+def _make_report(store: _StoreInProgress) -> StoreReport:
     """Run the checks that need the whole log of a store, and return its report."""
     admitted, view, findings = store.admitted, store.admitted.view, store.admitted.findings
     reports = [store.reports[place] for place in sorted(store.reports)]
-    queues = _join(store.splits, reports, findings)
+    queues = _join_runs(store.splits, reports, findings)
     for place in sorted(store.chains):
         findings.merge(store.chains[place])
     bad = BadRanges.of(each for report in reports for each in report.bad)
@@ -239,7 +239,7 @@ def _check_index(view: StoreView, reports: Sequence[LogReport], findings: Findin
         findings.add(Finding("index_absent", index_files.FOLDER, found="no file with entries", expected="one or more"))
 
 
-def _join(
+def _join_runs(
     splits: Sequence[Split], reports: Sequence[LogReport], findings: Findings
 ) -> Mapping[tuple[str, int], list[Run]]:
     """Collect the runs of every queue in log order, and the findings, including those between two ranges."""

@@ -73,13 +73,13 @@ class IndexChecker:
         if rows.start == rows.stop and facts.end <= begin:
             return
         stretches = [
-            (part, *read_between(self._opened(part), part, max(facts.start, view.start), facts.end))
+            (part, *read_between(self._open_part(part), part, max(facts.start, view.start), facts.end))
             for part in view.index
             if part.first_offset < facts.end and part.last_offset >= facts.start
         ]
-        self._compare(facts, rows, [each for each in stretches if len(each[2])])
+        self._compare_entries(facts, rows, [each for each in stretches if len(each[2])])
 
-    def _opened(self, part: IndexPart) -> IndexedFile:
+    def _open_part(self, part: IndexPart) -> IndexedFile:
         """Return an open IndexFile; the ones before it are closed, as ranges are checked in the order of the log."""
         if part.name not in self._open:
             before = [each.name for each in self._view.index if each.last_offset < part.first_offset]
@@ -124,7 +124,7 @@ class IndexChecker:
         self.first_not_copied = min(known, offset)
         self.not_copied += count
 
-    def _compare(self, facts: Facts, rows: slice, stretches: list[tuple[IndexPart, int, Array]]) -> None:
+    def _compare_entries(self, facts: Facts, rows: slice, stretches: list[tuple[IndexPart, int, Array]]) -> None:
         entries = np.concatenate([np.empty(0, ENTRY_DTYPE), *(each for _, _, each in stretches)])
         numbers = np.concatenate([np.empty(0, np.int64), *(n + np.arange(len(e)) for _, n, e in stretches)])
         of_part = np.repeat(np.arange(len(stretches)), [len(each) for _, _, each in stretches])
@@ -148,7 +148,9 @@ class IndexChecker:
             if kind in (chains.MISSING, chains.DANGLING) and chosen.shape[1]:
                 chosen = self._without_edges(facts, rows, offsets, chosen)
             first = (
-                self._finding(code, facts, rows.start + row if row >= 0 else None, stretches, of_part, numbers, entry)
+                self._entry_finding(
+                    code, facts, rows.start + row if row >= 0 else None, stretches, of_part, numbers, entry
+                )
                 for _, row, entry in chosen[:, : self._view.limit].T.tolist()
             )
             self._findings.add_many(code, chosen.shape[1], first)
@@ -170,15 +172,15 @@ class IndexChecker:
         if self._view.may_lag or self._view.lacks_newest_index:
             kept[of_row] &= at != last
         if facts.bad:
-            of_entry = chosen[2] >= 0
-            leads = offsets[chosen[2][of_entry]]
+            action_columns = chosen[2] >= 0
+            leads = offsets[chosen[2][action_columns]]
             damaged = np.zeros(len(leads), bool)
             for bad in facts.bad:
                 damaged |= (leads >= bad.start) & (leads < bad.end)
-            kept[of_entry] &= ~damaged
+            kept[action_columns] &= ~damaged
         return chosen[:, kept]
 
-    def _finding(
+    def _entry_finding(
         self, code: str, facts: Facts, row: int | None, stretches: list[tuple[IndexPart, int, Array]], of_part: Array,
         numbers: Array, entry: int,
     ) -> Finding:  # fmt: skip
@@ -205,14 +207,14 @@ def check_chains(view: StoreView, part: IndexPart) -> Findings:
     try:
         if isinstance(file, LocalFile):
             return _check_open_file(view, part, file.descriptor)
-        with _fetched(file, part, view.files.place_of(part.name)) as descriptor:
+        with _fetch_to_temporary(file, part, view.files.place_of(part.name)) as descriptor:
             return _check_open_file(view, part, descriptor)
     finally:
         file.close()
 
 
 @contextmanager
-def _fetched(file: IndexedFile, part: IndexPart, place: str) -> Iterator[int]:
+def _fetch_to_temporary(file: IndexedFile, part: IndexPart, place: str) -> Iterator[int]:
     """Yield the descriptor of an unnamed temporary file with the content of an IndexFile of a copy."""
     size = part.geometry.file_size
     window = np.empty(min(size, _PIECE_BYTES), np.uint8)
@@ -239,17 +241,17 @@ def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findi
     mapping = Mapping.of(descriptor, 0, size)
     if mapping is None:
         memory = np.frombuffer(bytearray(os.pread(descriptor, size, 0)), np.uint8)
-        return _check_memory(view, part, memory) if len(memory) == size else _cut(view, part, len(memory))
+        return _check_memory(view, part, memory) if len(memory) == size else _cut_findings(view, part, len(memory))
     try:
         if len(mapping.window) < size:
-            return _cut(view, part, len(mapping.window))
+            return _cut_findings(view, part, len(mapping.window))
         findings = _check_memory(view, part, mapping.window)
-        return _cut(view, part, os.fstat(descriptor).st_size) if mapping.was_cut else findings
+        return _cut_findings(view, part, os.fstat(descriptor).st_size) if mapping.was_cut else findings
     finally:
         mapping.close()
 
 
-def _cut(view: StoreView, part: IndexPart, size: int) -> Findings:
+def _cut_findings(view: StoreView, part: IndexPart, size: int) -> Findings:
     """Return the finding of a file that became shorter while it was checked; other findings of it are dropped."""
     findings = Findings(view.limit)
     expected = f"{part.geometry.file_size} bytes, as when it was opened"

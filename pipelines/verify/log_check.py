@@ -80,7 +80,7 @@ def check_range(view: StoreView, split: Split) -> LogReport:
     with closing(IndexChecker(view, report.findings)) as index:
         _check_facts(view, split, report, index)
     report.not_copied, report.first_not_copied = index.not_copied, index.first_not_copied
-    _check_bad(report.bad, split, report.findings, view)
+    _report_bad_ranges(report.bad, split, report.findings, view)
     return report
 
 
@@ -185,7 +185,7 @@ def segment_file(split: Split) -> str:
     return f"{split.format.folder}/{split.path.rsplit('/', 1)[-1]}"
 
 
-def _check_bad(bad: Sequence[BadRange], split: Split, findings: Findings, view: StoreView) -> None:
+def _report_bad_ranges(bad: Sequence[BadRange], split: Split, findings: Findings, view: StoreView) -> None:
     cut_at = -1
     for each in bad:
         code = _CODES[each.fault]

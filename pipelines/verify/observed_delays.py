@@ -47,7 +47,7 @@ def observe_delays(
     """
 
     def delay_of(queue_id: int) -> int | None:
-        delays = _delays_of(QueueFiles(files, schedule_topic, queue_id, file_size, layout), records)
+        delays = _observed_delays(QueueFiles(files, schedule_topic, queue_id, file_size, layout), records)
         if delays:
             delay, count = Counter(delays).most_common(1)[0]
             if 2 * count > len(delays):
@@ -59,7 +59,7 @@ def observe_delays(
     return {queue_id + 1: delay for queue_id, delay in zip(queue_ids, delays, strict=True) if delay is not None}
 
 
-def _delays_of(files: QueueFiles, records: LogRecords) -> list[int]:
+def _observed_delays(files: QueueFiles, records: LogRecords) -> list[int]:
     end = files.written_end()
     first = max(files.first_number, end - SAMPLE_ENTRIES)
     delays = []

@@ -95,13 +95,13 @@ class QueueChecker:
         if files.starts and not self._view.lacks_queues:
             if len(found) > 1:
                 found = self._with_right_numbers(files, found)
-            begun_at = self._begun_at(files)
+            begun_at = self._first_entry_offset(files)
             for run, rows in found:
                 if run.last_offset >= begun_at or run.first < files.first_number:
                     self._check_run(files, run, entries, rows)
         return [run for run, _ in found]
 
-    def _begun_at(self, files: QueueFiles) -> int:
+    def _first_entry_offset(self, files: QueueFiles) -> int:
         """Return the physical offset of the record of the queue's first entry; 0 if that record is not in the log.
 
         Earlier records with the same or later queue offsets belong to a deleted topic of the same name. Their entries
@@ -128,7 +128,7 @@ class QueueChecker:
                 entry = files.read(expected, expected + 1)[0]
                 if int(entry["physical_offset"]) == run.first_offset:
                     self._findings.add_many(
-                        "log_wrong_number", run.end - run.first, [self._wrong_number(run, expected)]
+                        "log_wrong_number", run.end - run.first, [self._wrong_number_finding(run, expected)]
                     )
                     run = run._replace(first=expected, end=expected + run.end - run.first)  # noqa: PLW2901
             right.append((run, rows))
@@ -177,21 +177,21 @@ class QueueChecker:
                 code,
                 len(places),
                 (
-                    self._finding(code, files, first + place, found[place], entries, rows.start + place)
+                    self._entry_finding(code, files, first + place, found[place], entries, rows.start + place)
                     for place in places[: self._view.limit].tolist()
                 ),
             )
 
-    def _finding(
+    def _entry_finding(
         self, code: str, files: QueueFiles, number: int, found: Array, entries: QueueEntries, row: int
     ) -> Finding:
         file, position = files.place_of(number)
         words = self._view.queues.words
-        expected = self._view.queues.to_entries(entries.chosen(slice(row, row + 1)))[0]
+        expected = self._view.queues.to_entries(entries.take_rows(slice(row, row + 1)))[0]
         offset = int(entries.physical_offset[row])
         return Finding(code, file, position, offset, files.name, number, words(found), words(expected))
 
-    def _wrong_number(self, run: Run, expected: int) -> Finding:
+    def _wrong_number_finding(self, run: Run, expected: int) -> Finding:
         return Finding(
             "log_wrong_number", self._view.log, None, run.first_offset, f"{run.topic}/{run.queue_id}", expected,
             f"number {run.first}", f"{expected}, by its entry and the records around it",
@@ -265,7 +265,7 @@ def check_order(
         if expected is not None and run.first < expected:
             is_new_topic = any(old < run.first_offset and last_offset < new for old, new in restarts)
             is_after_damage = bad.any_between(last_offset, run.first_offset)
-            code = _code_of(run, expected, is_after_damage=is_after_damage, is_new_topic=is_new_topic)
+            code = _finding_code(run, expected, is_after_damage=is_after_damage, is_new_topic=is_new_topic)
             findings.add(
                 Finding(code, log, None, run.first_offset, f"{run.topic}/{run.queue_id}", run.first,
                         f"number {run.first}", f"number {expected}")
@@ -278,7 +278,7 @@ def check_order(
     return runs[begin:]
 
 
-def _code_of(run: Run, expected: int, *, is_after_damage: bool, is_new_topic: bool) -> str:
+def _finding_code(run: Run, expected: int, *, is_after_damage: bool, is_new_topic: bool) -> str:
     if is_after_damage:
         return "log_stale_records"
     if run.first == 0 and (expected > 1 or is_new_topic):

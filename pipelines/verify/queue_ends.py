@@ -186,16 +186,16 @@ class QueueEnds:
     def _check_head(self, files: QueueFiles, end: int) -> None:
         """Check entries before those of the log's records: they may only belong to expired messages."""
         first = max(files.first_number, end - _ENTRIES_AT_ONCE)
-        for number, entries in _read(files, first, end):
+        for number, entries in _read_blocks(files, first, end):
             leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
             loose = leads & (entries["physical_offset"] >= self._view.start)
-            self._note(files, number, entries, loose)
+            self._note_dangling(files, number, entries, loose)
 
     def _check_gap(self, files: QueueFiles, first: int, end: int) -> None:
         """Check queue offsets that no record has, between those of two records."""
         explained = 0
-        for number, entries in _read(files, max(first, files.first_number), min(end, files.end_number)):
-            explained += self._note(files, number, entries, self._queues.is_loose(entries))
+        for number, entries in _read_blocks(files, max(first, files.first_number), min(end, files.end_number)):
+            explained += self._note_dangling(files, number, entries, self._queues.is_loose(entries))
         lost = end - first - explained
         self._findings.add_many(
             "log_lost_messages",
@@ -209,18 +209,18 @@ class QueueEnds:
     def _check_tail(self, files: QueueFiles, first: int) -> int:
         """Check entries after those of the log's records, and return the end of the queue as the broker sees it."""
         end = first
-        for number, entries in _read(files, max(first, files.first_number), files.end_number):
+        for number, entries in _read_blocks(files, max(first, files.first_number), files.end_number):
             valid = self._queues.is_written(entries)
             if not valid.any():
                 break
             stop = len(entries) if valid.all() else int(np.argmin(valid))
-            self._note(files, number, entries[:stop], valid[:stop])
+            self._note_dangling(files, number, entries[:stop], valid[:stop])
             end = number + stop
             if stop < len(entries):
                 break
         return end
 
-    def _note(self, files: QueueFiles, first: int, entries: Array, loose: Array) -> int:
+    def _note_dangling(self, files: QueueFiles, first: int, entries: Array, loose: Array) -> int:
         """Report entries that point to no record. Return how many point to damage, which the log check reports."""
         places = np.flatnonzero(loose)
         explained = 0
@@ -246,7 +246,7 @@ class QueueEnds:
         return explained
 
 
-def _read(files: QueueFiles, first: int, end: int) -> Iterator[tuple[int, Array]]:
+def _read_blocks(files: QueueFiles, first: int, end: int) -> Iterator[tuple[int, Array]]:
     for begin, stop, is_there in files.pieces(first, end):
         for number in range(begin, stop, _ENTRIES_AT_ONCE) if is_there else ():
             yield number, files.read(number, min(stop, number + _ENTRIES_AT_ONCE))

@@ -124,7 +124,7 @@ class QueueFiles:
         for start in reversed(self.starts):
             first = start // self.layout.entry_size
             end = first + self.file_size // self.layout.entry_size
-            low = self._first_not(first, end, self.layout.is_written)
+            low = self._first_failing(first, end, self.layout.is_written)
             if low > first:
                 return low
         return self.first_number
@@ -165,11 +165,11 @@ class QueueFiles:
 
     def first_from(self, offset: int) -> int:
         """Return the number of the first entry that points to an offset of the log or after it."""
-        return self._first_not(
+        return self._first_failing(
             self.first_number, self.written_end(), lambda entries: entries["physical_offset"] < offset
         )
 
-    def _first_not(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
+    def _first_failing(self, low: int, high: int, condition: Callable[[Array], Array]) -> int:
         """Return the first number whose entry does not meet a condition, by bisection; `high` if all do."""
         first, block = low, None
         while low < high:

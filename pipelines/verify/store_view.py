@@ -140,11 +140,11 @@ class StoreView:
         return self.topics is not None and topic not in self.topics and is_listed(topic)
 
     def code_beyond(self, code: str) -> str:
-        """Return the class of what is after the log's end: the given one, unless the log continues in other folders."""
+        """Return the finding class for data after the log's end: `code`, unless the log continues in other folders."""
         return "newer_elsewhere" if self.has_other_logs else code
 
     def is_awaited(self, offset: int) -> bool:
-        """Return whether an offset is that of the newest record, which a copy gets when it has not changed any more."""
+        """Return whether an offset is that of the newest record, which is copied only once it no longer changes."""
         return self.is_copy and offset == self.end
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:

@@ -72,7 +72,7 @@ class Layout:
 
 
 def parse_page(layout: Layout, name: str, data: bytes) -> tuple[Any, ...]:
-    """Return the values of the fields in a file's bytes.
+    """Parse the fields at the start of a small file, such as a checkpoint.
 
     Args:
         layout: layout of the fields.

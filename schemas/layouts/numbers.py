@@ -32,7 +32,7 @@ class NumberError(CommitLakeError, ValueError):
 
     def __init__(self, name: str, minimum: int, maximum: int, found: str) -> None:
         super().__init__(name, minimum, maximum, found)  # so that the error can be pickled
-        self._message = f"{name}: expected a whole number from {minimum} to {maximum}, found {_shown(found)}"
+        self._message = f"{name}: expected a whole number from {minimum} to {maximum}, found {_shorten(found)}"
 
     def __str__(self) -> str:
         return self._message
@@ -104,7 +104,7 @@ def int_within(value: object, minimum: int, maximum: int) -> int | None:
     return value if type(value) is int and minimum <= value <= maximum else None
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     if len(text) <= _SHOWN_CHARACTERS:
         return repr(text)
     return f"{text[:_SHOWN_CHARACTERS]!r} and {len(text) - _SHOWN_CHARACTERS} more characters"

@@ -393,5 +393,5 @@ FORMER_NAMES: Mapping[str, str] = {
 
 
 def present_name(name: str) -> str:
-    """Return the present name of an expectation."""
+    """Return the current name of an expectation, given this name or a former one."""
     return FORMER_NAMES.get(name, name)

@@ -76,12 +76,12 @@ def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: boo
         else:
             value = parse_int(text, -limit, limit - 1)
             if value is None:
-                raise _wrong(kind, key, limit, text)
+                raise _field_error(kind, key, limit, text)
             values.append(value)
     return kind._make(values)
 
 
-def _wrong(kind: type[NamedTuple], key: str, limit: int, text: str) -> CommandError:
+def _field_error(kind: type[NamedTuple], key: str, limit: int, text: str) -> CommandError:
     bits = limit.bit_length()
     return CommandError(f"{kind.__name__}.{key}: expected a whole number of {bits} bits, found {text[:80]!r}")
 
@@ -112,7 +112,7 @@ def _plan(kind: type[NamedTuple], one_letter: bool) -> _Plan:
     """Return name, type and default of each field, in the order of the declaration."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
-        (key, _limit(hints[name]), kind._field_defaults.get(name, _REQUIRED))
+        (key, _limit_of_type(hints[name]), kind._field_defaults.get(name, _REQUIRED))
         for name, key in zip(kind._fields, _keys(kind, one_letter), strict=True)
     )
 
@@ -126,14 +126,14 @@ def field_key(name: str, hint: Any) -> str:
     return first + "".join(other.capitalize() for other in others)
 
 
-def _limit(hint: Any) -> int:
+def _limit_of_type(hint: Any) -> int:
     """Return _TEXT, _BOOLEAN, or the limit of an integer."""
     if get_origin(hint) is Annotated:
         base, *notes = get_args(hint)
-        return 1 << 63 if Bits(64) in notes else _limit(base)
+        return 1 << 63 if Bits(64) in notes else _limit_of_type(base)
     if get_origin(hint) in (Union, types.UnionType):
         (hint,) = (part for part in get_args(hint) if part is not types.NoneType)
-        return _limit(hint)
+        return _limit_of_type(hint)
     return _LIMITS[hint]
 
 

@@ -69,16 +69,16 @@ def parse_fastjson(text: str | bytes | memoryview) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep_error() from None
     except ValueError:
         pass
     try:
-        return json.loads(_TOKEN.sub(_quote_key, text), object_pairs_hook=_with_their_keys)
+        return json.loads(_TOKEN.sub(_quote_key, text), object_pairs_hook=_read_keys)
     except RecursionError:
-        raise _too_deep() from None
+        raise _too_deep_error() from None
 
 
-def _too_deep() -> ValueError:
+def _too_deep_error() -> ValueError:
     return ValueError("expected JSON of RocketMQ, found JSON that is nested too deeply")
 
 
@@ -90,7 +90,7 @@ def _quote_key(token: re.Match[str]) -> str:
     return token[0]
 
 
-def _with_their_keys(pairs: list[tuple[str, Any]]) -> dict[Key, Any]:
+def _read_keys(pairs: list[tuple[str, Any]]) -> dict[Key, Any]:
     return {_read_key(key): value for key, value in pairs}
 
 
@@ -109,9 +109,9 @@ def serialize_fastjson(value: Any, indent: int = 0) -> str:
     """Serialize a document like a config file of RocketMQ 5: tabs, one entry per line, no space after the colon."""
     if isinstance(value, dict):
         entries = [f"{_write_key(key)}:{serialize_fastjson(item, indent + 1)}" for key, item in value.items()]
-        return _block("{", entries, "}", indent)
+        return _format_block("{", entries, "}", indent)
     if isinstance(value, list | tuple):
-        return _block("[", [serialize_fastjson(item, indent + 1) for item in value], "]", indent)
+        return _format_block("[", [serialize_fastjson(item, indent + 1) for item in value], "]", indent)
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -135,7 +135,7 @@ def _write_key(key: Key) -> str:
     return str(key) if isinstance(key, int) else json.dumps(key, ensure_ascii=False)
 
 
-def _block(opening: str, entries: list[str], closing: str, indent: int) -> str:
+def _format_block(opening: str, entries: list[str], closing: str, indent: int) -> str:
     if not entries:
         return opening + closing
     tabs = "\t" * indent

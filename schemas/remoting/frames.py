@@ -254,18 +254,18 @@ def _parse_json(text: str, body: bytes, start: int) -> Command:
         code, version, opaque, flag = header["code"], get("version", 0), get("opaque", 0), get("flag", 0)
         _NUMBERS.pack(code, version, opaque, flag)  # fails unless all are 32-bit integers
     except (KeyError, struct.error):
-        found = ", ".join(f"{key} {_shown(get(key))}" for key in ("code", "version", "opaque", "flag"))
+        found = ", ".join(f"{key} {_describe_value(get(key))}" for key in ("code", "version", "opaque", "flag"))
         raise LayoutError("header", start, "a code, and 32-bit integers", found) from None
     fields = get("extFields") or {}
     if type(fields) is not dict:
-        raise LayoutError("extFields", start, "an object", _shown(fields))
+        raise LayoutError("extFields", start, "an object", _describe_value(fields))
     try:
         "".join(fields.values())  # fails unless all are text
     except TypeError:
         fields = {key: _text(key, value, start) for key, value in fields.items() if value is not None}
     remark = get("remark")
     if remark is not None and type(remark) is not str:
-        raise LayoutError("remark", start, "text", _shown(remark))
+        raise LayoutError("remark", start, "text", _describe_value(remark))
     language = get("language")
     return Command(
         code,
@@ -284,7 +284,7 @@ def _wrong_header(start: int, found: str) -> LayoutError:
     return LayoutError("header", start, "one JSON object", found)
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     """Return a value as text for a message; `repr` would fail on deeply nested values."""
     if isinstance(value, dict | list):
         return f"a {type(value).__name__} of {len(value)}"
@@ -297,7 +297,7 @@ def _text(key: str, value: Any, start: int) -> str:
         return value
     if isinstance(value, dict | list):
         name = key[:40] if key.isprintable() else repr(key[:40])
-        raise LayoutError(f"extFields.{name}", start, "text", _shown(value))
+        raise LayoutError(f"extFields.{name}", start, "text", _describe_value(value))
     return json.dumps(value)
 
 
@@ -413,11 +413,11 @@ def serialize_binary_header(header: BinaryHeader) -> bytes:
     """
     fields: list[bytes] = []
     for key, value in header.ext_fields.items():
-        name, data = _encoded(key), _encoded(value)
+        name, data = _encode_text(key), _encode_text(value)
         if len(name) > 0x7FFF:
             raise UnserializableError("ext_fields key", "at most 32767 bytes", f"{len(name)} bytes")
         fields += (_KEY_LENGTH.pack(len(name)), name, _LENGTH.pack(len(data)), data)
-    remark = _encoded(header.remark or "")
+    remark = _encode_text(header.remark or "")
     packed = b"".join(fields)
     try:
         head = BINARY_HEADER.pack(header.code, header.language, header.version, header.opaque, header.flag)
@@ -427,6 +427,6 @@ def serialize_binary_header(header: BinaryHeader) -> bytes:
     return b"".join((head, _LENGTH.pack(len(remark)), remark, _LENGTH.pack(len(packed)), packed))
 
 
-def _encoded(text: str) -> bytes:
+def _encode_text(text: str) -> bytes:
     # As in Java's UTF-8, an unpaired surrogate, which JSON may contain, becomes a question mark.
     return text.encode("utf-8", "replace")

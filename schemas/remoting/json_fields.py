@@ -120,7 +120,7 @@ def _reader(hint: Any) -> _Reader:
 def _list_reader(read: _Reader) -> _Reader:
     def read_list(value: Any, path: str) -> Any:
         if not isinstance(value, list):
-            raise _wrong(path, "a list", value)
+            raise _value_error(path, "a list", value)
         return tuple([read(item, path) for item in value])
 
     return read_list
@@ -132,7 +132,7 @@ def _dict_reader(key_hint: Any, read: _Reader) -> _Reader:
 
     def read_dict(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
-            raise _wrong(path, "an object", value)
+            raise _value_error(path, "an object", value)
         return {
             read_key(dict(key) if is_object and isinstance(key, tuple) else key, path): read(item, path)
             for key, item in value.items()
@@ -150,7 +150,7 @@ def _object_reader(kind: Any) -> _Reader:
 
     def read_object(value: Any, path: str) -> Any:
         if not isinstance(value, dict):
-            raise _wrong(path, "an object", value)
+            raise _value_error(path, "an object", value)
         values = []
         for key, read, default in plan:
             item = value.get(key)
@@ -165,52 +165,52 @@ def _object_reader(kind: Any) -> _Reader:
     return read_object
 
 
-def _wrong(path: str, expected: str, value: Any) -> BodyError:
+def _value_error(path: str, expected: str, value: Any) -> BodyError:
     found = (
         f"a {type(value).__name__} of {len(value)}" if isinstance(value, dict | list) else repr(value)[:_FOUND_LENGTH]
     )
     return BodyError(f"{path}: expected {expected}, found {found}")
 
 
-def _text(value: Any, path: str) -> str:
+def _read_text(value: Any, path: str) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int):  # a key that fastjson left without quotes, or a property that is a number
         return str(value).lower()
-    raise _wrong(path, "text", value)
+    raise _value_error(path, "text", value)
 
 
-def _whole(bits: int) -> _Reader:
+def _integer_reader(bits: int) -> _Reader:
     limit = 1 << (bits - 1)
 
     def read(value: Any, path: str) -> int:
         is_text = isinstance(value, str)
         number = parse_int(value, -limit, limit - 1) if is_text else int_within(value, -limit, limit - 1)
         if number is None:
-            raise _wrong(path, f"a whole number of {bits} bits", value)
+            raise _value_error(path, f"a whole number of {bits} bits", value)
         return number
 
     return read
 
 
-_long = _whole(64)
+_long = _integer_reader(64)
 
 
-def _bool(value: Any, path: str) -> bool:
+def _read_bool(value: Any, path: str) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
         return value.lower() == "true"
-    raise _wrong(path, "true or false", value)
+    raise _value_error(path, "true or false", value)
 
 
-def _float(value: Any, path: str) -> float:
+def _read_float(value: Any, path: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
             return float(value)
         except OverflowError:
             pass
-    raise _wrong(path, "a number", value)
+    raise _value_error(path, "a number", value)
 
 
-_READERS: dict[Any, _Reader] = {str: _text, int: _whole(32), bool: _bool, float: _float}
+_READERS: dict[Any, _Reader] = {str: _read_text, int: _integer_reader(32), bool: _read_bool, float: _read_float}

@@ -124,7 +124,7 @@ class JsonCursor:
         """
         self._skip_blanks()
         if self._position < len(self._text):
-            raise self._wrong("the end")
+            raise self._syntax_error("the end")
 
     def _begin_value(self) -> int:
         self._skip_blanks()
@@ -136,7 +136,7 @@ class JsonCursor:
             self._position = scalar.end()
             return
         if self._text[self._position : self._position + 1] not in ('"', "{", "["):
-            raise self._wrong("a value")
+            raise self._syntax_error("a value")
         start = position = step_start = self._position
         depth = 0
         while True:
@@ -155,7 +155,7 @@ class JsonCursor:
                 position = limit
             if position >= limit:
                 expected = f"a value of at most {limit - start} characters, with strings of at most {STEP_CHARACTERS}"
-                raise self._wrong(expected)
+                raise self._syntax_error(expected)
             if position - step_start >= STEP_CHARACTERS:
                 step_start = position
                 yield
@@ -164,7 +164,7 @@ class JsonCursor:
         self._skip_blanks()
         match = _TEXT.match(self._text, self._position, self._position + STEP_CHARACTERS)
         if match is None:
-            raise self._wrong("a key")
+            raise self._syntax_error("a key")
         start, self._position = self._position, match.end()
         self._expect(":")
         try:
@@ -182,13 +182,13 @@ class JsonCursor:
 
     def _expect(self, token: str) -> None:
         if not self._take(token):
-            raise self._wrong(repr(token))
+            raise self._syntax_error(repr(token))
 
     def _skip_blanks(self) -> None:
         if blanks := _BLANKS.match(self._text, self._position):
             self._position = blanks.end()
 
-    def _wrong(self, expected: str) -> BodyError:
+    def _syntax_error(self, expected: str) -> BodyError:
         found = self._text[self._position : self._position + 40]
         return BodyError(f"expected {expected} at character {self._position}, found {found!r}")
 
@@ -231,7 +231,7 @@ class RegistrationReader:
             if key == "topicConfigSerializeWrapper":
                 yield from self._topics_of_wrapper(cursor)
             elif key == "filterServerList":
-                self.filter_servers = _filter_servers(cursor.value())
+                self.filter_servers = _check_filter_servers(cursor.value())
             else:
                 yield from cursor.skip()
             yield None
@@ -250,15 +250,15 @@ class RegistrationReader:
 
     def _compressed_topics(self) -> Iterator[tuple[str, TopicConfig] | None]:
         data = bytearray()
-        for piece in _decompressed(self._body):
+        for piece in _decompress(self._body):
             data += piece
             yield None
         stream = _Texts(data)
-        self.data_version = from_json(DataVersion, _json(stream.text("the data version")))
+        self.data_version = from_json(DataVersion, _parse_json(stream.text("the data version")))
         for _ in range(stream.count("the number of topics")):
-            config = _topic(stream.text("a topic"))
+            config = _parse_topic(stream.text("a topic"))
             yield config.topic_name, config
-        self.filter_servers = _filter_servers(_json(stream.text("the filter servers")))
+        self.filter_servers = _check_filter_servers(_parse_json(stream.text("the filter servers")))
 
 
 def parse_registration(body: bytes | memoryview, *, compressed: bool) -> RegisterBrokerBody:
@@ -275,7 +275,7 @@ def parse_registration(body: bytes | memoryview, *, compressed: bool) -> Registe
 def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:
     """Serialize the compressed body like a broker of a version; 4.9 can read topics without attributes."""
     wrapper = registration.topic_config_serialize_wrapper
-    parts = [_counted(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
+    parts = [_with_length(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
     for topic in wrapper.topic_config_table.values():
         line = (
             f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} "
@@ -283,18 +283,18 @@ def serialize_registration(registration: RegisterBrokerBody, *, version: int = V
         )
         if topic.attributes is not None:
             line += f" {json.dumps(topic.attributes, separators=(',', ':'))}"
-        parts.append(_counted(line.encode()))
-    parts.append(_counted(json.dumps(list(registration.filter_server_list)).encode()))
+        parts.append(_with_length(line.encode()))
+    parts.append(_with_length(json.dumps(list(registration.filter_server_list)).encode()))
     if version >= Version.V5_0_0:
         parts.append(_INT.pack(0))
     return zlib.compress(b"".join(parts))
 
 
-def _counted(data: bytes) -> bytes:
+def _with_length(data: bytes) -> bytes:
     return _INT.pack(len(data)) + data
 
 
-def _decompressed(body: bytes | memoryview) -> Iterator[bytes]:
+def _decompress(body: bytes | memoryview) -> Iterator[bytes]:
     """Yield the pieces of the decompressed body."""
     stream = zlib.decompressobj()
     size = 0
@@ -341,26 +341,26 @@ class _Texts:
         return self._data[start : self._position].decode("utf-8", "replace")
 
 
-def _filter_servers(servers: object) -> tuple[str, ...]:
+def _check_filter_servers(servers: object) -> tuple[str, ...]:
     if not isinstance(servers, list) or not all(isinstance(server, str) for server in servers):
         raise BodyError(f"filter servers: expected a list of strings, found {repr(servers)[:80]}")
     return tuple(servers)
 
 
-def _json(text: str) -> object:
+def _parse_json(text: str) -> object:
     try:
         return parse_fastjson(text)
     except ValueError as error:
         raise BodyError(f"registration: expected JSON, found {str(error)[:80]}") from None
 
 
-def _topic(line: str) -> TopicConfig:
+def _parse_topic(line: str) -> TopicConfig:
     parts = line.split(" ", 5)
     if len(parts) < 5 or not all(_is_int(part) for part in parts[1:4]) or parts[4] not in _FILTER_TYPES:
         raise BodyError(f"topic: expected a name, three numbers and a filter type, found {line[:80]!r}")
     name, reads, writes, perm, filter_type = parts[:5]
     fields = {"topicName": name, "readQueueNums": reads, "writeQueueNums": writes, "perm": perm}
-    attributes = _json(parts[5]) if len(parts) > 5 and parts[5] else None
+    attributes = _parse_json(parts[5]) if len(parts) > 5 and parts[5] else None
     return from_json(TopicConfig, fields | {"topicFilterType": filter_type, "attributes": attributes})
 
 

@@ -147,8 +147,8 @@ def equal(left: Operand, right: Operand) -> Condition:
         if isinstance(one, str) and isinstance(other, str):
             return one == other
         if isinstance(one, bool) or isinstance(other, bool):
-            return _truth(one) == _truth(other)
-        return _number_of(one) == _number_of(other) is not None
+            return _to_truth(one) == _to_truth(other)
+        return _to_number(one) == _to_number(other) is not None
 
     return condition
 
@@ -160,7 +160,7 @@ def ordered(left: Operand, right: Operand, compare: Callable[[float, float], boo
         one, other = left(properties), right(properties)
         if one is None or other is None:
             return None
-        first, second = _number_of(one), _number_of(other)
+        first, second = _to_number(one), _to_number(other)
         return first is not None and second is not None and compare(first, second)
 
     return condition
@@ -194,7 +194,7 @@ def contains(left: Operand, part: str) -> Condition:
     return condition
 
 
-def _number_of(value: Value) -> int | float | None:
+def _to_number(value: Value) -> int | float | None:
     if isinstance(value, bool) or value is None:
         return None
     if not isinstance(value, str):
@@ -203,7 +203,7 @@ def _number_of(value: Value) -> int | float | None:
     return parse_decimal(value) if number is None else number
 
 
-def _truth(value: Value) -> bool | None:
+def _to_truth(value: Value) -> bool | None:
     if isinstance(value, str):
         return len(value) == len("true") and value.lower() == "true"
     return value if isinstance(value, bool) else None
@@ -294,16 +294,16 @@ class _Parser:
     def _expect(self, *texts: str) -> str:
         found = self._take(*texts)
         if found is None:
-            raise self._wrong(" or ".join(texts))
+            raise self._syntax_error(" or ".join(texts))
         return found
 
-    def _wrong(self, expected: str) -> SqlError:
+    def _syntax_error(self, expected: str) -> SqlError:
         token = self._peek()
         return SqlError(f"expected {expected} at character {token.position}, found {token.text[:40] or 'the end'!r}")
 
     def expect_end(self) -> None:
         if self._peek().kind != "end":
-            raise self._wrong("AND, OR or the end")
+            raise self._syntax_error("AND, OR or the end")
 
     def expression(self) -> Condition:
         parts = [self._conjunction()]
@@ -320,25 +320,25 @@ class _Parser:
     def _negation(self) -> Condition:
         if not self._take("NOT"):
             return self._predicate()
-        with_depth = self._deeper(self._negation)
+        with_depth = self._parse_nested(self._negation)
         return negated(with_depth)
 
-    def _deeper(self, parse: Callable[[], Condition]) -> Condition:
+    def _parse_nested(self, parse: Callable[[], Condition]) -> Condition:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._wrong(f"at most {MAX_DEPTH} levels of brackets and NOT")
+            raise self._syntax_error(f"at most {MAX_DEPTH} levels of brackets and NOT")
         condition = parse()
         self._depth -= 1
         return condition
 
     def _predicate(self) -> Condition:
         if self._take("("):
-            condition = self._deeper(self.expression)
+            condition = self._parse_nested(self.expression)
             self._expect(")")
             return condition
         self._terms += 1
         if self._terms > MAX_TERMS:
-            raise self._wrong(f"at most {MAX_TERMS} comparisons")
+            raise self._syntax_error(f"at most {MAX_TERMS} comparisons")
         left, literal = self._operand()
         if sign := self._take("=", "<>"):
             condition = equal(left, self._operand()[0])
@@ -351,13 +351,13 @@ class _Parser:
             return lambda properties: (left(properties) is None) is not negative
         negative = self._take("NOT") is not None
         if word := self._take("BETWEEN", "IN", "CONTAINS", *_TEXT_TESTS):
-            condition = self._rest_of(word, left)
+            condition = self._finish_predicate(word, left)
             return negated(condition) if negative else condition
         if negative or not isinstance(literal, bool):
-            raise self._wrong("a comparison")
+            raise self._syntax_error("a comparison")
         return lambda _: literal
 
-    def _rest_of(self, word: str, left: Operand) -> Condition:
+    def _finish_predicate(self, word: str, left: Operand) -> Condition:
         if word == "BETWEEN":
             low = self._number_operand()
             self._expect("AND")
@@ -379,14 +379,14 @@ class _Parser:
     def _text(self) -> str:
         token = self._peek()
         if token.kind != "text":
-            raise self._wrong("a text in quotes")
+            raise self._syntax_error("a text in quotes")
         self._next += 1
         return token.text[1:-1].replace("''", "'")
 
     def _number_operand(self) -> Operand:
         token = self._peek()
         if token.kind == "text" or token.text in ("TRUE", "FALSE"):
-            raise self._wrong("a number or a property")
+            raise self._syntax_error("a number or a property")
         return self._operand()[0]
 
     def _operand(self) -> tuple[Operand, Value]:
@@ -404,16 +404,16 @@ class _Parser:
         elif word := self._take("TRUE", "FALSE"):
             literal = word == "TRUE"
         else:
-            raise self._wrong("a property, a number, a text, TRUE or FALSE")
+            raise self._syntax_error("a property, a number, a text, TRUE or FALSE")
         return (lambda _: literal), literal
 
     def _number(self, sign: str = "") -> int | float:
         token = self._peek()
         if token.kind != "number":
-            raise self._wrong("a number")
+            raise self._syntax_error("a number")
         text = token.text.rstrip("lL")
         number = parse_int64(sign + text) if text.isdecimal() else parse_decimal(sign + text)
         if number is None:
-            raise self._wrong("a number of 64 bits")
+            raise self._syntax_error("a number of 64 bits")
         self._next += 1
         return number

@@ -83,7 +83,7 @@ class Columns:
         return Columns(self[name] for name in names)
 
     def without(self, *names: str) -> Columns:
-        """Return the other columns."""
+        """Return the columns other than those named."""
         return Columns(column for column in self.columns if column.name not in names)
 
     def json(self) -> str:

@@ -11,7 +11,7 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.jobs.maintain.work import MaintenancePlan, care_for_tables
+from commitlake.jobs.maintain.work import MaintenancePlan, maintain_tables
 from commitlake.pipelines.archive.run import Config, Result, run_archive
 from commitlake.pipelines.archive.work import find_work
 from commitlake.pipelines.maintenance.log_care import vacuum
@@ -60,5 +60,5 @@ def forget_earlier_versions(lake: Lake) -> None:
     """Merge the data files of all tables, and delete those of earlier versions at once."""
     day, now = datetime.timedelta(days=1), datetime.datetime.now(datetime.UTC)
     plan = MaintenancePlan(lake, {}, day, 1 << 30, dry_run=False, quiet=True, now=now)
-    for care in care_for_tables(plan):
+    for care in maintain_tables(plan):
         vacuum(lake, care.table, datetime.timedelta(), is_alone=True)

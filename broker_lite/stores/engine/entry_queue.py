@@ -44,7 +44,7 @@ class EntryQueue(ABC):
 
     @property
     def places(self) -> range:
-        """Places of the entries."""
+        """Range of the entries' places; the entry at a place begins at place * entry size."""
         return range(self.files.start // self.entry_size, self.files.end // self.entry_size)
 
     @abstractmethod

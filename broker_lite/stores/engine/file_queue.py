@@ -44,11 +44,11 @@ class FileQueue:
         self._files: list[MappedFile] = []
         self._folder_synced = True
         self.start = 0
-        self._load(size_option)
+        self._load_files(size_option)
         self.end = self.start + len(self._files) * file_size
         self.synced = self.end
 
-    def _load(self, size_option: str) -> None:
+    def _load_files(self, size_option: str) -> None:
         # Compare them as numbers: a broker may have written them in non-ASCII digits.
         names = sorted(files_in(self.folder, is_segment_name, below=self._mappings.root), key=int)
         if names and (self.folder / names[-1]).lstat().st_size == 0:
@@ -62,7 +62,7 @@ class FileQueue:
                 message = f"{path}: expected a size of {self.file_size} bytes, found {size}"
                 raise FileSizeError(message, size_option, size if number == 0 else None)
             if offset != (expected := self.start + number * self.file_size):
-                raise StoreFilesError(f"{path}: expected the file {segment_name(expected)} before it, found it missing")
+                raise StoreFilesError(f"{path}: the file {segment_name(expected)} before it is missing")
             self._files.append(MappedFile(path, size, self._mappings))
 
     @property

@@ -125,7 +125,7 @@ class LogFlusher:
         except OSError as error:
             if error.errno not in _NO_ROOM:
                 raise
-            self._log_once(f"cannot write the checkpoint: {error}")
+            self._log_first_failure(f"cannot write the checkpoint: {error}")
 
     def _run(self) -> None:
         seconds = QUEUE_FLUSH_INTERVAL_SECONDS
@@ -144,7 +144,7 @@ class LogFlusher:
                     # The next put reports the error, too.
                     _logger.error("flushing has stopped: %s", error)
                     return
-                self._log_once(str(error))
+                self._log_first_failure(str(error))
                 continue
             if now >= config_due:
                 config_due = now + CONFIG_SAVE_INTERVAL_SECONDS
@@ -155,11 +155,11 @@ class LogFlusher:
         try:
             self._save_config()
         except OSError as error:
-            self._log_once(f"cannot save topics, groups and offsets: {error}")
+            self._log_first_failure(f"cannot save topics, groups and offsets: {error}")
         else:
             self._last_logged = ""
 
-    def _log_once(self, what: str) -> None:
+    def _log_first_failure(self, what: str) -> None:
         if what != self._last_logged:
             self._last_logged = what
             _logger.error("%s; will retry", what)

@@ -133,11 +133,11 @@ class MappedFile:
         descriptor = self._open()
         try:
             for start, end in _written_ranges(descriptor, position, self.size):
-                self._clear(start, end)
+                self._zero_range(start, end)
         finally:
             os.close(descriptor)
 
-    def _clear(self, start: int, end: int) -> None:
+    def _zero_range(self, start: int, end: int) -> None:
         for at in range(start, end, _CLEARED_AT_ONCE):
             stop = min(at + _CLEARED_AT_ONCE, end)
             zeros = bytes(stop - at)

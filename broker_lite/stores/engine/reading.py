@@ -79,7 +79,7 @@ def position_in(queue: Numbered | None, log_start: int, queue_offset: int) -> Qu
 
 
 class GetResult(NamedTuple, Generic[M]):
-    """Messages of a queue.
+    """Messages that a `get` found in a queue, and the offset to continue at.
 
     Attributes:
         status: FOUND, or the reason why there are no messages.
@@ -183,7 +183,7 @@ class PullLimits(NamedTuple):
 
 
 class PullResult(NamedTuple):
-    """Result of a pull.
+    """Records that a pull found in a queue, and the offset to continue at.
 
     Attributes:
         status: FOUND, or the reason why there are no records.

@@ -33,7 +33,7 @@ def used_percent(folder: Path) -> int:
 
 
 class Retention:
-    """Retention of one store; the caller holds the store's locks."""
+    """Deletion of the old files of one store; the caller holds the store's locks."""
 
     def __init__(
         self,

@@ -112,23 +112,25 @@ class Consuming:
         """
         failures = failures or {}
         with self._guard:
-            self._check(batch)
+            self._check_is_held(batch)
             failed = [message for message in batch.messages if message.queue_offset in failures]
             records = [self._store.record_at(message.journal_offset, message.size) for message in failed]
             reasons = [failures[message.queue_offset] for message in failed]
             self.retries.add(batch.place.app, list(zip(failed, records, reasons, strict=True)))
-            self._store.log_consumption([self._first_delivery(batch, message, failures) for message in batch.messages])
+            self._store.log_consumption(
+                [self._first_consumption(batch, message, failures) for message in batch.messages]
+            )
             self._store.offsets.acknowledge(batch.place, batch.end)
             del self._batches[batch.place]
 
-    def _first_delivery(self, batch: Batch, message: JournalMessage, failures: Mapping[int, str]) -> Consumption:
+    def _first_consumption(self, batch: Batch, message: JournalMessage, failures: Mapping[int, str]) -> Consumption:
         outcome = DeliveryOutcome.FAILED if message.queue_offset in failures else DeliveryOutcome.CONSUMED
         return _consumption(message, batch.place.app, outcome, self._store.clock(), 1, batch.client)
 
-    def _check(self, batch: Batch) -> None:
+    def _check_is_held(self, batch: Batch) -> None:
         if self._batches.get(batch.place) is not batch:
             what = f"the batch up to message {batch.end} of {batch.place}"
-            raise BatchLostError(f"expected {what} to belong to {batch.client}, but it has expired")
+            raise BatchLostError(f"{what} no longer belongs to {batch.client}: it has expired")
 
     def give_back(self, batch: Batch) -> None:
         """Release a batch, so that another consumer can take its messages at once.
@@ -137,7 +139,7 @@ class Consuming:
             BatchLostError: if the batch no longer belongs to the consumer.
         """
         with self._guard:
-            self._check(batch)
+            self._check_is_held(batch)
             del self._batches[batch.place]
 
     def set_back(self, topic: str, app: str, queue_id: int, queue_offset: int) -> None:
@@ -171,7 +173,7 @@ class Consuming:
         _check_consumer(retry.message.topic, retry.app, client)
         with self._guard:
             if self._retries_out.get(retry.id, 0) <= self._store.clock() or self.retries.get(retry.id) != retry:
-                raise BatchLostError(f"expected retry {retry.id} to belong to {client}, but it has expired")
+                raise BatchLostError(f"retry {retry.id} no longer belongs to {client}: it has expired")
             if failure is None:
                 status = RetryStatus.SUCCEEDED
                 self.retries.succeed(retry.id)

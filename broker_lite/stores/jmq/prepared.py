@@ -78,7 +78,7 @@ class Routing:
         if wanted is not None and not 0 <= wanted < count:
             raise MessageRefusedError(f"queue_id: expected 0 to {count - 1}, found {wanted}")
         if message.is_ordered:
-            return self._ordered(message, count, wanted)
+            return self._check_ordered_queue(message, count, wanted)
         if wanted is not None:
             return wanted
         cumulated = self._cumulated.get(message.topic)
@@ -87,7 +87,7 @@ class Routing:
         return bisect_right(cumulated, self._chance.random() * cumulated[-1])
 
     @staticmethod
-    def _ordered(message: NewJournalMessage, count: int, wanted: int | None) -> int:
+    def _check_ordered_queue(message: NewJournalMessage, count: int, wanted: int | None) -> int:
         if not message.business_id:
             raise MessageRefusedError("business_id: expected a business id in an ordered message, found none")
         queue_id = ordered_queue(message.business_id, count)

@@ -124,7 +124,7 @@ def retry_delay_ms(attempt: int) -> int:
     return 1000 * int(3 ** min(attempt - 1, _MAX_EXPONENT))
 
 
-def _text(exception: str) -> str:
+def _reason(exception: str) -> str:
     """Return a reason in stored form: limited in length, and valid UTF-8."""
     return exception[:_MAX_REASON].encode("utf-8", "replace").decode()
 
@@ -138,7 +138,9 @@ def _prepare_files(path: Path, root: Path) -> None:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(size - len(_SUPER_JOURNAL), 0))
             if suffix == "-journal" and file.read(len(_SUPER_JOURNAL)) == _SUPER_JOURNAL:
-                raise StoreFilesError(f"{other}: expected the journal of one database, found the name of another file")
+                raise StoreFilesError(
+                    f"{other}: expected a rollback journal of one database, found one that names a super-journal"
+                )
     os.close(open_or_create(path))  # SQLite creates its further files with the mode of this one
 
 
@@ -159,12 +161,12 @@ class RetryStore:
         _prepare_files(self.path, root)
         self._database = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
         try:
-            self._prepare()
+            self._prepare_database()
         except BaseException:
             self._database.close()
             raise
 
-    def _prepare(self) -> None:
+    def _prepare_database(self) -> None:
         try:
             self._database.execute("PRAGMA journal_mode=WAL")
             level = "FULL" if self._options.flush_mode is FlushMode.SYNC else "NORMAL"
@@ -177,7 +179,9 @@ class RetryStore:
                 raise StoreFilesError(f"{self.path}: expected a retry store of version {VERSION}, found {version}")
             elif different := _definitions(self._database) ^ _own_definitions():
                 names = ", ".join(sorted({repr(name) for name, _ in different}))
-                raise StoreFilesError(f"{self.path}: expected the definitions of a broker, found others for {names}")
+                raise StoreFilesError(
+                    f"{self.path}: expected the tables of a broker's retry store, found other definitions of {names}"
+                )
         except _DAMAGES as error:
             raise StoreFilesError(f"{self.path}: cannot open the retry store: {error}") from error
 
@@ -222,7 +226,7 @@ class RetryStore:
                     f" WHERE status <> {RetryStatus.RETRYING:d}",
                     (
                         message.topic, app, message.queue_id, message.queue_offset, message.journal_offset,
-                        message.business_id, RetryStatus.RETRYING, first, expires, now, now, _text(exception), record,
+                        message.business_id, RetryStatus.RETRYING, first, expires, now, now, _reason(exception), record,
                     ),
                 )  # fmt: skip
 
@@ -269,11 +273,11 @@ class RetryStore:
         with self._guard:
             try:
                 rows = self._database.execute(f"SELECT {_COLUMNS} FROM message_retry WHERE {condition}", values)
-                return [self._retry(*row) for row in rows.fetchall()]
+                return [self._retry_from_row(*row) for row in rows.fetchall()]
             except _DAMAGES as error:
                 raise StoreFilesError(f"{self.path}: cannot use the retry store: {error}") from error
 
-    def _retry(
+    def _retry_from_row(
         self,
         number: int,
         app: str,
@@ -292,7 +296,7 @@ class RetryStore:
 
     def succeed(self, number: int) -> None:
         """Record that a retry was consumed."""
-        self._set("status = ?, update_time = ?", (RetryStatus.SUCCEEDED, self._clock()), [number])
+        self._update_rows("status = ?, update_time = ?", (RetryStatus.SUCCEEDED, self._clock()), [number])
 
     def fail(self, retry: Retry, exception: str, max_attempts: int | None = None) -> RetryStatus:
         """Record that a retry has failed, and schedule the next one or make it a dead letter.
@@ -311,7 +315,7 @@ class RetryStore:
             database.execute(
                 "UPDATE message_retry SET status = ?, retry_count = ?, retry_time = ?, update_time = ?, exception = ?,"
                 " place = NULL WHERE id = ? AND retry_count = ?",
-                (status, failed, due, now, _text(exception), retry.id, retry.failed_retries),
+                (status, failed, due, now, _reason(exception), retry.id, retry.failed_retries),
             )
         return status
 
@@ -320,15 +324,15 @@ class RetryStore:
         now = self._clock()
         values = (RetryStatus.RETRYING, now, now + self._options.retry_expiry_ms, now)
         assignments = "status = ?, retry_count = 0, retry_time = ?, expire_time = ?, update_time = ?, place = NULL"
-        self._set(assignments, values, numbers)
+        self._update_rows(assignments, values, numbers)
 
     def give_up(self, numbers: Iterable[int]) -> None:
         """Turn messages into dead letters without further retries."""
-        self._set("status = ?, update_time = ?, place = NULL", (RetryStatus.DEAD, self._clock()), numbers)
+        self._update_rows("status = ?, update_time = ?, place = NULL", (RetryStatus.DEAD, self._clock()), numbers)
 
     def delete(self, numbers: Iterable[int]) -> None:
         """Mark messages as deleted, so that they are not retried; the rows stay."""
-        self._set("status = ?, update_time = ?", (RetryStatus.DELETED, self._clock()), numbers)
+        self._update_rows("status = ?, update_time = ?", (RetryStatus.DELETED, self._clock()), numbers)
 
     def forget(self, journal_offset: int) -> None:
         """Remove consumed and deleted retries of messages before an offset of the journal.
@@ -339,7 +343,7 @@ class RetryStore:
         with self.transaction() as database:
             database.execute("DELETE FROM message_retry WHERE status IN (?, ?) AND journal_offset < ?", ended)
 
-    def _set(self, assignments: str, values: tuple[object, ...], numbers: Iterable[int]) -> None:
+    def _update_rows(self, assignments: str, values: tuple[object, ...], numbers: Iterable[int]) -> None:
         with self.transaction() as database:
             for number in numbers:
                 database.execute(f"UPDATE message_retry SET {assignments} WHERE id = ?", (*values, number))

@@ -130,7 +130,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
             DiskFullError: if the disk has no room for it; nothing was written.
             StoreUnusableError: if the store is closed, or its disk failed.
         """
-        return self._waited(self._writer.append([self.preparing.prepare(message, queue_id)]))[0]
+        return self._wait_for_results(self._writer.append([self.preparing.prepare(message, queue_id)]))[0]
 
     def put_batch(self, messages: Sequence[NewJournalMessage], queue_id: int | None = None) -> list[JournalPutResult]:
         """Store messages of one queue consecutively in one file, or none of them; see `put`.
@@ -141,9 +141,9 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         for message in messages:
             prepared.append(self.preparing.prepare(message, queue_id))
             queue_id = prepared[0].queue_id
-        return self._waited(self._writer.append(prepared))
+        return self._wait_for_results(self._writer.append(prepared))
 
-    def _waited(self, results: list[JournalPutResult]) -> list[JournalPutResult]:
+    def _wait_for_results(self, results: list[JournalPutResult]) -> list[JournalPutResult]:
         self._wait_for(results[-1].journal_offset + results[-1].size)
         return results
 

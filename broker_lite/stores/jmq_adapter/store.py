@@ -160,7 +160,9 @@ class JmqStore(JmqQueries):
         queue_id: int | None = None
         for message in messages:
             if retry_queue_of(message.topic) is not None:
-                raise UnsupportedError(f"{message.topic}: expected another topic; use send-back for failures")
+                raise UnsupportedError(
+                    f"{message.topic}: producers may not send to this kind of topic; use send-back for failures"
+                )
             new = wire.to_journal(message)
             if queue_id is None and not new.is_ordered:
                 queue_id = message.queue_id

@@ -86,7 +86,7 @@ class CommitLog(MessageLog[Message]):
         self.files.truncate(physical_offset)
         self._rest_is_clear = False
 
-    def drop_doubtful(self, last_record: int, vouched_timestamp: int) -> None:
+    def truncate_unproven(self, last_record: int, vouched_timestamp: int) -> None:
         """Truncate a copy of a log to the end of a record that is known to be complete.
 
         A copy grows by arbitrary numbers of bytes. An incomplete last record can look valid, because its checksum

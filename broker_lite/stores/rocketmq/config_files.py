@@ -42,7 +42,7 @@ FOLDER = "config"
 
 
 class ConfigFile(SavedTable):
-    """JSON file in memory; several threads may use it.
+    """Config file whose JSON is kept in memory; several threads may use it.
 
     Attributes:
         document: content of the file.
@@ -94,7 +94,7 @@ class ConfigFile(SavedTable):
                 json.dumps(document)
             except TypeError as error:
                 # fastjson accepts keys that are not strings; such a file could be read, but not be written again.
-                raise ValueError(f"expected plain JSON, {error}") from None
+                raise ValueError(f"expected JSON with text keys only, found others: {error}") from None
 
     def _is_entry(self, value: Any) -> bool:
         """Return whether a value is a valid entry of the table."""

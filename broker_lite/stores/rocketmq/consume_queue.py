@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 
 
 class QueueUnit(NamedTuple):
-    """Record of a queue.
+    """Record in a queue, as its queue entry describes it.
 
     Attributes:
         entry: position of the record in the log.

@@ -90,7 +90,7 @@ class DispatchBuilder:
             message.physical_offset,
             message.size,
             message.store_timestamp,
-            self.code_for(message.topic, properties, message.store_timestamp),
+            self.entry_code(message.topic, properties, message.store_timestamp),
             self.keys_for(properties, message.sys_flag),
             is_queued(message.sys_flag),
             base,
@@ -99,7 +99,7 @@ class DispatchBuilder:
             light_queue_entries(message.topic, properties) if MULTI_QUEUE_OFFSET in properties else (),
         )
 
-    def code_for(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
+    def entry_code(self, topic: str, properties: Mapping[str, str], store_timestamp: int) -> int:
         """Return the code of a ConsumeQueue entry: the hash of TAGS, or the delivery time in the schedule topic."""
         delay_ms = self.delay_for(properties) if topic == self.schedule_topic else None
         return self.tags_code_for(properties) if delay_ms is None else _as_long(store_timestamp + delay_ms)

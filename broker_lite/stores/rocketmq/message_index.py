@@ -280,12 +280,12 @@ class MessageIndex:
         keys: Sequence[str] = record.index_keys
         if record.physical_offset == end:
             # Its file may have become full between two of its keys, and the next file been lost.
-            keys = [key for key in keys if not self._has(record, key)]
+            keys = [key for key in keys if not self._has_entry(record, key)]
             if not keys:
                 return
         self.put(record.topic, [(keys, record.physical_offset)], record.store_timestamp)
 
-    def _has(self, record: Dispatch, key: str) -> bool:
+    def _has_entry(self, record: Dispatch, key: str) -> bool:
         time = record.store_timestamp
         return record.physical_offset in self.lookup(record.topic, key, time, time)
 
@@ -344,15 +344,15 @@ class MessageIndex:
         first = next((place for place, file in enumerate(self._files) if is_wrong(file)), len(self._files))
         dropped = self._files[first:]
         for file in dropped:
-            self._drop(file)
+            self._drop_file(file)
         return bool(dropped)
 
     def drop_expired(self, min_physical_offset: int) -> None:
         """Delete the files whose records are all before an offset of the log; the last file stays."""
         for file in [file for file in self._files[:-1] if file.header.end_physical_offset < min_physical_offset]:
-            self._drop(file)
+            self._drop_file(file)
 
-    def _drop(self, file: IndexFile) -> None:
+    def _drop_file(self, file: IndexFile) -> None:
         file.delete()
         self._files.remove(file)
 

@@ -48,12 +48,12 @@ _BATCH_FRAME_BYTES = 22
 """Bytes of a producer's batch for each message besides body and properties: five int32 and an int16."""
 
 
-def _codes(layout: Layout) -> str:
+def _field_codes(layout: Layout) -> str:
     return "".join(field.code for field in layout.fields)
 
 
 _HOST_V4 = "4si"
-_FIXED_V4 = struct.Struct(f">{_codes(HEAD)}{_HOST_V4}{_codes(STORED)}{_HOST_V4}{_codes(TAIL)}")
+_FIXED_V4 = struct.Struct(f">{_field_codes(HEAD)}{_HOST_V4}{_field_codes(STORED)}{_HOST_V4}{_field_codes(TAIL)}")
 """All fields of a record before its body, if both hosts are IPv4."""
 assert _FIXED_V4.size == 88
 
@@ -228,7 +228,7 @@ class MessagePreparer:
         except (UnserializableError, UnicodeEncodeError) as error:
             raise MessageRefusedError(str(error)) from error
         stored_at = _STORED_AT_V6 if message.born_host.is_v6 else _STORED_AT_V4
-        return self._prepared(
+        return self._finish_record(
             message.topic, message.queue_id, bytearray(record), stored_at, message.sys_flag, dict(message.properties)
         )
 
@@ -258,9 +258,9 @@ class MessagePreparer:
         except struct.error:
             return self.prepare(message.with_pairs())  # raises an error that names the field
         record = bytearray().join((fixed, body, _TOPIC_LENGTH.pack(len(name)), name, _LENGTH.pack(len(stored)), stored))
-        return self._prepared(topic, queue_id, record, _STORED_AT_V4, sys_flag, known)
+        return self._finish_record(topic, queue_id, record, _STORED_AT_V4, sys_flag, known)
 
-    def _prepared(
+    def _finish_record(
         self,
         topic: str,
         queue_id: int,
@@ -273,7 +273,7 @@ class MessagePreparer:
             raise MessageRefusedError(f"record: expected at most {self._max_record_bytes} bytes, found {len(record)}")
         if INNER_NUM in properties and not sys_flag & INNER_BATCH:
             found = properties[INNER_NUM][:40]
-            raise MessageRefusedError(f"{INNER_NUM}: expected it in inner batches only, found {found!r}")
+            raise MessageRefusedError(f"{INNER_NUM}: expected no such property outside an inner batch, found {found!r}")
         dispatching = self._dispatching
         delay_ms = dispatching.delay_for(properties) if topic == dispatching.schedule_topic else None
         return Prepared(

@@ -74,7 +74,7 @@ def pull_records(
         except PausedError:
             is_cut = True
             break
-        records.append(for_clients(record))
+        records.append(with_client_magic(record))
         size += record_size
     else:
         number += 1
@@ -116,7 +116,7 @@ def _pull_batches(
         except PausedError:
             following, is_cut = unit.first_number, True
             break
-        records.append(for_clients(record))
+        records.append(with_client_magic(record))
         size += record_size
         messages += count
     status = GetStatus.FOUND if records else GetStatus.NO_MATCHED_MESSAGE
@@ -125,15 +125,15 @@ def _pull_batches(
 
 def is_wanted(code: int, codes: Container[int]) -> bool:
     """Return whether a tag's hash is wanted; of the 64 stored bits, Java compares only the lower 32."""
-    return low_bits(code) in codes
+    return low_32_bits(code) in codes
 
 
-def low_bits(code: int) -> int:
+def low_32_bits(code: int) -> int:
     """Return the lower 32 bits of a tag's hash as a signed integer."""
     return ((code + 0x80000000) & 0xFFFFFFFF) - 0x80000000
 
 
-def for_clients(record: bytes) -> bytes:
+def with_client_magic(record: bytes) -> bytes:
     """Return a complete record with RocketMQ's magic, the only one that clients since 5.1 accept.
 
     A record with a damaged body is returned unchanged.

@@ -144,12 +144,12 @@ class StoreQueues:
             self._unknown.note(record)
         self.find_or_create(record.topic, record.queue_id).append_again(record, from_log_start=from_log_start)
         for name, number in record.light_queues:
-            light = self.find_light(name) or self._created_light_again(name)
+            light = self.find_light(name) or self._recreate_light(name)
             if light is not None:
                 entry = record._replace(topic=name, queue_id=LIGHT_QUEUE_ID, queue_offset=number)
                 light.append_again(entry, from_log_start=from_log_start)
 
-    def _created_light_again(self, name: str) -> ConsumeQueue | None:
+    def _recreate_light(self, name: str) -> ConsumeQueue | None:
         """Return a new light queue that a record of the log names; None if it must not be created.
 
         Clients can name any number of queues. So a store without light queues gets none, like that of a RocketMQ broker

@@ -84,7 +84,7 @@ class Reader(QueueReader[Message, AnyQueue]):
     ) -> Generator[None, None, list[Message]]:
         """Find messages with a key, one record or some index entries per step; see `MessageStore.find_by_key`."""
         if self._index is None:
-            raise IndexDisabledError("expected a store with an index, found keep_index=False or the dialect BoltMQ")
+            raise IndexDisabledError("the store has no index of keys: keep_index is False, or its dialect is BoltMQ")
         found: dict[int, Message] = {}
         size = 0
         for offset in self._index.chain(topic, key, begin_ms, end_ms):

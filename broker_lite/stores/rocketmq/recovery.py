@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Recovery:
-    """Recovery of one store."""
+    """Recovery, which makes the log, queues and index of one store consistent."""
 
     def __init__(self, files: StoreFiles, dispatching: DispatchBuilder) -> None:
         self._log = files.log

@@ -24,15 +24,15 @@ from commitlake.broker_lite.stores.rocketmq.dispatch import DispatchBuilder
 from commitlake.broker_lite.stores.rocketmq.files import StoreFiles
 from commitlake.broker_lite.stores.rocketmq.options import StoreOptions
 from commitlake.broker_lite.stores.rocketmq.prepared import MessagePreparer, Prepared, SentMessage
-from commitlake.broker_lite.stores.rocketmq.pulling import for_clients, low_bits, pull_records
+from commitlake.broker_lite.stores.rocketmq.pulling import low_32_bits, pull_records, with_client_magic
 from commitlake.broker_lite.stores.rocketmq.reading import DEFAULT_KEY_LIMIT, MAX_TIME_MS, Reader
 from commitlake.broker_lite.stores.rocketmq.recovery import Recovery
 from commitlake.broker_lite.stores.rocketmq.writing import (
     PutResult,
     Writer,
-    has_brokers_own,
+    has_broker_properties,
     needs_numbers,
-    without_brokers_own,
+    without_broker_properties,
 )
 from commitlake.schemas.layouts.rocketmq.commitlog import Message, NewMessage
 from commitlake.schemas.layouts.rocketmq.consumequeue import ConsumeQueueEntry
@@ -75,7 +75,7 @@ class MessageStore(OpenStore[Message, Reader]):
         if is_copy:
             self._files.queues.enable_light_queues_of_records()
             checkpoint = self._files.checkpoint.value
-            self._files.log.drop_doubtful(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
+            self._files.log.truncate_unproven(checkpoint.logics_physical_offset, checkpoint.logics_msg_timestamp)
         self.recovery = Recovery(self._files, DispatchBuilder(options)).run(crashed=self._abort.was_found)
         for queue in self._files.queues:
             if not queue.topic.startswith(LIGHT_PREFIX):
@@ -116,7 +116,7 @@ class MessageStore(OpenStore[Message, Reader]):
             options: settings; file sizes must be those of the existing files.
             clock: returns ms since 1970.
             is_copy: whether the log is a copy of a master's, which will send its uncertain end again; see
-                `CommitLog.drop_doubtful`.
+                `CommitLog.truncate_unproven`.
 
         Raises:
             StoreLockedError: if a broker or another store has the folder open.
@@ -172,8 +172,8 @@ class MessageStore(OpenStore[Message, Reader]):
         return self._writer.append([self._prepared(message) for message in messages])
 
     def _prepared(self, message: SentMessage) -> Prepared:
-        if has_brokers_own(message.properties):
-            return self._writer.preparing.prepare(without_brokers_own(message.with_pairs()))
+        if has_broker_properties(message.properties):
+            return self._writer.preparing.prepare(without_broker_properties(message.with_pairs()))
         return self._writer.preparing.prepare_sent(message)
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
@@ -253,11 +253,11 @@ class MessageStore(OpenStore[Message, Reader]):
         dialect = self.options.dialect
         if dialect.is_rocketmq:
             return frozenset(codes)
-        return frozenset(low_bits(dialect.tags_code(tag)) for tag in tags) or None
+        return frozenset(low_32_bits(dialect.tags_code(tag)) for tag in tags) or None
 
     def record_of(self, message: Message) -> bytes:
         """Return the bytes of a message's record in the form that clients expect."""
-        return for_clients(self.record_at(message.physical_offset, message.size))
+        return with_client_magic(self.record_at(message.physical_offset, message.size))
 
     def get_by_id(self, msg_id: str) -> Message | None:
         """Return the message with an offset message id, or None if this store does not have it.

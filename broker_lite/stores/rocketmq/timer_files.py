@@ -82,7 +82,7 @@ class TimerFiles:
         self._mappings = mappings
         self._guard = threading.Lock()
         folder = root / LOG_FOLDER
-        size = _size_of_files(folder, root) or log_file_size
+        size = _timer_log_file_size(folder, root) or log_file_size
         self._log = FileQueue(folder, size, "timer_log_file_size_bytes", mappings)
         self._wheel = self._open_wheel()
         # A broker with snapshots of the wheel starts with an old one, and must then read the whole timer log.
@@ -130,7 +130,7 @@ class TimerFiles:
         slots: dict[int, TimerSlot] = {}
         waiting: list[TimerUnit] = []
         end, last = self._log.start, None
-        for position, unit in self._units():
+        for position, unit in self._read_units():
             if unit.physical_offset + unit.record_size > log_end:
                 break
             end, last = position + UNIT.size, unit
@@ -148,7 +148,7 @@ class TimerFiles:
                 self._rebuild_wheel(slots)
         return waiting, last
 
-    def _units(self) -> Iterator[tuple[int, TimerUnit]]:
+    def _read_units(self) -> Iterator[tuple[int, TimerUnit]]:
         for start in self._log.file_starts:
             position, end = start, start + self._units_size
             while position < end:
@@ -189,7 +189,7 @@ class TimerFiles:
 
     def units_from(self, physical_offset: int) -> Iterator[TimerUnit]:
         """Yield the units of records at or after an offset of the CommitLog."""
-        yield from (unit for _, unit in self._units() if unit.physical_offset >= physical_offset)
+        yield from (unit for _, unit in self._read_units() if unit.physical_offset >= physical_offset)
 
     def enter(self, unit: TimerUnit) -> None:
         """Append a unit, whose `prev_pos` is set here, and make its slot point to it.
@@ -227,9 +227,9 @@ class TimerFiles:
         """
         with self._guard:
             changed = replace(self.checkpoint, **values, timestamp=now_ms, counter=self.checkpoint.counter + 1)
-            self._write(changed)
+            self._write_checkpoint(changed)
 
-    def _write(self, checkpoint: TimerCheckpoint) -> None:
+    def _write_checkpoint(self, checkpoint: TimerCheckpoint) -> None:
         flushed = 0 if self._has_snapshots or self._log.is_empty else self._log.synced
         self.checkpoint = replace(checkpoint, last_timer_log_flush_pos=flushed)
         data = serialize_timer_checkpoint(self.checkpoint)
@@ -256,7 +256,7 @@ class TimerFiles:
                 self._log.sync(self._log.end)
             if self._wheel is not None:
                 self._wheel.sync()
-            self._write(self.checkpoint)
+            self._write_checkpoint(self.checkpoint)
             self._is_dirty = False
             descriptor = open_file(self._root / CHECKPOINT_PATH, os.O_RDWR, below=self._root)
             try:
@@ -284,7 +284,7 @@ def _point_slot_to(slots: dict[int, TimerSlot], time: int, position: int, magic:
     slots[time] = slot._replace(last_pos=position, num=num)
 
 
-def _size_of_files(folder: Path, root: Path) -> int | None:
+def _timer_log_file_size(folder: Path, root: Path) -> int | None:
     """Return the size of the first file of a timer log, a broker's setting that is stored nowhere else."""
     names = files_in(folder, is_segment_name, below=root)
     return (folder / names[0]).lstat().st_size or None if names else None

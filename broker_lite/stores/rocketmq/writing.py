@@ -76,12 +76,12 @@ def needs_numbers(sys_flag: int, properties: Container[str]) -> bool:
     return bool(sys_flag & INNER_BATCH) or MULTI_DISPATCH in properties or INNER_NUM in properties
 
 
-def has_brokers_own(properties: Container[str]) -> bool:
+def has_broker_properties(properties: Container[str]) -> bool:
     """Return whether properties contain any that only the broker may set."""
     return MULTI_QUEUE_OFFSET in properties or INNER_BASE in properties
 
 
-def without_brokers_own(message: NewMessage) -> NewMessage:
+def without_broker_properties(message: NewMessage) -> NewMessage:
     """Return the message without the properties that only the broker may set."""
     kept = tuple(pair for pair in message.properties if pair[0] not in _BROKERS_OWN)
     return message if len(kept) == len(message.properties) else replace(message, properties=kept)
@@ -114,11 +114,11 @@ class Writer(LogWriter):
         """
         if len(messages) == 1:
             return [self.put_one(messages[0])]
-        return self.append([self.preparing.prepare(without_brokers_own(message)) for message in messages])
+        return self.append([self.preparing.prepare(without_broker_properties(message)) for message in messages])
 
     def put_one(self, message: NewMessage) -> PutResult:
         """Append one message; see `put`."""
-        message = without_brokers_own(message)
+        message = without_broker_properties(message)
         if needs_numbers(message.sys_flag, dict(message.properties)):
             return self._append_numbered(message)
         return self.append_one(self.preparing.prepare(message))
@@ -126,12 +126,12 @@ class Writer(LogWriter):
     def _append_numbered(self, message: NewMessage) -> PutResult:
         """Append a message whose properties contain its queue offsets, which are only known under the lock."""
         with self.lock:
-            numbers, count, names = self._numbers(message)
+            numbers, count, names = self._queue_offset_properties(message)
             known = dict(message.properties) | numbers
             prepared = self.preparing.prepare(replace(message, properties=tuple(known.items())))
             return self.append_one(prepared._replace(message_count=count, light_queues=names))
 
-    def _numbers(self, message: NewMessage) -> tuple[dict[str, str], int, tuple[str, ...]]:
+    def _queue_offset_properties(self, message: NewMessage) -> tuple[dict[str, str], int, tuple[str, ...]]:
         """Return the properties to add, the number of messages in the record, and its light queues."""
         known = dict(message.properties)
         if message.sys_flag & INNER_BATCH or INNER_NUM in known:
@@ -199,13 +199,13 @@ class Writer(LogWriter):
                 if index is not None:
                     index.put(topic, ((index_keys, offset),), store_timestamp)
             except BaseException as error:
-                raise self._fail(offset, error) from error
+                raise self._fail_after_append(offset, error) from error
             self.last = LogProgress(log.end, store_timestamp, offset)
             self._topics.ensure(topic, queue_id)
             self.arrived.add((topic, queue_id))
         return PutResult(offset, size, queue_offset, store_timestamp, self._options.store_host)
 
-    def _fail(self, offset: int, error: BaseException) -> StoreUnusableError:
+    def _fail_after_append(self, offset: int, error: BaseException) -> StoreUnusableError:
         return self.fail(error, f"the message at {offset} is in the log, but not in its queue or the index")
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
@@ -216,7 +216,7 @@ class Writer(LogWriter):
     def _append(self, queue: AnyQueue, messages: Sequence[Prepared]) -> list[PutResult]:
         store_timestamp = self._clock()
         records: list[bytearray] = [message.record for message in messages]
-        place = partial(self._place, queue.max_offset, messages, records, store_timestamp)
+        place = partial(self._set_offsets, queue.max_offset, messages, records, store_timestamp)
         place(self._log.end)
         self._log.check_size(sum(map(len, records)))
         queue.files.prepare(len(messages) * queue.entry_size)
@@ -224,14 +224,14 @@ class Writer(LogWriter):
             self._index.check_room(sum(len(message.index_keys) for message in messages))
         offset = self._log.append(records, place)
         try:
-            results = self._dispatch(queue, messages, offset, store_timestamp)
+            results = self._dispatch_messages(queue, messages, offset, store_timestamp)
         except BaseException as error:
-            raise self._fail(offset, error) from error
+            raise self._fail_after_append(offset, error) from error
         self.last = LogProgress(self._log.end, store_timestamp, results[-1].physical_offset)
         return results
 
     @staticmethod
-    def _place(
+    def _set_offsets(
         queue_offset: int,
         messages: Sequence[Prepared],
         records: Sequence[bytearray],
@@ -244,7 +244,7 @@ class Writer(LogWriter):
             offset += len(record)
             queue_offset += message.is_queued
 
-    def _dispatch(
+    def _dispatch_messages(
         self, queue: AnyQueue, messages: Sequence[Prepared], offset: int, store_timestamp: int
     ) -> list[PutResult]:
         store_host = self._options.store_host

@@ -46,14 +46,14 @@ def is_timestamp(milliseconds: Array) -> Array:
 
 
 def timestamps(milliseconds: Array) -> pa.Array:
-    """Return a column of times in ms since 1970; null if it cannot store one."""
+    """Convert times in ms since 1970 to a timestamp column; a time that it cannot store becomes null."""
     fits = is_timestamp(milliseconds)
     micros = np.where(fits, milliseconds, 0).astype(np.int64) * 1000
     return pa.array(micros, pa.int64(), mask=~fits).cast(pa.timestamp("us", tz="UTC"))
 
 
 def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return rows for bad ranges.
+    """Return a batch with one row for each bad range.
 
     Args:
         values: values of `_corrupt_record`.
@@ -63,8 +63,8 @@ def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Map
     return batch_of(schema, len(values), {**place, CORRUPT_ENTRY: pa.array(values, field.type)})
 
 
-def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join short batches, which small queues yield, to longer ones; empty ones are dropped."""
+def join_short_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join short batches, which small queues yield, to longer ones; drop empty ones."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

@@ -70,7 +70,7 @@ class DamageCounter:
     counts: Counter[Reason] = field(default_factory=Counter)
 
     def take(self, path: str, bad: BadEntries) -> dict[str, Any]:
-        """Return the value of `_corrupt_record` for a range.
+        """Count a bad range, and return its value of `_corrupt_record`.
 
         Args:
             path: path of the file; bytes that are not UTF-8 become question marks.

@@ -108,24 +108,24 @@ class _Walk:
         while position < end and not self._is_over:
             data_start = self._next_data(position)
             if data_start > position:
-                yield from self._hole(position)
+                yield from self._windows_at_hole(position)
                 position = data_start
                 continue
             data = self._read(position, min(self._data_end(position), position + WINDOW_ENTRIES * self._size))
             entries = np.frombuffer(data, self._range.dtype, len(data) // self._size)
             if not len(entries):
                 break
-            yield self._window(position, entries)
+            yield self._make_window(position, entries)
             position += len(entries) * self._size
-        bad = [] if self._is_over else [*self._bad_end(position)]
+        bad = [] if self._is_over else [*self._bad_at_end(position)]
         if bad:
             yield EntryWindow(position, np.empty(0, self._range.dtype), None, bad)
 
-    def _hole(self, position: int) -> Iterator[EntryWindow]:
+    def _windows_at_hole(self, position: int) -> Iterator[EntryWindow]:
         if not self._range.are_zeros_sound:
             self._note_unwritten(position, bytes(FIRST_BYTES), 0)
         elif self._unwritten is not None:
-            yield EntryWindow(position, np.empty(0, self._range.dtype), None, [*self._bad_before(position)])
+            yield EntryWindow(position, np.empty(0, self._range.dtype), None, [*self._bad_before_written(position)])
 
     def _next_data(self, position: int) -> int:
         """Return the start of the first entry that is not in a hole, or the range's end."""
@@ -143,11 +143,11 @@ class _Walk:
         data = np.empty(end - start, np.uint8)
         return data[: self._file.read_into(data, start)]
 
-    def _window(self, start: int, entries: Array) -> EntryWindow:
+    def _make_window(self, start: int, entries: Array) -> EntryWindow:
         sound = self._range.is_sound(start, entries)
         window = EntryWindow(start, entries)
         if sound.all():
-            window.bad = [*self._bad_before(start)]
+            window.bad = [*self._bad_before_written(start)]
         else:
             window.sound = sound
             window.bad = [*self._bad_ranges(start, entries, sound)]
@@ -160,7 +160,7 @@ class _Walk:
         edges = np.flatnonzero(np.diff(sound, prepend=True, append=True))
         raw = entries.view(np.uint8)
         if sound[0]:
-            yield from self._bad_before(start)
+            yield from self._bad_before_written(start)
         for first, stop in edges.reshape(-1, 2).tolist():
             if self._is_over:
                 return
@@ -169,14 +169,14 @@ class _Walk:
             not_zero_end = place + (int(not_zero[-1]) // self._size + 1) * self._size if len(not_zero) else 0
             self._note_unwritten(place, raw[first * self._size :][:FIRST_BYTES].tobytes(), not_zero_end)
             if stop < len(entries):
-                yield from self._bad_before(start + stop * self._size)
+                yield from self._bad_before_written(start + stop * self._size)
 
     def _note_unwritten(self, start: int, first_bytes: bytes, not_zero_end: int) -> None:
         if self._unwritten is None:
             self._unwritten = _Unwritten(start, first_bytes, first_bytes[: self._size], 0)
         self._unwritten.not_zero_end = max(self._unwritten.not_zero_end, not_zero_end)
 
-    def _bad_before(self, end: int) -> Iterator[BadEntries]:
+    def _bad_before_written(self, end: int) -> Iterator[BadEntries]:
         """Yield the unwritten entries before a written one, if there are any."""
         unwritten, self._unwritten = self._unwritten, None
         if unwritten is None:
@@ -199,7 +199,7 @@ class _Walk:
         data = self._read(start, start + self._size)
         return len(data) == self._size and bool(self._range.is_sound(start, data.view(self._range.dtype)).all())
 
-    def _bad_end(self, position: int) -> Iterator[BadEntries]:
+    def _bad_at_end(self, position: int) -> Iterator[BadEntries]:
         """Yield the bad ranges at the range's end.
 
         Args:
@@ -208,20 +208,20 @@ class _Walk:
         end = self._range.end
         if position < end:
             if self._unwritten is not None:
-                yield from self._bad_before(position)
+                yield from self._bad_before_written(position)
             expected, found = f"{end} bytes", f"{position}, or a few more: the file was truncated just now"
             yield BadEntries(position, end, Reason.CUT, expected, found)
         elif self._unwritten is not None:
-            yield from self._bad_before_end(self._unwritten)
+            yield from self._unwritten_at_end(self._unwritten)
 
-    def _bad_before_end(self, unwritten: _Unwritten) -> Iterator[BadEntries]:
+    def _unwritten_at_end(self, unwritten: _Unwritten) -> Iterator[BadEntries]:
         needed = self._range.written_end
         if self._has_data(self._range.end, self._range.file_end):
             needed = self._range.end
         elif unwritten.not_zero_end > unwritten.start + self._size:
             needed = max(needed, unwritten.not_zero_end)
         if needed > unwritten.start:
-            yield from self._bad_before(min(needed, self._range.end))
+            yield from self._bad_before_written(min(needed, self._range.end))
 
     def _has_data(self, start: int, end: int) -> bool:
         """Return whether a part of the file contains anything but zeros."""

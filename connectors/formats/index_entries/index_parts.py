@@ -134,14 +134,14 @@ def _parts_of_file(store: PlannedStore, files: StoreFiles, path: str, options: I
     fault = _header_fault(header, geometry)
     file = IndexFile(store, path, geometry, None if fault else header)
     if fault is not None:
-        bad = BadEntries(0, HEADER.size, Reason.HEADER, fault, _words(header), head)
+        bad = BadEntries(0, HEADER.size, Reason.HEADER, fault, _header_text(header), head)
         yield IndexPart(file, 0, HEADER.size, bad)
-    yield from _ranges(file, size, options.content)
+    yield from _parts_of_content(file, size, options.content)
     if size != geometry.file_size:
-        yield IndexPart(file, size, geometry.file_size, _wrong_size(size, geometry))
+        yield IndexPart(file, size, geometry.file_size, _size_fault(size, geometry))
 
 
-def _wrong_size(size: int, geometry: Geometry) -> BadEntries:
+def _size_fault(size: int, geometry: Geometry) -> BadEntries:
     """Describe a file whose size differs from the broker's settings."""
     start, end = sorted((size, geometry.file_size))
     reason = Reason.CUT if size < geometry.file_size else Reason.SIZE
@@ -162,11 +162,11 @@ def _header_fault(header: Header, geometry: Geometry) -> str | None:
     return None
 
 
-def _words(header: Header) -> str:
+def _header_text(header: Header) -> str:
     return ", ".join(f"{name} {value}" for name, value in header._asdict().items())
 
 
-def _ranges(file: IndexFile, size: int, content: IndexContent) -> Iterator[IndexPart]:
+def _parts_of_content(file: IndexFile, size: int, content: IndexContent) -> Iterator[IndexPart]:
     geometry = file.geometry
     if content is IndexContent.HEADERS:
         if file.header is not None:

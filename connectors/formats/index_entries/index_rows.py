@@ -9,7 +9,12 @@ import numpy as np
 import pyarrow as pa
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.formats.index_entries.entry_columns import bad_batch, batch_of, timestamps, together
+from commitlake.connectors.formats.index_entries.entry_columns import (
+    bad_batch,
+    batch_of,
+    join_short_batches,
+    timestamps,
+)
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_options import IndexContent, IndexFileOptions
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
@@ -42,7 +47,7 @@ def read_index_parts(
     """
     damage = DamageCounter(options.mode)
     reader = _Reader(schema, filters, options, damage)
-    yield from together(batch for part in parts for batch in reader.batches(part))
+    yield from join_short_batches(batch for part in parts for batch in reader.batches(part))
     damage.log()
 
 
@@ -57,13 +62,13 @@ class _Reader:
     def batches(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part."""
         if part.bad is not None:
-            yield from self._bad(part, [part.bad])
+            yield from self._bad_rows(part, [part.bad])
         elif self._content is IndexContent.HEADERS:
-            yield self._header(part)
+            yield self._header_row(part)
         else:
-            yield from self._windows(part)
+            yield from self._rows_of_windows(part)
 
-    def _header(self, part: IndexPart) -> pa.RecordBatch:
+    def _header_row(self, part: IndexPart) -> pa.RecordBatch:
         header, geometry = part.file.header, part.file.geometry
         assert header is not None
         times = {
@@ -72,34 +77,34 @@ class _Reader:
             if name.endswith("_timestamp")
         }
         columns = {**header._asdict(), **times, "slots": geometry.slots, "entries": geometry.entries}
-        return batch_of(self._schema, 1, columns | self._place(part))
+        return batch_of(self._schema, 1, columns | self._file_columns(part))
 
-    def _windows(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
+    def _rows_of_windows(self, part: IndexPart) -> Iterator[pa.RecordBatch]:
         try:
             file = part.file.store.files().open(part.file.path, part.end)
         except (FileNotFoundError, MissingObjectError):
-            yield from self._bad(part, [part.file.store.missing(part.start, part.end)])
+            yield from self._bad_rows(part, [part.file.store.missing(part.start, part.end)])
             return
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
         wanted, rows = (
-            (_slots_of(part), self._slot_rows)
+            (_slot_range(part), self._slot_rows)
             if self._content is IndexContent.SLOTS
-            else (_entries_of(part), self._entry_rows)
+            else (_entry_range(part), self._entry_rows)
         )
         try:
             for window in walk_entries(file, wanted):
-                yield from self._bad(part, window.bad)
+                yield from self._bad_rows(part, window.bad)
                 yield rows(part, window)
         finally:
             file.close()
 
-    def _bad(self, part: IndexPart, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
+    def _bad_rows(self, part: IndexPart, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
         values = [self._damage.take(part.file.place, bad) for bad in found]
         if values and self._damage.mode is Mode.PERMISSIVE:
-            yield bad_batch(self._schema, values, self._place(part))
+            yield bad_batch(self._schema, values, self._file_columns(part))
 
-    def _place(self, part: IndexPart) -> dict[str, Any]:
+    def _file_columns(self, part: IndexPart) -> dict[str, Any]:
         return {"broker": part.file.store.broker, "file": part.file.name}
 
     def _slot_rows(self, part: IndexPart, window: EntryWindow) -> pa.RecordBatch:
@@ -107,11 +112,11 @@ class _Reader:
         used = newest != 0 if window.sound is None else window.sound & (newest != 0)
         first = (window.start - part.file.geometry.slot_position(0)) // SLOT.size
         columns = {"slot": first + np.flatnonzero(used), "newest_entry": newest[used]}
-        return batch_of(self._schema, int(np.count_nonzero(used)), columns | self._place(part))
+        return batch_of(self._schema, int(np.count_nonzero(used)), columns | self._file_columns(part))
 
     def _entry_rows(self, part: IndexPart, window: EntryWindow) -> pa.RecordBatch:
-        file, kept = part.file, self._kept(window)
-        numbers = _first_number(part, window.start) + np.flatnonzero(kept)
+        file, kept = part.file, self._wanted_entries(window)
+        numbers = _entry_number_at(part, window.start) + np.flatnonzero(kept)
         entries = window.entries[kept]
         hashes = entries["key_hash"].astype(np.int32)
         columns = {
@@ -124,9 +129,9 @@ class _Reader:
         if file.header is not None:
             milliseconds = file.header.begin_timestamp + 1000 * entries["time_diff"].astype(np.int64)
             columns["store_timestamp"] = timestamps(milliseconds)
-        return batch_of(self._schema, len(entries), columns | self._place(part))
+        return batch_of(self._schema, len(entries), columns | self._file_columns(part))
 
-    def _kept(self, window: EntryWindow) -> Array:
+    def _wanted_entries(self, window: EntryWindow) -> Array:
         """Return which entries become rows."""
         low, high = self._filters.min_offset, self._filters.end_offset
         kept = np.ones(len(window.entries), np.bool_) if window.sound is None else window.sound.copy()
@@ -140,13 +145,13 @@ class _Reader:
         return kept
 
 
-def _first_number(part: IndexPart, position: int) -> int:
+def _entry_number_at(part: IndexPart, position: int) -> int:
     return (position - part.file.geometry.entry_position(0)) // ENTRY.size
 
 
-def _entries_of(part: IndexPart) -> EntryRange:
+def _entry_range(part: IndexPart) -> EntryRange:
     def is_sound(start: int, entries: Array) -> Array:
-        numbers = np.arange(len(entries)) + _first_number(part, start)
+        numbers = np.arange(len(entries)) + _entry_number_at(part, start)
         previous = entries["previous_entry"]
         sound: Array = (entries["key_hash"] >= 0) & (entries["physical_offset"] >= 0) & (entries["time_diff"] >= 0)
         sound &= (previous >= 0) & (previous < numbers)
@@ -164,7 +169,7 @@ def _entries_of(part: IndexPart) -> EntryRange:
     )
 
 
-def _slots_of(part: IndexPart) -> EntryRange:
+def _slot_range(part: IndexPart) -> EntryRange:
     entries = part.file.geometry.entries
 
     def is_sound(_: int, slots: Array) -> Array:

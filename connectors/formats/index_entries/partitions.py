@@ -47,7 +47,7 @@ class PlannedStore:
         return is_uri(self.root)
 
     def files(self) -> StoreFiles:
-        """Return its files.
+        """Return the files of the store.
 
         Raises:
             StoreError: see `open_store_files`.

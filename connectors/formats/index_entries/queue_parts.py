@@ -125,11 +125,13 @@ def _parts_of_store(store: Store, planned: PlannedStore, filters: Filters) -> It
     if not planned.is_copy and store.format.queues.are_in_rocksdb(Path(root)):  # which are not copied
         refuse_rocksdb_queues(root)
     for layout in layouts:
-        for queue in _queues(planned, files, layout, filters):
+        for queue in _wanted_queues(planned, files, layout, filters):
             yield from _parts_of_queue(queue, files)
 
 
-def _queues(store: PlannedStore, files: StoreFiles, layout: QueueLayout, filters: Filters) -> Iterator[QueueFolder]:
+def _wanted_queues(
+    store: PlannedStore, files: StoreFiles, layout: QueueLayout, filters: Filters
+) -> Iterator[QueueFolder]:
     topics, queue_ids = filters.topics, filters.queue_ids
     for topic in files.folders_in(layout.folder):
         if topics is not None and topic not in topics:
@@ -155,7 +157,7 @@ def _parts_of_queue(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePart
         except FileNotFoundError:
             continue  # deleted since it was listed: the broker has expired it
         room = MAX_FILE_BYTES if following is None else starts[following] - starts[name]
-        bad = _wrong_name(queue, starts[name], size)
+        bad = _name_fault(queue, starts[name], size)
         if bad is not None:
             yield QueuePart(queue, name, 0, size, size, is_followed, bad)
             continue
@@ -164,12 +166,12 @@ def _parts_of_queue(queue: QueueFolder, files: StoreFiles) -> Iterator[QueuePart
         read_end = end if is_followed else min(-(-data_end // unit) * unit, end)
         for first, stop in divide_range(0, read_end, unit):
             yield QueuePart(queue, name, first, stop, read_end, is_followed)
-        bad = _wrong_size(size, room, end, is_followed=is_followed, is_last=following is None)
+        bad = _size_fault(size, room, end, is_followed=is_followed, is_last=following is None)
         if bad is not None:
             yield QueuePart(queue, name, bad.start, bad.end, end, is_followed, bad)
 
 
-def _wrong_name(queue: QueueFolder, start: int, size: int) -> BadEntries | None:
+def _name_fault(queue: QueueFolder, start: int, size: int) -> BadEntries | None:
     unit = queue.layout.entry_size
     if start % unit:
         return BadEntries(0, size, Reason.NAME, f"a multiple of {unit}, an entry's bytes", str(start))
@@ -180,8 +182,8 @@ def _wrong_name(queue: QueueFolder, start: int, size: int) -> BadEntries | None:
     return None
 
 
-def _wrong_size(size: int, room: int, end: int, *, is_followed: bool, is_last: bool) -> BadEntries | None:
-    """Describe what a file's size means for the entries between its last one and the next file's first one."""
+def _size_fault(size: int, room: int, end: int, *, is_followed: bool, is_last: bool) -> BadEntries | None:
+    """Return the bad range that a file's size implies, after its last entry; None if the size is right."""
     if size > room:
         reason = Reason.SIZE if is_last else Reason.OVERLAP
         return BadEntries(end, size, reason, f"at most {room} bytes", f"{size}")

@@ -13,8 +13,8 @@ from commitlake.connectors.formats.index_entries.entry_columns import (
     bad_batch,
     batch_of,
     is_timestamp,
+    join_short_batches,
     timestamps,
-    together,
 )
 from commitlake.connectors.formats.index_entries.entry_damage import BadEntries, DamageCounter
 from commitlake.connectors.formats.index_entries.entry_windows import EntryRange, EntryWindow, walk_entries
@@ -44,7 +44,7 @@ def read_queue_parts(
         StoreError: if there is a link in place of a file, or a copy was changed.
     """
     damage = DamageCounter(mode)
-    yield from together(batch for part in parts for batch in _Reader(part, schema, filters, damage).batches())
+    yield from join_short_batches(batch for part in parts for batch in _Reader(part, schema, filters, damage).batches())
     damage.log()
 
 
@@ -60,23 +60,23 @@ class _Reader:
         """Yield the rows of the part."""
         part = self._part
         if part.bad is not None:
-            yield from self._bad([part.bad])
+            yield from self._bad_rows([part.bad])
             return
         try:
-            file = self._open()
+            file = self._open_file()
         except (FileNotFoundError, MissingObjectError):
-            yield from self._bad([part.queue.store.missing(part.start, part.end)])
+            yield from self._bad_rows([part.queue.store.missing(part.start, part.end)])
             return
         except UnsafeFileError as error:
             raise StoreError(str(error)) from None
         try:
-            for window in walk_entries(file, self._range()):
-                yield from self._bad(window.bad)
+            for window in walk_entries(file, self._entry_range()):
+                yield from self._bad_rows(window.bad)
                 yield self._rows(window)
         finally:
             file.close()
 
-    def _open(self) -> IndexedFile:
+    def _open_file(self) -> IndexedFile:
         """Open the file. A worker may read a later manifest of a copy, which has at least as many bytes."""
         part = self._part
         files = part.queue.store.files()
@@ -87,7 +87,7 @@ class _Reader:
                 raise StoreError(f"{part.place}: expected {part.end} bytes, found {data_end}: the copy was changed")
         return files.open(part.path, part.end)
 
-    def _range(self) -> EntryRange:
+    def _entry_range(self) -> EntryRange:
         part = self._part
         return EntryRange(
             dtype=self._layout.dtype,
@@ -103,32 +103,32 @@ class _Reader:
         """Return which entries a broker takes for written, and have no impossible values."""
         sound = self._layout.is_written(entries)
         sound = sound & (entries["physical_offset"].astype(np.int64) >= 0) & (entries["size"] <= INT32_MAX)
-        if "store_timestamp" in self._names:
+        if "store_timestamp" in self._entry_fields:
             sound &= is_timestamp(entries["store_timestamp"])
         return sound
 
     @property
-    def _names(self) -> tuple[str, ...]:
+    def _entry_fields(self) -> tuple[str, ...]:
         return self._layout.dtype.names or ()
 
-    def _bad(self, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
+    def _bad_rows(self, found: Sequence[BadEntries]) -> Iterator[pa.RecordBatch]:
         values = [self._damage.take(self._part.place, bad) for bad in found]
         if values and self._damage.mode is Mode.PERMISSIVE:
-            yield bad_batch(self._schema, values, self._place())
+            yield bad_batch(self._schema, values, self._queue_columns())
 
-    def _place(self) -> dict[str, Any]:
+    def _queue_columns(self) -> dict[str, Any]:
         queue = self._part.queue
         topic = queue.topic.encode("utf-8", "replace").decode()
         return {"broker": queue.store.broker, "topic": topic, "queue_id": queue.queue_id}
 
     def _rows(self, window: EntryWindow) -> pa.RecordBatch:
-        kept = self._kept(window)
+        kept = self._wanted_entries(window)
         entries = window.entries if kept is None else window.entries[kept]
-        columns = self._place()
+        columns = self._queue_columns()
         for name in ("physical_offset", "size", "tags_code", "batch_size"):
-            if name in self._names:
+            if name in self._entry_fields:
                 columns[name] = entries[name]
-        if "message_base_offset" in self._names:
+        if "message_base_offset" in self._entry_fields:
             columns["queue_offset"] = entries["message_base_offset"]
             columns["store_timestamp"] = timestamps(entries["store_timestamp"])
         else:
@@ -137,7 +137,7 @@ class _Reader:
             columns["queue_offset"] = numbers if kept is None else numbers[kept]
         return batch_of(self._schema, len(entries), columns)
 
-    def _kept(self, window: EntryWindow) -> Array | None:
+    def _wanted_entries(self, window: EntryWindow) -> Array | None:
         """Return which entries become rows; None for all."""
         low, high = self._filters.min_offset, self._filters.end_offset
         masks = [] if window.sound is None else [window.sound]

@@ -132,7 +132,7 @@ def read_consume_files(root: str, broker: str, start: int | None) -> Iterator[Co
         if following is not None and following <= position:
             continue
         if base > position:
-            yield ConsumeLogPart(_no_rows(), base, _missing(folder.path(), position, base))
+            yield ConsumeLogPart(_no_rows(), base, _missing_bytes_text(folder.path(), position, base))
             position = base
         for part in _File(folder, name, broker, base, following).read(position):
             yield part
@@ -173,27 +173,27 @@ class _File:
                 is_last = length < WINDOW_BYTES or start + length >= size
                 count, end = find_consumptions(window, length, is_last, positions)
                 found = positions[:count]
-                ends = found + _sizes(window, found)
+                ends = found + _record_sizes(window, found)
                 rest = int(ends[-1]) if count else 0
                 end = length if is_last else int(end)
-                before = self._problems(window, start, np.concatenate(([0], ends[:-1]))[:count], found)
-                after = self._problems(window, start, np.array([rest]), np.array([end]))
+                before = self._damage_texts(window, start, np.concatenate(([0], ends[:-1]))[:count], found)
+                after = self._damage_texts(window, start, np.array([rest]), np.array([end]))
                 rows = _rows(window, found, self._broker, offset)
                 done = offset + rest if count else done
                 offset += end
                 if self._following is not None:
                     problems, done = before + after, offset
                     if is_last:
-                        problems += _missing(self._folder.path(), offset, self._following)
+                        problems += _missing_bytes_text(self._folder.path(), offset, self._following)
                         done = self._following
                 elif count:
                     problems, held = held + before, after
                 else:
                     held += after
                     continue
-                yield ConsumeLogPart(rows, done, _few(self._path, problems))
+                yield ConsumeLogPart(rows, done, _limit_problems(self._path, problems))
 
-    def _problems(self, window: Array, start: int, starts: Array, ends: Array) -> list[str]:
+    def _damage_texts(self, window: Array, start: int, starts: Array, ends: Array) -> list[str]:
         """Return a sentence for each range of a window that has neither records nor zeros.
 
         Args:
@@ -214,13 +214,13 @@ class _File:
         return told
 
 
-def _few(path: str, problems: list[str]) -> list[str]:
+def _limit_problems(path: str, problems: list[str]) -> list[str]:
     if len(problems) <= MAX_PROBLEMS:
         return problems
     return [*problems[:MAX_PROBLEMS], f"{path}: more ranges like these after them"]
 
 
-def _missing(folder: str, start: int, end: int) -> list[str]:
+def _missing_bytes_text(folder: str, start: int, end: int) -> list[str]:
     if start >= end:
         return []
     return [f"{folder}: bytes {start} to {end - 1} are missing: the lake has no deliveries that were recorded there"]
@@ -230,7 +230,7 @@ def _no_rows() -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([], CONSUMPTION_ROWS)
 
 
-def _sizes(window: Array, positions: Array) -> Array:
+def _record_sizes(window: Array, positions: Array) -> Array:
     sizes: Array = (window[positions].astype(np.int64) << 8) | window[positions + 1]
     return sizes
 
@@ -255,29 +255,29 @@ def _rows(window: Array, positions: Array, broker: str, offset: int) -> pa.Recor
     columns = {
         "broker": pa.array([broker], pa.string()).take(pa.array(np.zeros(len(positions), np.int64))),
         "consume_offset": pa.array(positions + offset),
-        "topic": _texts(window, at_topic + 1, topic_lengths),
+        "topic": _text_column(window, at_topic + 1, topic_lengths),
         "queue_id": pa.array(heads["queue_id"].astype(np.int32)),
         "queue_offset": pa.array(heads["queue_offset"].astype(np.uint64).view(np.int64)),
         "physical_offset": pa.array(heads["journal_offset"].astype(np.uint64).view(np.int64)),
-        "consumer_group": _texts(window, at_app + 1, window[at_app].astype(np.int64)),
+        "consumer_group": _text_column(window, at_app + 1, window[at_app].astype(np.int64)),
         "attempt": pa.array(np.maximum(heads["attempt"].astype(np.int32) - 1, 0)),
         "outcome": pa.array([None, *(_OUTCOMES[one].value for one in DeliveryOutcome)], pa.string()).take(
             pa.array(heads["outcome"].astype(np.int64))
         ),
-        "client_host": _hosts(heads["client_ip"].astype(np.int64), heads["client_port"].astype(np.int64)),
+        "client_host": _host_column(heads["client_ip"].astype(np.int64), heads["client_port"].astype(np.int64)),
         "event_timestamp": pa.array(np.where(is_time, milliseconds, 0) * 1000, pa.int64(), mask=~is_time),
     }
     arrays = [columns[field.name].cast(field.type) for field in CONSUMPTION_ROWS]
     return pa.RecordBatch.from_arrays(arrays, schema=CONSUMPTION_ROWS)
 
 
-def _texts(window: Array, positions: Array, lengths: Array) -> pa.Array:
+def _text_column(window: Array, positions: Array, lengths: Array) -> pa.Array:
     encoded = pc.dictionary_encode(spans(window, positions, lengths, pa.binary()))
     texts = pa.array([text.decode("utf-8", "replace") for text in encoded.dictionary.to_pylist()], pa.string())
     return texts.take(encoded.indices)
 
 
-def _hosts(addresses: Array, ports: Array) -> pa.Array:
+def _host_column(addresses: Array, ports: Array) -> pa.Array:
     distinct, numbers = np.unique((addresses << 16) | ports, return_inverse=True)
     hosts = [Host((one >> 16).to_bytes(4, "big"), one & 0xFFFF) for one in distinct.tolist()]
     return pa.array([str(host) for host in hosts], pa.string()).take(pa.array(numbers))

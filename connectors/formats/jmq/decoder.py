@@ -126,7 +126,7 @@ class JournalBatch(DecodedBatch):
             is_same = text.encode() == raw
             repaired = text.encode()
             if part == h.PROPERTIES:
-                repaired = _repaired(raw)
+                repaired = _repair_properties(raw)
             if not is_same or repaired != raw:
                 found.append(RepairedText(part, "" if is_same else name, raw, repaired))
         return found
@@ -139,8 +139,8 @@ class JournalBatch(DecodedBatch):
         return {own_id, utf8_text(self.raw_text(records.BUSINESS_ID, row)) or None}
 
 
-def _repaired(raw: bytes) -> bytes:
-    """Return the same properties in UTF-8 with JMQ's escapes; U+FFFD may make them longer than a record's."""
+def _repair_properties(raw: bytes) -> bytes:
+    """Return the same properties in UTF-8 with JMQ's escapes; U+FFFD may make them longer than a record allows."""
     pairs = dict(parse_properties(raw)).items()
     return "\n".join(f"{_escape(name)}={_escape(value)}" for name, value in pairs).encode()
 

@@ -28,7 +28,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 class JournalReader:
-    """Collector of chunks of one range of a journal; see `reading.FactsReader`."""
+    """Reader of one range of a journal, chunk by chunk; see `FactsReader`."""
 
     def __init__(self, start: int, chunk_rows: int) -> None:
         """Start with an empty chunk.
@@ -41,9 +41,9 @@ class JournalReader:
         self._rows = chunk_rows
         self._start = self._last_end = start
         self._parts = np.empty((self._kernel.part_count, min(_STEP_ROWS, chunk_rows) + 1), np.int64)
-        self._renew()
+        self._begin_chunk()
 
-    def _renew(self) -> None:
+    def _begin_chunk(self) -> None:
         self._topics = make_interner()
         self._columns: list[dict[str, Array]] = []
         self._found = 0
@@ -89,12 +89,12 @@ class JournalReader:
 
     @property
     def is_full(self) -> bool:
-        """True if the next records may not fit."""
+        """True if the chunk may have no room for the next records."""
         return self._found + self._parts.shape[1] - 1 > self._rows or is_crowded(self._topics)
 
     def finish(self, end: int | None = None) -> Facts:
         """Return the chunk so far; the next one begins at its end."""
-        columns = {name: self._together(name, kind) for name, kind in _KINDS.items()}
+        columns = {name: self._join_column(name, kind) for name, kind in _KINDS.items()}
         nothing = np.zeros(self._found, np.int32)
         facts = Facts(
             start=self._start,
@@ -111,10 +111,10 @@ class JournalReader:
             **columns,
         )
         self._start = facts.end
-        self._renew()
+        self._begin_chunk()
         return facts
 
-    def _together(self, name: str, kind: type[np.generic]) -> Array:
+    def _join_column(self, name: str, kind: type[np.generic]) -> Array:
         return np.concatenate([np.empty(0, kind), *(columns[name] for columns in self._columns)])
 
 

@@ -81,7 +81,7 @@ class _Indexes(FormatIndexes):
         return JournalReader(start, chunk_rows)
 
     def why_no_keys(self, segments: Sequence[Segment]) -> str:  # noqa: ARG002
-        """Return that there is no index of keys."""
+        """Return the reason: JMQ has no index of keys."""
         return "a journal has no index of keys"
 
 

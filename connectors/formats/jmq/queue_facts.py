@@ -19,8 +19,8 @@ _SIZE = ENTRY.size
 
 
 @compiled
-def _note_crcs(data: Array, crcs: Array) -> None:
-    """Write the CRC-32 of the bytes that each entry's CRC covers.
+def _compute_crcs(data: Array, crcs: Array) -> None:
+    """Compute the CRC-32 of the bytes that each entry's CRC covers.
 
     Args:
         data: uint8, entries, joined.
@@ -32,7 +32,7 @@ def _note_crcs(data: Array, crcs: Array) -> None:
 
 def _crcs(entries: Array) -> Array:
     crcs = np.empty(len(entries), np.uint64)
-    _note_crcs(np.ascontiguousarray(entries).view(np.uint8), crcs)
+    _compute_crcs(np.ascontiguousarray(entries).view(np.uint8), crcs)
     return crcs
 
 
@@ -67,7 +67,7 @@ def make_entries(offsets: Array, sizes: Array) -> Array:
     return entries
 
 
-def _words(entry: Any) -> str:
+def _entry_text(entry: Any) -> str:
     return f"offset {entry['physical_offset']}, {entry['size']} bytes, CRC {entry['entry_crc']:08x}"
 
 
@@ -83,5 +83,5 @@ QUEUES = QueueLayout(
     refuses_other_names=False,
     fills_gaps=True,
     to_entries=to_entries,
-    words=_words,
+    words=_entry_text,
 )

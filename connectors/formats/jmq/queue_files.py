@@ -10,9 +10,9 @@ from commitlake.connectors.formats.queue_walking import (
     QueueEntry,
     QueueFolder,
     check_index_folder,
+    convert_link_errors,
     queue_files,
     read_chunks,
-    refused_links,
     walk_queue_folders,
 )
 from commitlake.connectors.log_format.files import StoreFiles
@@ -38,7 +38,7 @@ def walk_queue_files(
             copy that was changed.
     """
     check_index_folder(files, FOLDER, made_from="the journal")
-    with refused_links():
+    with convert_link_errors():
         for queue in walk_queue_folders(files, FOLDER, topic, queue_id):
             yield from _walk_queue(files, queue, damage)
 

@@ -69,21 +69,21 @@ class JournalQueueWriter:
         if begin >= end:
             return
         first, entries = first + begin, entries[begin:end]
-        if self._must_begin_at(first):
+        if self._must_restart_at(first):
             self.skipped += self._end - self._first
             self._files.clear()
             self._files.start = first * _SIZE
             self._first = self._end = first
             self.lost = 0
         known = max(0, min(len(entries), self._end - first))
-        self._fill(first, entries[:known])
+        self._fill_lost(first, entries[:known])
         first, entries = first + known, entries[known:]
         taken = self._first_possible(first, entries)
         self.skipped += taken
         if taken < len(entries):
             self._append(first + taken, entries[taken:])
 
-    def _must_begin_at(self, number: int) -> bool:
+    def _must_restart_at(self, number: int) -> bool:
         """Return whether the queue must restart at this message; a single contradicting record does not prevent it."""
         if self._end == self._first:
             return self._journal_start > 0 and number != self._end
@@ -110,8 +110,8 @@ class JournalQueueWriter:
         self._end = first + len(entries)
         self._last_offset = int(fields["physical_offset"][-1])
 
-    def _fill(self, first: int, entries: Array) -> None:
-        """Replace entries of lost messages by records with their offsets."""
+    def _fill_lost(self, first: int, entries: Array) -> None:
+        """Replace entries of lost messages by the entries of records that have their queue offsets."""
         begin = max(0, min(len(entries), self._first - first))
         self.skipped += begin
         for at in range(begin, len(entries), _AT_ONCE):

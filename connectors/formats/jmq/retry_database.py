@@ -56,7 +56,7 @@ def read_rows(
     with closing(_connect(path, how)) as database:
         if file is not None and not _is_open(file):
             raise sqlite3.DatabaseError("the file was replaced by a link or another file while it was opened")
-        return None if tries and not _can_read(database) else _rows(database)
+        return None if tries and not _can_read(database) else _select_rows(database)
 
 
 def _connect(path: Path, how: str) -> sqlite3.Connection:
@@ -88,7 +88,7 @@ def _can_read(database: sqlite3.Connection) -> bool:
     return True
 
 
-def _rows(database: sqlite3.Connection) -> list[tuple[object, ...]]:
+def _select_rows(database: sqlite3.Connection) -> list[tuple[object, ...]]:
     database.execute("PRAGMA trusted_schema=OFF")
     database.execute("PRAGMA query_only=ON")
     found = database.execute("SELECT type FROM sqlite_master WHERE name = 'message_retry'").fetchone()

@@ -59,7 +59,7 @@ def read_retry_store(root: str, broker: str) -> StoredRetries:
     """
     path = f"{root}/{FOLDER}/{FILE_NAME}"
     try:
-        rows = _read(root)
+        rows = _read_database(root)
     except UnsafeFileError:
         raise
     except (sqlite3.Error, UnicodeDecodeError, OSError, pa.ArrowException, OverflowError) as error:
@@ -71,17 +71,17 @@ def read_retry_store(root: str, broker: str) -> StoredRetries:
     if len(rows) > MAX_ROWS:
         rows = rows[:MAX_ROWS]
         problems.append(f"{path}: has more than {MAX_ROWS:,} messages: the others are left out")
-    good = [row for row in map(_checked, rows) if row is not None]
+    good = [row for row in map(_valid_row, rows) if row is not None]
     if len(good) < len(rows):
         problems.append(f"{path}: {len(rows) - len(good):,} rows of message_retry are not as a broker writes them")
-    return StoredRetries(_table(broker, good), problems=problems)
+    return StoredRetries(_retry_table(broker, good), problems=problems)
 
 
-def _read(root: str) -> Sequence[Sequence[object]]:
+def _read_database(root: str) -> Sequence[Sequence[object]]:
     """Return the rows of the database; none if it does not exist."""
     if is_uri(root):
         with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
-            return _rows_of_copy(copies) if _downloaded(root, Path(copies)) else ()
+            return _rows_of_copy(copies) if _download(root, Path(copies)) else ()
     folder = Path(root) / FOLDER
     names = files_in(folder, lambda name: name in _FILES, below=Path(root))
     sizes = {name: (folder / name).lstat().st_size for name in names}
@@ -89,7 +89,7 @@ def _read(root: str) -> Sequence[Sequence[object]]:
         return ()
     _check_journal(sizes.get(_JOURNAL))
     rows: Sequence[Sequence[object]] | None = None
-    file = _file_of(folder / FILE_NAME, Path(root))
+    file = _file_identity(folder / FILE_NAME, Path(root))
     if _SHARED in sizes:  # a broker's lock file
         rows = _rows_by_process(folder / FILE_NAME, "mode=ro&readonly_shm=1", file)
     elif not sizes.get(_WAL):  # no transaction waits to be moved to the database
@@ -99,11 +99,11 @@ def _read(root: str) -> Sequence[Sequence[object]]:
     with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
         for name in (_WAL, FILE_NAME):
             if name in sizes:
-                _copy(folder / name, Path(root), Path(copies) / name)
+                _copy_file(folder / name, Path(root), Path(copies) / name)
         return _rows_of_copy(copies)
 
 
-def _file_of(path: Path, root: Path) -> tuple[int, int]:
+def _file_identity(path: Path, root: Path) -> tuple[int, int]:
     """Return device and inode of a file, without following links and without opening it.
 
     Closing a file of a database would release the locks of all of a process's connections to it.
@@ -148,14 +148,14 @@ def _check_journal(size: int | None) -> None:
         raise OSError(f"expected no unfinished transaction in {_JOURNAL}, found {size:,} bytes")
 
 
-def _copy(source: Path, root: Path, target: Path) -> None:
+def _copy_file(source: Path, root: Path, target: Path) -> None:
     with os.fdopen(open_file(source, below=root), "rb") as file, target.open("wb") as copy:
         if (size := os.fstat(file.fileno()).st_size) > MAX_COPY_BYTES:
             raise OSError(f"expected at most {MAX_COPY_BYTES:,} bytes, found {size:,}")
         shutil.copyfileobj(file, copy, 1 << 20)
 
 
-def _downloaded(root: str, folder: Path) -> bool:
+def _download(root: str, folder: Path) -> bool:
     """Copy the database's files from another filesystem; return whether there is one."""
     filesystem, remote = resolve_filesystem(f"{root}/{FOLDER}")
     names = [_JOURNAL, _WAL, FILE_NAME]
@@ -173,7 +173,7 @@ def _downloaded(root: str, folder: Path) -> bool:
     return True
 
 
-def _checked(row: Sequence[object]) -> tuple[str, int, int, int, str, int, int, int, int] | None:
+def _valid_row(row: Sequence[object]) -> tuple[str, int, int, int, str, int, int, int, int] | None:
     topic, queue_id, queue_offset, physical_offset, app, status, count, due, updated = row
     texts, numbers = (topic, app), (queue_id, queue_offset, physical_offset, status, count, due, updated)
     if not all(isinstance(text, str) and 0 < len(text) <= MAX_TEXT for text in texts):
@@ -184,7 +184,7 @@ def _checked(row: Sequence[object]) -> tuple[str, int, int, int, str, int, int, 
     return tuple(row) if is_valid and 0 <= count <= _MAX_INT32 else None  # type: ignore[operator, return-value]
 
 
-def _table(broker: str, rows: Iterable[tuple[str, int, int, int, str, int, int, int, int]]) -> pa.Table:
+def _retry_table(broker: str, rows: Iterable[tuple[str, int, int, int, str, int, int, int, int]]) -> pa.Table:
     found = [
         {
             "broker": broker, "topic": topic, "queue_id": queue_id, "queue_offset": queue_offset,

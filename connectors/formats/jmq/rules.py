@@ -9,7 +9,7 @@ from commitlake.schemas.layouts.jmq.journal import FILLER, HEAD, JournalMessage,
 from commitlake.schemas.layouts.jmq.scan import JournalScanner, examine
 
 
-def _vouches(checkpoint: bytes, message: JournalMessage, was_closed: bool) -> bool:  # noqa: ARG001
+def _checkpoint_confirms(checkpoint: bytes, message: JournalMessage, was_closed: bool) -> bool:  # noqa: ARG001
     known = parse_journal_checkpoint(checkpoint)
     return known is not None and message.journal_offset + message.size <= known.journal_end
 
@@ -23,6 +23,6 @@ RULES = RecordRules.of_layouts(
     examine=examine,
     scanner=JournalScanner,
     parse_message=parse_message,
-    vouches=_vouches,
+    vouches=_checkpoint_confirms,
     row_of=row_of,
 )

@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.segments import segment_name
 
 
 def sample_segment(size: int) -> bytes:
-    """Return a segment of three messages, and zeros; see `Format.sample_segment`."""
+    """Return a segment of three messages, and zeros; see `Format.sample_files`."""
     host = Host.of("127.0.0.1", 50088)
     data = b""
     for number, body in enumerate((b"first", b"second", b"third")):

@@ -74,7 +74,7 @@ def _read_checkpoint(root: Path, problems: Problems, *, is_live: bool) -> Journa
 def _read_offsets(root: Path, problems: Problems, *, is_live: bool) -> tuple[StoredOffset, ...]:
     """Return the acknowledged offsets of applications, except retries and dead letters, which have no queue files."""
     try:
-        found = read_config(root, OFFSETS, _positions)
+        found = read_config(root, OFFSETS, _parse_positions)
     except UnsafeFileError as error:
         expected = "a file of at most 64 MiB"
         problems.note("offsets_unreadable", OFFSETS, found=str(error.strerror), expected=expected)
@@ -87,7 +87,7 @@ def _read_offsets(root: Path, problems: Problems, *, is_live: bool) -> tuple[Sto
     )
 
 
-def _positions(data: bytes) -> jmq_offsets.Positions:
+def _parse_positions(data: bytes) -> jmq_offsets.Positions:
     return jmq_offsets.parse_offsets(data)[0]
 
 

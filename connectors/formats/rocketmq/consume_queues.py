@@ -40,7 +40,7 @@ def to_entries(columns: QueueEntries) -> Array:
     return entries
 
 
-def _words(entry: Any) -> str:
+def _entry_text(entry: Any) -> str:
     return f"offset {entry['physical_offset']}, {entry['size']} bytes, code {entry['tags_code']}"
 
 
@@ -56,7 +56,7 @@ QUEUES = QueueLayout(
     refuses_other_names=True,
     fills_gaps=False,
     to_entries=to_entries,
-    words=_words,
+    words=_entry_text,
 )
 
 

@@ -89,7 +89,7 @@ def irregular_record(
 
 
 class CommitLogReader:
-    """Collector of chunks of one range of RocketMQ's log; see `reading.FactsReader`."""
+    """Reader of one range of RocketMQ's log, chunk by chunk; see `FactsReader`."""
 
     def __init__(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> None:
         """Start with an empty chunk.
@@ -103,9 +103,9 @@ class CommitLogReader:
         self._rows = chunk_rows
         self._start = self._last_end = start
         self._parts = np.empty((COMMITLOG_PART_COUNT, _STEP_ROWS + 1), np.int64)
-        self._renew()
+        self._begin_chunk()
 
-    def _renew(self) -> None:
+    def _begin_chunk(self) -> None:
         # Untouched memory is not allocated, so only a full chunk takes the full size of the arrays.
         self._topics = make_interner()
         self._out = k.Out(
@@ -124,16 +124,16 @@ class CommitLogReader:
         self._other_queues = 0
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Locate records, see `walking.Hop`; they only count after `commit`."""
+        """Locate records, see `walking.Hop`; they belong to the chunk only after `commit`."""
         before = state.copy()
-        parts = self._hop(arguments, state, faults, self._parts)
+        parts = self._read_facts(arguments, state, faults, self._parts)
         if parts.shape[1] > _SHORT_STEP_ROWS and self._irregular_bytes > _MAX_IRREGULAR_BYTES:
             state[:] = before
             room = np.empty((COMMITLOG_PART_COUNT, _SHORT_STEP_ROWS + 1), np.int64)
-            parts = self._hop(arguments, state, faults, room)
+            parts = self._read_facts(arguments, state, faults, room)
         return parts
 
-    def _hop(self, arguments: HopArguments, state: Array, faults: Array, room: Array) -> Array:
+    def _read_facts(self, arguments: HopArguments, state: Array, faults: Array, room: Array) -> Array:
         self._out.used[:] = self._committed
         k.read_facts(*arguments, state, room, faults, SEED, self._topics, self._out)
         parts: Array = room[:, : state[h.RECORDS]]
@@ -169,7 +169,7 @@ class CommitLogReader:
 
     @property
     def is_full(self) -> bool:
-        """True if the next record may not fit."""
+        """True if the chunk may have no room for the next record."""
         free = len(self._topics.texts) - int(self._topics.counts[TEXT_END])
         return (
             int(self._committed[k.ROWS]) >= self._rows
@@ -185,7 +185,7 @@ class CommitLogReader:
         topics = topic_names(self._topics)
         key_hashes, key_ends = self._out.key_hashes[:keys], ints[k.KEY_END]
         if self._irregular:
-            key_hashes, key_ends = self._with_irregular(ints, longs, key_hashes)
+            key_hashes, key_ends = self._add_irregular(ints, longs, key_hashes)
         self._to_delivery_times(topics, ints, longs)
         facts = Facts(
             start=self._start,
@@ -207,11 +207,11 @@ class CommitLogReader:
             bad=tuple(self._bad),
         )
         self._start = facts.end
-        self._renew()
+        self._begin_chunk()
         return facts
 
-    def _with_irregular(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
-        """Add the data of irregular records, which Python computes."""
+    def _add_irregular(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
+        """Add the index data of irregular records, which Python has computed."""
         counts = np.diff(ints[k.KEY_END], prepend=0)
         places: list[int] = []
         values: list[int] = []
@@ -226,7 +226,7 @@ class CommitLogReader:
         return np.insert(key_hashes, places, np.array(values, np.int32)), ends
 
     def _to_delivery_times(self, topics: Sequence[str], ints: Array, longs: Array) -> None:
-        """Convert codes of entries in a schedule topic to delivery times."""
+        """Replace the tags codes of records in a schedule topic by their delivery times, as brokers do."""
         for dialect in DIALECTS:
             if dialect.schedule_topic in topics:
                 number = topics.index(dialect.schedule_topic)

@@ -50,7 +50,7 @@ class _Folders(StoreFolders):
     unsupported_logs: Mapping[str, str] = MappingProxyType({"dledger-": "DLedger"})
 
     def other_logs(self, root: Path, log: Path, settings: Mapping[str, str]) -> Iterator[Path]:
-        """Return the folders of several paths, and those of DLedger; see `StoreFolders`."""
+        """Yield the other folders of a log with several paths, and those of DLedger; see `StoreFolders`."""
         from commitlake.connectors.formats.rocketmq.other_logs import other_logs
 
         return other_logs(root, log, settings)
@@ -65,7 +65,7 @@ class _Dialects(FormatDialects):
 
         return dialects_of(segments, FORMAT)
 
-    def main(self, segments: Sequence[Segment]) -> Dialect:
+    def dialect_of(self, segments: Sequence[Segment]) -> Dialect:
         """Return the dialect of a store; see `FormatDialects`."""
         from commitlake.connectors.formats.rocketmq.dialects import dialect_of
 

@@ -11,9 +11,9 @@ from commitlake.connectors.formats.queue_walking import (
     QueueEntry,
     QueueFolder,
     check_index_folder,
+    convert_link_errors,
     queue_files,
     read_chunks,
-    refused_links,
     walk_queue_folders,
 )
 from commitlake.connectors.log_format.files import IndexedFile, StoreFiles
@@ -49,7 +49,7 @@ def walk_consume_queues(
             is a copy that was changed.
     """
     check_index_folder(files, _QUEUES, made_from=_MADE_FROM)
-    with refused_links():
+    with convert_link_errors():
         for queue in walk_queue_folders(files, _QUEUES, topic, queue_id):
             yield from _walk_queue(files, queue)
 
@@ -82,7 +82,7 @@ def walk_index_files(files: StoreFiles, geometry: indexfile.Geometry | None = No
         StoreError: if there is no index, or a file that is not an IndexFile, or if it is a copy that was changed.
     """
     check_index_folder(files, _INDEX, made_from=_MADE_FROM)
-    with refused_links():
+    with convert_link_errors():
         for name in files.files_in(_INDEX, str.isdecimal):
             with closing(files.open(f"{_INDEX}/{name}")) as file:
                 yield from _walk_index_file(files.place_of(f"{_INDEX}/{name}"), name, file, geometry)

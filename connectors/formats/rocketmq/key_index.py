@@ -93,7 +93,7 @@ class IndexFiles:
         """
         keys, topics = sorted(keys), sorted(topics)
         if any(_REPLACEMENT in text for text in (*keys, *topics)):
-            raise IndexUnusable("a key with U+FFFD may stand for bytes that it hashed differently")
+            raise IndexUnusable("a key has U+FFFD, which may stand for bytes that the index hashed differently")
         self._message_at = message_at
         self.notes: list[str] = []
         self._hashes = frozenset(key_hash(topic, key) for topic in topics for key in keys)
@@ -136,7 +136,7 @@ class IndexFiles:
 
     def answer(self, whole: LogRange) -> IndexAnswer:
         """Return the records of entries in a segment's range, and the ranges that no file answers for."""
-        unknown = list(self._unknown(whole.start, whole.end))
+        unknown = list(self._unknown_ranges(whole.start, whole.end))
         listed = {
             hit: self._size_at(hit)
             for hit in self._hits
@@ -144,7 +144,7 @@ class IndexFiles:
         }
         open_ranges = []
         for start, end in unknown:
-            few = self._few_records(start, end)
+            few = self._records_of_short_range(start, end)
             listed.update(few)
             if not few:
                 open_ranges.append((start, end))
@@ -160,7 +160,7 @@ class IndexFiles:
             raise IndexUnusable(f"it refers to offset {offset}, whose record does not have the key")
         return message.size
 
-    def _few_records(self, start: int, end: int) -> dict[int, int]:
+    def _records_of_short_range(self, start: int, end: int) -> dict[int, int]:
         """Return the size of each record of a short range, by its offset; empty if it is long or not full of records.
 
         The range between two files has one or two records. Listing them, wanted or not, costs less than a task.
@@ -174,9 +174,9 @@ class IndexFiles:
             start += message.size
         return found if start == end else {}
 
-    def _unknown(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+    def _unknown_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
         """Return the parts of a range that no file answers for, or that are in a hole of one."""
-        known = [edge for part in self._parts for edge in _solid(part)]
+        known = [edge for part in self._parts for edge in _covered_ranges(part)]
         at = start
         for begin, stop in known:
             if stop <= at:
@@ -199,7 +199,7 @@ def _hashes_of(message: Message) -> set[int]:
     return {key_hash(message.topic, key) for key in keys}
 
 
-def _solid(part: _Part) -> Iterator[tuple[int, int]]:
+def _covered_ranges(part: _Part) -> Iterator[tuple[int, int]]:
     at = part.start
     for begin, stop in part.holes:
         if begin > at:
@@ -220,9 +220,9 @@ class _IndexFile:
             self._header = parse_header(os.pread(descriptor, HEADER.size, 0))
         except LayoutError as error:
             raise _FileUnusable(str(error)) from None
-        self._used_slots()
+        self._check_used_slots()
 
-    def _used_slots(self) -> None:
+    def _check_used_slots(self) -> None:
         """Check that no page of slots is lost, as after a power failure, because its chains would seem empty."""
         slots, header = self._geometry.slots, self._header
         # Counts may be too low, but never too high.
@@ -247,8 +247,8 @@ class _IndexFile:
             raise _FileUnusable(f"has entries for {first} to {last}, but {begin} to {end} in its header")
         # The neighbouring files may have other keys of the first and last record.
         start = self._second_offset(first, count)
-        hits = frozenset(offset for wanted in hashes for offset in self._chain(wanted))
-        return _Part(start, max(start, last), tuple(self._holes(1, count - 1)), hits)
+        hits = frozenset(offset for wanted in hashes for offset in self._chain_offsets(wanted))
+        return _Part(start, max(start, last), tuple(self._find_holes(1, count - 1)), hits)
 
     def _second_offset(self, first: int, count: int) -> int:
         for number in range(2, count):
@@ -257,8 +257,8 @@ class _IndexFile:
                 return offset
         return first
 
-    def _chain(self, wanted: int) -> Iterator[int]:
-        """Yield the records of a hash, newest first.
+    def _chain_offsets(self, wanted: int) -> Iterator[int]:
+        """Yield the physical offsets of the records with a hash, newest first.
 
         Entries beyond the header's count are followed, too, because a crash leaves the count too low.
         """
@@ -273,11 +273,11 @@ class _IndexFile:
             if entry.key_hash % slots != wanted % slots or not any(entry):
                 raise _FileUnusable(f"has an entry {number} that does not belong to its chain")
             if entry.key_hash == wanted:
-                self._check_place(number, entry.physical_offset)
+                self._check_offset(number, entry.physical_offset)
                 yield entry.physical_offset
             before, number = number, entry.previous_entry
 
-    def _check_place(self, number: int, offset: int) -> None:
+    def _check_offset(self, number: int, offset: int) -> None:
         header = self._header
         is_known = number < header.index_count  # entries beyond the count are newer than the header
         if is_known and not header.begin_physical_offset <= offset <= header.end_physical_offset:
@@ -285,7 +285,7 @@ class _IndexFile:
                 f"has an entry {number} that refers to offset {offset}, which is not in its part of the log"
             )
 
-    def _holes(self, low: int, high: int) -> Iterator[tuple[int, int]]:
+    def _find_holes(self, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Return pairs of adjacent entries whose records are far apart in the log."""
         todo = [(low, self._entry(low).physical_offset, high, self._entry(high).physical_offset)]
         while todo:

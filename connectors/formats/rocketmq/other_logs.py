@@ -45,11 +45,11 @@ def other_logs(root: Path, log: Path, settings: Mapping[str, str]) -> Iterator[P
         settings: the settings of a broker.conf; empty without one. Those of another store, as of a copy, are not used.
     """
     yield from dledger_folders(root)
-    folders = [Path(path) for name in _LOGS for path in _paths(settings.get(name, ""))]
+    folders = [Path(path) for name in _LOGS for path in _split_paths(settings.get(name, ""))]
     main = settings.get("storePathRootDir", "")
-    if any(_is_same(folder, log) for folder in folders) or (main and _is_same(Path(main), root)):
-        yield from (folder for folder in folders if not _is_same(folder, log))
-        yield from map(Path, _paths(settings.get(_DLEDGER_LOG, "")))
+    if any(_is_same_folder(folder, log) for folder in folders) or (main and _is_same_folder(Path(main), root)):
+        yield from (folder for folder in folders if not _is_same_folder(folder, log))
+        yield from map(Path, _split_paths(settings.get(_DLEDGER_LOG, "")))
 
 
 def newest_indexed(root: Path) -> tuple[str, int] | None:
@@ -70,9 +70,9 @@ def newest_indexed(root: Path) -> tuple[str, int] | None:
     return None
 
 
-def _paths(text: str) -> list[str]:
+def _split_paths(text: str) -> list[str]:
     return [path.strip() for path in _SEPARATOR.split(text) if path.strip()]
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def _is_same_folder(one: Path, other: Path) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)

@@ -109,7 +109,7 @@ class PulledRecords:
     """
 
     def __init__(self, broker: str, request: Request, inspect: BatchInspector | None = None) -> None:
-        """Prepare to decode.
+        """Prepare to decode the answers of one broker.
 
         Args:
             broker: the broker's name, for the column.
@@ -130,7 +130,7 @@ class PulledRecords:
         self._intact = np.empty(_MAX_RECORDS, np.bool_)
 
     def batches(self, answers: Sequence[bytes], wanted: PulledRange | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of answers' bodies.
+        """Yield the rows of the records in answers.
 
         Args:
             answers: the bodies, in the order of the queue.
@@ -154,26 +154,26 @@ class PulledRecords:
             position, rows, fault = locate_records(window, position, length, parts, self._intact)
             found, intact = parts[:, :rows], self._intact[:rows]
             self._check_offsets(window, found)
-            self.messages += self._count(window, found)
+            self.messages += self._count_messages(window, found)
             if wanted is not None:
                 starts.append(found[START].copy())
                 if cut_at is None:
                     by_number = wanted.may_exceed or self.has_inner_batches
-                    chosen, cut_at = _choose(window, found, wanted, by_number=by_number)
+                    chosen, cut_at = _choose_records(window, found, wanted, by_number=by_number)
                     found, intact = found[:, chosen], intact[chosen]
-                    self._take(window, found, intact)
+                    self._note_last_record(window, found, intact)
                 else:  # records after the wanted ones are only counted
                     found, intact = found[:, :0], intact[:0]
             if intact.all():
                 yield from self._reader.batches_of(window, 0, found, self._inspect)
             else:
-                yield from self._damaged(window, found, intact)
+                yield from self._rows_around_damage(window, found, intact)
             if fault != NO_FAULT:
                 raise DamagedLogError(
                     f"{self._split.path}: expected whole records in an answer to a pull, found {FAULT_BY_CODE[fault]} "
                     f"at byte {position} of {length}"
                 )
-        self.cut = None if cut_at is None else _cut_of(window, answers, np.concatenate(starts), cut_at)
+        self.cut = None if cut_at is None else _make_cut(window, answers, np.concatenate(starts), cut_at)
 
     def _check_offsets(self, window: Array, parts: Array) -> None:
         """Refuse records at offsets that no log has: they would pass for records outside the wanted ones."""
@@ -189,19 +189,19 @@ class PulledRecords:
         """Log the dropped records."""
         self._refused.log()
 
-    def _damaged(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
+    def _rows_around_damage(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
         first = int(np.argmin(intact))
         if first:  # in mode FAILFAST, rows before the damage are returned
             yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, :first]), self._inspect)
-        values = [self._refuse(window, int(start)) for start in parts[START, ~intact]]
+        values = [self._report_damage(window, int(start)) for start in parts[START, ~intact]]
         yield from bad_rows(values, self._split, self._request)
         intact = intact.copy()
         intact[:first] = False
         if intact.any():
             yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, intact]), self._inspect)
 
-    def _take(self, window: Array, parts: Array, intact: Array) -> None:
-        """Remember the records that were read."""
+    def _note_last_record(self, window: Array, parts: Array, intact: Array) -> None:
+        """Count the records that were read, and remember the last one."""
         self.taken += int(intact.sum())
         if parts.shape[1]:
             start = int(parts[START, -1])
@@ -209,13 +209,13 @@ class PulledRecords:
             record = window[start : start + end - begin].tobytes()
             self.last_taken = TakenRecord(begin, end - begin, digest_of(record))
 
-    def _refuse(self, window: Array, start: int) -> dict[str, object]:
+    def _report_damage(self, window: Array, start: int) -> dict[str, object]:
         begin, end = _own_extent(window, start)
         first = window[start : start + min(FIRST_BYTES, end - begin)].tobytes()
         expected, found = "a body that matches its checksum", "another body"
         return self._refused.take(begin, end, Fault.BODY_CRC, expected, found, first)
 
-    def _count(self, window: Array, parts: Array) -> int:
+    def _count_messages(self, window: Array, parts: Array) -> int:
         """Return the number of messages in records."""
         flags = numbers_at(window, parts[START] + _AT_SYS_FLAG, ">i4")
         count = int(parts.shape[1])
@@ -240,7 +240,7 @@ def first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
     return TakenRecord(offset, size, digest_of(answer[:size])), number
 
 
-def _choose(window: Array, parts: Array, wanted: PulledRange, *, by_number: bool) -> tuple[Array, int | None]:
+def _choose_records(window: Array, parts: Array, wanted: PulledRange, *, by_number: bool) -> tuple[Array, int | None]:
     """Return the wanted records, and the position of the first record after all of them."""
     offsets = numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
     chosen: Array = offsets >= wanted.first_byte
@@ -254,7 +254,7 @@ def _choose(window: Array, parts: Array, wanted: PulledRange, *, by_number: bool
     return chosen, int(parts[START, past[0]])
 
 
-def _cut_of(window: Array, answers: Sequence[bytes], starts: Array, position: int) -> Cut:
+def _make_cut(window: Array, answers: Sequence[bytes], starts: Array, position: int) -> Cut:
     ends = np.cumsum([len(answer) for answer in answers])
     number = int(np.searchsorted(ends, position, "right"))
     begin, end = int(ends[number]) - len(answers[number]), int(ends[number])

@@ -18,7 +18,7 @@ STATE_SIZE = 4
 
 @compiled
 def choose_entries(numbers: Array, offsets: Array, sizes: Array, state: Array, kept: Array) -> None:
-    """Choose the entries that are appended to a queue with a file.
+    """Choose which entries are appended to the files of a queue.
 
     Args:
         numbers: int64, queue offsets.

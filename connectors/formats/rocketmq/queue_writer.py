@@ -61,14 +61,14 @@ class RocketmqQueueWriter:
             self._add_batches(entries)
             return
         if self._position < 0:
-            self._begin(first if numbers is None else int(numbers[0]))
+            self._begin_queue(first if numbers is None else int(numbers[0]))
         if numbers is None and first == self._state[rules.END]:
             last = entries[-1].view(ENTRY)[0]
             self._state[rules.END] += len(entries)
             self._state[rules.PHYSICAL_END] = int(last["physical_offset"]) + int(last["size"])
         else:
             following = np.arange(len(entries), dtype=np.int64)  # `arange` with a large start returns floats
-            entries = self._chosen(entries, first + following if numbers is None else numbers)
+            entries = self._choose_entries(entries, first + following if numbers is None else numbers)
         self._append(entries)
 
     def _add_batches(self, entries: Array) -> None:
@@ -76,7 +76,7 @@ class RocketmqQueueWriter:
         self._position = max(0, self._position)
         self._append(entries)
 
-    def _begin(self, number: int) -> None:
+    def _begin_queue(self, number: int) -> None:
         """Start the queue at the file of the first entry, and fill the bytes before it."""
         number = number if 0 <= number <= _MAX_NUMBER and not self._closes_head else 0
         self._state[rules.END] = number
@@ -84,9 +84,9 @@ class RocketmqQueueWriter:
         before = self._position % self._file_size // self._entry_size
         self._position -= before * self._entry_size
         if before:
-            self._append(np.ascontiguousarray(_fillers(before)).view(np.uint8).reshape(before, -1))
+            self._append(np.ascontiguousarray(_filler_entries(before)).view(np.uint8).reshape(before, -1))
 
-    def _chosen(self, entries: Array, numbers: Array) -> Array:
+    def _choose_entries(self, entries: Array, numbers: Array) -> Array:
         fields = entries.reshape(-1).view(ENTRY)
         kept = np.empty(len(entries), np.bool_)
         offsets, sizes = fields["physical_offset"].astype(np.int64), fields["size"].astype(np.int64)
@@ -100,6 +100,6 @@ class RocketmqQueueWriter:
         self._position += len(data)
 
 
-def _fillers(count: int) -> Array:
+def _filler_entries(count: int) -> Array:
     """Return filler entries for the start of a queue that begins late."""
     return np.broadcast_to(np.array([tuple(PRE_BLANK)], ENTRY), count)

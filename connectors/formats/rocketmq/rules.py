@@ -51,7 +51,7 @@ def row_of(message: Message, broker: str) -> dict[str, object]:
     }
 
 
-def _vouches(checkpoint: bytes, message: Message, was_closed: bool) -> bool:
+def _checkpoint_confirms(checkpoint: bytes, message: Message, was_closed: bool) -> bool:
     """Return whether a checkpoint confirms a record: it has the flushed record's store time, which others may share."""
     try:
         known = parse_checkpoint(checkpoint).physic_msg_timestamp
@@ -69,6 +69,6 @@ RULES = RecordRules.of_layouts(
     examine=examine,
     scanner=SegmentScanner,
     parse_message=parse_message,
-    vouches=_vouches,
+    vouches=_checkpoint_confirms,
     row_of=row_of,
 )

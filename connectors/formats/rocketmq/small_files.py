@@ -61,19 +61,19 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
             claims = _claims(parse_checkpoint(data))
         except LayoutError as error:
             problems.note("checkpoint_unreadable", CHECKPOINT, 0, found=error.found, expected=error.expected)
-    offsets_file = f"{CONFIG}/{_offsets_name(root)}"
+    offsets_file = f"{CONFIG}/{_offsets_file_name(root)}"
     groups = tuple(
         StoredOffset(*split_offset_key(str(name)), int(queue), int(offset))
-        for name, offsets in _table(root, offsets_file, problems, _are_offsets, is_live=is_live).items()
+        for name, offsets in _read_table(root, offsets_file, problems, _are_offsets, is_live=is_live).items()
         for queue, offset in offsets.items()
     )
-    delays = _table(root, DELAY_OFFSETS, problems, _is_level, is_live=is_live)
+    delays = _read_table(root, DELAY_OFFSETS, problems, _is_delay_level, is_live=is_live)
     levels = {int(level): int(offset) for level, offset in delays.items()}
     filters = read_consumer_filters(root, problems, is_live=is_live)
-    return SmallFiles(claims, offsets_file, groups, levels, timers=_timers(root), group_filters=filters)
+    return SmallFiles(claims, offsets_file, groups, levels, timers=_read_timers(root), group_filters=filters)
 
 
-def _offsets_name(root: Path) -> str:
+def _offsets_file_name(root: Path) -> str:
     """Return the name of the file with the offsets: the newest, or the only one that has at least a `.bak`."""
     backups = [f"{name}{BACKUP}" for name in OFFSETS_FILES]
     return newest_file(root / CONFIG, [*OFFSETS_FILES, *backups]).removesuffix(BACKUP)
@@ -91,7 +91,7 @@ def _claims(checkpoint: Checkpoint) -> tuple[Claim, ...]:
     return tuple(Claim(name, getattr(checkpoint, name), name.endswith("timestamp")) for name in names)
 
 
-def _timers(root: Path) -> TimerProgress | None:
+def _read_timers(root: Path) -> TimerProgress | None:
     """Return the content of `config/timercheck`; None if it is missing or unreadable, or no slot was read yet."""
     try:
         checkpoint = parse_timer_checkpoint(read_file(root / TIMER_CHECKPOINT, below=root))
@@ -102,7 +102,7 @@ def _timers(root: Path) -> TimerProgress | None:
     return TimerProgress(TIMER_TOPIC, checkpoint.last_timer_queue_offset, checkpoint.last_read_time_ms)
 
 
-def _table(
+def _read_table(
     root: Path, name: str, problems: Problems, is_pair: Callable[[object, object], bool], *, is_live: bool
 ) -> dict[Any, Any]:
     def parse(data: bytes) -> dict[Any, Any]:
@@ -115,17 +115,17 @@ def _table(
     try:
         found = read_config(root, name, parse)
     except UnsafeFileError as error:
-        problems.note("offsets_unreadable", name, found=_found(error), expected=f"JSON with {_TABLE}")
+        problems.note("offsets_unreadable", name, found=_found_text(error), expected=f"JSON with {_TABLE}")
         return {}
     note_backup(problems, name, found, f"JSON with {_TABLE}", is_live=is_live)
     return found.content or {}
 
 
-def _found(error: UnsafeFileError) -> str:
+def _found_text(error: UnsafeFileError) -> str:
     return (error.strerror or str(error)).rpartition("found ")[2]
 
 
-def _is_level(level: object, offset: object) -> bool:
+def _is_delay_level(level: object, offset: object) -> bool:
     return parse_int32(str(level)) is not None and int_within(offset, INT64_MIN, INT64_MAX) is not None
 
 
@@ -159,14 +159,14 @@ def new_checkpoint(root: Path, log: RebuiltLog) -> bytes:
             log.last_time,
             log.queued_time,
             log.index_time,
-            _within(before.master_flushed_offset, log.end),
-            _within(before.confirm_physical_offset, log.end),
+            _offset_or_zero(before.master_flushed_offset, log.end),
+            _offset_or_zero(before.confirm_physical_offset, log.end),
             max(0, log.queued_offset) if log.has_index_tags else 0,
         )
     )
 
 
-def _within(offset: int, end: int) -> int:
+def _offset_or_zero(offset: int, end: int) -> int:
     return offset if -1 <= offset <= end else 0
 
 

@@ -25,9 +25,9 @@ from commitlake.connectors.lake.delta_log.newest_versions import read_newest
 from commitlake.connectors.lake.delta_log.seals import (
     Seal,
     digest_of,
+    needed_files,
     newest_seal,
     newest_version,
-    read_files,
     sealed_sum,
     write_seal,
 )
@@ -139,7 +139,7 @@ def missing_log(newest: int) -> LogDamage | None:
 
 
 def damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
-    """Return the error for a damage."""
+    """Return the error that reports a damaged file."""
     return LogDamagedError(f"{table_uri}: {damage}. {WAY_OUT}")
 
 
@@ -183,7 +183,7 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
         seal, _ = newest_seal(folder, listing)
         try:
             found = [*_find_missing(listing, seal), *_find_changed(folder, listing, seal, is_own=is_own)]
-            found += _find_lost(folder, listing)
+            found += _find_lost_checkpoint(folder, listing)
         except FileNotFoundError:
             if folder.read_listing() == listing:
                 raise
@@ -197,7 +197,7 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
 
 
 def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
-    """Yield the missing entries."""
+    """Yield a damage for each missing entry."""
     newest = newest_version(listing, seal)
     if listing.newest < 0:
         gone = missing_log(newest)
@@ -218,9 +218,9 @@ def missing_versions(listing: LogListing, newest: int) -> Iterator[int]:
 
 
 def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, is_own: bool) -> Iterator[LogDamage]:
-    """Yield the files that have changed or cannot be read."""
+    """Yield a damage for each file that has changed or cannot be read."""
     sealed = seal.files if seal else {}
-    for file in read_files(listing):
+    for file in needed_files(listing):
         is_entry = file.version in listing.entries and listing.entries[file.version] == file
         if is_entry and file.version == listing.base and file.name not in sealed:
             continue  # readers need only the checkpoint
@@ -241,8 +241,8 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, 
             yield LogDamage(file.name, file.version, reason, is_entry)
 
 
-def _find_lost(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
-    """Yield a pointer to a missing checkpoint, which would stop Delta's readers."""
+def _find_lost_checkpoint(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
+    """Yield a damage if the pointer names a missing checkpoint, which would stop Delta's readers."""
     if not listing.has_pointer:
         return
     found = re.search(rb'"version"\s*:\s*(\d+)', folder.read(POINTER))
@@ -271,22 +271,22 @@ def check_entry(data: bytes) -> str:
 
 
 def find_planted(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
-    """Find entries of a log, sealed or not, that no program of this lake writes, and such a newest checkpoint.
+    """Find entries of a log, sealed or not, and a newest checkpoint, that no program of this lake writes.
 
     They name files outside of the table's folder, or have statistics that are none. A reader of the newest version may
     not need them any more, but followers read each entry.
     """
     for version, file in sorted(listing.entries.items()):
-        reason = _planted(folder, file) if file.size <= MAX_ENTRY_BYTES else ""
+        reason = _why_planted(folder, file) if file.size <= MAX_ENTRY_BYTES else ""
         if reason:
             yield LogDamage(file.name, version, reason)
     for file in listing.checkpoints.get(listing.base, ()):
-        outside = _outside_in_checkpoint(folder, file)
+        outside = _outside_path_in_checkpoint(folder, file)
         if outside is not None:
             yield LogDamage(file.name, file.version, f"expected files of this table, found {outside[:200]!r}", False)
 
 
-def _planted(folder: LogFolder, file: LogFile) -> str:
+def _why_planted(folder: LogFolder, file: LogFile) -> str:
     try:
         data = folder.read(file.name)
     except FileNotFoundError:  # deleted by a cleanup meanwhile
@@ -301,7 +301,7 @@ def _planted(folder: LogFolder, file: LogFile) -> str:
     return ""
 
 
-def _outside_in_checkpoint(folder: LogFolder, file: LogFile) -> str | None:
+def _outside_path_in_checkpoint(folder: LogFolder, file: LogFile) -> str | None:
     if not file.name.endswith(".parquet"):
         return None
     return next(filter(OUTSIDE.search, added_paths(folder.read(file.name))), None)

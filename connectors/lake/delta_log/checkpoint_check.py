@@ -24,11 +24,13 @@ _SIDECAR = "sidecar"
 def may_be_huge(file: pq.ParquetFile) -> bool:
     """Return whether a checkpoint may be too large for a reader, as far as its footer shows, or names further files."""
     footer = file.metadata
-    if any(_has_values(column) for column in _columns(footer) if column.path_in_schema.startswith(f"{_SIDECAR}.")):
+    if any(
+        _has_values(column) for column in _column_chunks(footer) if column.path_in_schema.startswith(f"{_SIDECAR}.")
+    ):
         return True
     # A column can have one value of this size in each row.
     largest = max(_column_bytes(footer), default=0)
-    return bool(_limits_reached(footer)) or footer.num_rows * largest > MAX_CHECKPOINT_BYTES
+    return bool(_exceeded_limit(footer)) or footer.num_rows * largest > MAX_CHECKPOINT_BYTES
 
 
 def check_checkpoint(data: bytes, *, is_own: bool = False) -> str:
@@ -40,10 +42,10 @@ def check_checkpoint(data: bytes, *, is_own: bool = False) -> str:
     """
     try:
         file = pq.ParquetFile(pa.BufferReader(data), page_checksum_verification=True)
-        if not is_own and (reached := _limits_reached(file.metadata)):
+        if not is_own and (reached := _exceeded_limit(file.metadata)):
             return reached
         decoded = 0
-        for batch in _batches(file, file.schema_arrow.names):
+        for batch in _read_batches(file, file.schema_arrow.names):
             decoded += batch.nbytes
             if decoded > MAX_CHECKPOINT_BYTES and not is_own:
                 return f"expected at most {MAX_CHECKPOINT_BYTES:,} bytes of decoded rows, found more"
@@ -58,19 +60,19 @@ def added_paths(data: bytes) -> Iterator[str]:
     """Yield the paths of data files that a checkpoint adds; none if the bytes are no valid checkpoint."""
     if check_checkpoint(data):
         return
-    for batch in _batches(pq.ParquetFile(pa.BufferReader(data)), ["add.path"]):
+    for batch in _read_batches(pq.ParquetFile(pa.BufferReader(data)), ["add.path"]):
         actions = batch.column("add").to_pylist()
         yield from (action["path"] for action in actions if action is not None and action["path"] is not None)
 
 
-def _batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _read_batches(file: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     largest = max(_column_bytes(file.metadata), default=0)
     rows = max(1, min(1 << 16, _CHECKED_BYTES // max(1, largest)))
     yield from file.iter_batches(rows, columns=list(columns), use_threads=False)
 
 
-def _limits_reached(footer: pq.FileMetaData) -> str:
-    values = sum(column.num_values for column in _columns(footer))
+def _exceeded_limit(footer: pq.FileMetaData) -> str:
+    values = sum(column.num_values for column in _column_chunks(footer))
     if values > MAX_CHECKPOINT_VALUES:
         return f"expected at most {MAX_CHECKPOINT_VALUES:,} values, found {values:,}: another program has written it"
     size = sum(_column_bytes(footer))
@@ -80,7 +82,7 @@ def _limits_reached(footer: pq.FileMetaData) -> str:
 
 
 def _column_bytes(footer: pq.FileMetaData) -> Iterator[int]:
-    return (column.total_uncompressed_size for column in _columns(footer))
+    return (column.total_uncompressed_size for column in _column_chunks(footer))
 
 
 def _has_values(column: pq.ColumnChunkMetaData) -> bool:
@@ -88,7 +90,7 @@ def _has_values(column: pq.ColumnChunkMetaData) -> bool:
     return statistics is None or not statistics.has_null_count or statistics.null_count < column.num_values
 
 
-def _columns(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+def _column_chunks(footer: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
     for group in range(footer.num_row_groups):
         metadata = footer.row_group(group)
         yield from (metadata.column(column) for column in range(metadata.num_columns))

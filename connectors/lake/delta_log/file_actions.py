@@ -25,11 +25,11 @@ def file_bounds(actions: pa.Table, column: str, data_type: pa.DataType) -> tuple
         column: a column of the table.
         data_type: type of the column's values.
     """
-    least, greatest = (_bound(actions, name, column, data_type) for name in ("min", "max"))
+    least, greatest = (_statistics_column(actions, name, column, data_type) for name in ("min", "max"))
     return least, greatest
 
 
-def one_value_each(actions: pa.Table, column: str) -> pa.ChunkedArray | None:
+def one_value_per_file(actions: pa.Table, column: str) -> pa.ChunkedArray | None:
     """Return, for each file, the one value of a text column; None if any file may have several values or nulls.
 
     Args:
@@ -37,13 +37,13 @@ def one_value_each(actions: pa.Table, column: str) -> pa.ChunkedArray | None:
         column: name of a text column.
     """
     least, greatest = file_bounds(actions, column, pa.string())
-    nulls = _bound(actions, "null_count", column, pa.int64())
+    nulls = _statistics_column(actions, "null_count", column, pa.int64())
     if nulls.null_count or numbers_of(nulls).any():
         return None
     return least if least.equals(greatest) else None
 
 
-def _bound(actions: pa.Table, name: str, column: str, data_type: pa.DataType) -> pa.ChunkedArray:
+def _statistics_column(actions: pa.Table, name: str, column: str, data_type: pa.DataType) -> pa.ChunkedArray:
     bounds = actions.column(name) if name in actions.column_names else None
     if bounds is None or bounds.type.get_field_index(column) < 0:
         return pa.chunked_array([pa.nulls(actions.num_rows, data_type)])

@@ -35,7 +35,7 @@ def with_digest(text: bytes) -> bytes:
 
 
 def without_digest(data: bytes) -> bytes | None:
-    """Return the line in such bytes; None if they are damaged."""
+    """Return the line in bytes of `with_digest`; None if they are damaged."""
     text, _, found = data.removesuffix(b"\n").partition(b"\n")
     return text if found.decode("ascii", "replace") == digest(text) else None
 
@@ -51,7 +51,7 @@ def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
         table_uri: path or URI of the table.
         storage_options: deltalake's options for an object store.
     """
-    root, name = _place(table_uri)
+    root, name = _split_table_uri(table_uri)
     try:
         if is_s3(table_uri):
             with table_files(root, storage_options).open_input_stream(f"{NOTES}/{name}.json") as source:
@@ -71,7 +71,7 @@ def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> N
         version: the version of the table.
         s3: the object store; by default that of the environment.
     """
-    root, name = _place(table_uri)
+    root, name = _split_table_uri(table_uri)
     data = with_digest(json.dumps({"table": name, "version": version}).encode())
     with open_lake_storage(f"{root}/{NOTES}", s3).open_write(f"{name}.json") as file:
         file.write(data)
@@ -79,12 +79,12 @@ def write_newest(table_uri: str, version: int, s3: S3Options | None = None) -> N
 
 def delete_newest(table_uri: str, storage_options: StorageOptions = None) -> None:
     """Delete the stored version of a table that is being removed."""
-    root, name = _place(table_uri)
+    root, name = _split_table_uri(table_uri)
     with suppress(FileNotFoundError):
         table_files(root, storage_options).delete_file(f"{NOTES}/{name}.json")
 
 
-def _place(table_uri: str) -> tuple[str, str]:
+def _split_table_uri(table_uri: str) -> tuple[str, str]:
     """Return the folder that holds a table, and the table's name."""
     if is_s3(table_uri):
         root, _, name = table_uri.rstrip("/").rpartition("/")

@@ -108,7 +108,7 @@ def newest_version(listing: LogListing, seal: Seal | None) -> int:
     return max([known, *(version for version in named if version <= known + _FAR)])
 
 
-def read_files(listing: LogListing) -> list[LogFile]:
+def needed_files(listing: LogListing) -> list[LogFile]:
     """Return the files that a reader of the newest version needs, in order."""
     entries = [listing.entries[version] for version in sorted(listing.entries) if version >= listing.base]
     return [*listing.checkpoints.get(listing.base, []), *entries]
@@ -142,7 +142,7 @@ def write_seal(
         from_scratch: whether to delete earlier seals, because the log was repaired.
     """
     name = entry_name(listing.newest)
-    files = {file.name: (file.size, digest_of(folder, file)) for file in read_files(listing)}
+    files = {file.name: (file.size, digest_of(folder, file)) for file in needed_files(listing)}
     folder.write(name, Seal(listing.newest, listing.base, files, row_sum).to_bytes(), SEALS)
     if from_scratch or listing.noted < listing.newest:
         folder.note_newest(listing.newest)

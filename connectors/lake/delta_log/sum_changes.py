@@ -60,7 +60,7 @@ UNKNOWN = SumChange(None)
 
 
 def change_of(statistics: Iterable[str], removed: Iterable[int | None] = (), *, is_total: bool = False) -> SumChange:
-    """Return the change by a commit.
+    """Return by how much a commit changes a table's sum of rows.
 
     Args:
         statistics: the statistics of the files that it adds, as JSON.
@@ -87,5 +87,5 @@ def sum_in_footer(metadata: pq.FileMetaData) -> int | None:
 
 
 def wrapped(number: int) -> int:
-    """Return a number modulo 2^64 as a signed one."""
+    """Wrap a number to a signed integer of 64 bits."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -156,10 +156,12 @@ def snapshot_files(table_uri: str, storage_options: StorageOptions = None, versi
     files = []
     for action in file_actions(table).to_pylist():
         if action.get("deletion_vector"):
-            raise _deletion_vector(action["path"])
+            raise _deletion_vector_error(action["path"])
         date = (action.get("partition") or {}).get(PARTITION)
         rows = action.get("num_records")
-        file = _file(table_uri, action["path"], None if date is None else str(date), action["size_bytes"], rows)
+        file = _file_in_table(
+            table_uri, action["path"], None if date is None else str(date), action["size_bytes"], rows
+        )
         least, greatest = ((action.get(bound) or {}).get(_TIME) for bound in ("min", "max"))
         files.append(replace(file, first_time=least, last_time=greatest))
     return AddedVersion(table.version(), tuple(files))
@@ -188,7 +190,7 @@ def files_of_time(
     is_chosen = ((firsts < epoch_us(end)) & (lasts >= epoch_us(start))).tolist()
     paths, sizes, rows = (actions.column(name).to_pylist() for name in ("path", "size_bytes", "num_records"))
     chosen = compress(zip(paths, sizes, rows, strict=True), is_chosen)
-    return [_file(table_uri, path, None, size, count) for path, size, count in chosen]
+    return [_file_in_table(table_uri, path, None, size, count) for path, size, count in chosen]
 
 
 def _check_deletion_vectors(actions: pa.Table) -> None:
@@ -196,7 +198,7 @@ def _check_deletion_vectors(actions: pa.Table) -> None:
         return
     vectors = actions.column("deletion_vector")
     if vectors.null_count < len(vectors):
-        raise _deletion_vector(actions.column("path").filter(vectors.is_valid())[0].as_py())
+        raise _deletion_vector_error(actions.column("path").filter(vectors.is_valid())[0].as_py())
 
 
 def table_id(table_uri: str, storage_options: StorageOptions = None) -> str:
@@ -235,9 +237,9 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
         removed = [action["remove"] for action in actions if action.get("remove", {}).get("dataChange")]
         return AddedVersion(
             version,
-            tuple(_file_of(table_uri, action) for action in added),
-            tuple(_file_of(table_uri, action) for action in removed),
-            any(_is_of_erasure(action.get("commitInfo")) for action in actions),
+            tuple(_file_of_action(table_uri, action) for action in added),
+            tuple(_file_of_action(table_uri, action) for action in removed),
+            any(_is_erasure(action.get("commitInfo")) for action in actions),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise VersionsError(
@@ -247,7 +249,7 @@ def _read_version(table_uri: str, version: int, files: pafs.FileSystem) -> Added
         ) from None
 
 
-def _is_of_erasure(info: object) -> bool:
+def _is_erasure(info: object) -> bool:
     """Return True if a commit's metadata marks it as an erasure; see `erasures`."""
     try:
         return isinstance(info, dict) and ERASURE_KEY in parse_json(info.get("userMetadata") or "{}")
@@ -255,14 +257,14 @@ def _is_of_erasure(info: object) -> bool:
         return False
 
 
-def _file_of(table_uri: str, action: dict[str, Any]) -> AddedFile:
+def _file_of_action(table_uri: str, action: dict[str, Any]) -> AddedFile:
     if action.get("deletionVector"):
-        raise _deletion_vector(action["path"])
+        raise _deletion_vector_error(action["path"])
     date = (action.get("partitionValues") or {}).get(PARTITION) or None  # an empty text also means null
-    return _file(table_uri, action["path"], date, action.get("size") or 0, count_rows(action.get("stats")))
+    return _file_in_table(table_uri, action["path"], date, action.get("size") or 0, count_rows(action.get("stats")))
 
 
-def _file(table_uri: str, encoded: str, date: str | None, size: int, rows: int | None) -> AddedFile:
+def _file_in_table(table_uri: str, encoded: str, date: str | None, size: int, rows: int | None) -> AddedFile:
     name = unquote(encoded)
     if is_uri(name) or name.startswith(("/", "file:")):
         raise VersionsError(
@@ -274,7 +276,7 @@ def _file(table_uri: str, encoded: str, date: str | None, size: int, rows: int |
     return AddedFile(f"{root.rstrip('/')}/{name}", name, date, size, rows)
 
 
-def _deletion_vector(path: str) -> VersionsError:
+def _deletion_vector_error(path: str) -> VersionsError:
     return VersionsError(
         f"the file {unquote(path)} has a deletion vector: expected files that hold just the table's rows. "
         "Set delta.enableDeletionVectors = false and REORG TABLE … APPLY (PURGE)",

@@ -54,8 +54,8 @@ def batches_with_bodies(
     """
     refs = batch.column("body_ref")
     fields = pa.RecordBatch.from_arrays(refs.flatten(), names=[field.name for field in refs.type])
-    crcs = _numbers(batch.column("body_crc"), UNKNOWN_CRC)
-    for start, end in _slices(np.maximum(_numbers(fields.column("length"), 0), 0)):
+    crcs = _to_int64(batch.column("body_crc"), UNKNOWN_CRC)
+    for start, end in _row_ranges(np.maximum(_to_int64(fields.column("length"), 0), 0)):
         rows = batch.slice(start, end - start)
         runs = [
             _read_run(fields.slice(first, last - first), crcs[first:last], store, cache, max_frame_bytes)
@@ -89,10 +89,10 @@ def decompressed(batch: pa.RecordBatch, max_bytes: int) -> Iterator[pa.RecordBat
             bodies[row], errors[row] = None, str(error)
         size += len(bodies[row] or b"")
         if size >= BATCH_BYTES:
-            yield _replaced(batch, start, row + 1, bodies, errors)
+            yield _replace_bodies(batch, start, row + 1, bodies, errors)
             start, size, bodies, errors = row + 1, 0, {}, {}
     if start < batch.num_rows or not batch.num_rows:
-        yield _replaced(batch, start, batch.num_rows, bodies, errors)
+        yield _replace_bodies(batch, start, batch.num_rows, bodies, errors)
 
 
 def in_form(batch: pa.RecordBatch, form: BodyForm) -> pa.RecordBatch:
@@ -141,7 +141,7 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"found {name}, which is no JSON")
 
 
-def _replaced(
+def _replace_bodies(
     batch: pa.RecordBatch, start: int, end: int, bodies: Mapping[int, bytes | None], errors: Mapping[int, str]
 ) -> pa.RecordBatch:
     rows = batch.slice(start, end - start)
@@ -153,7 +153,7 @@ def _replaced(
     return rows.append_column("body_error", texts)
 
 
-def _slices(lengths: Array) -> Iterator[tuple[int, int]]:
+def _row_ranges(lengths: Array) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows with at most `BATCH_BYTES` of bodies, or with a single row."""
     ends = np.cumsum(lengths)
     start = 0
@@ -166,7 +166,7 @@ def _slices(lengths: Array) -> Iterator[tuple[int, int]]:
 
 def pack_runs(packs: pa.Array, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield ranges of rows, between `start` and `end`, of the same pack or without a pack."""
-    codes = _numbers(packs.slice(start, end - start).dictionary_encode().indices, -1)
+    codes = _to_int64(packs.slice(start, end - start).dictionary_encode().indices, -1)
     changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1 + start
     yield from pairwise([start, *changes.tolist(), end])
 
@@ -181,10 +181,10 @@ def _read_run(
         if fields.column(name).null_count:
             advice = "The table's body_ref was not written by 'archive', or is damaged"
             raise PackError(pack, None, f"a body_ref with a {name}", "null", advice)
-    places = PackRefs(*(_numbers(fields.column(name), 0) for name in BODY_PLACE.names[1:]))
+    places = PackRefs(*(_to_int64(fields.column(name), 0) for name in BODY_PLACE.names[1:]))
     return read_bodies(store, pack, places, crcs, max_frame_bytes=max_frame_bytes, cache=cache)
 
 
-def _numbers(values: pa.Array, null: int) -> Array:
+def _to_int64(values: pa.Array, null: int) -> Array:
     numbers: Array = values.cast(pa.int64()).fill_null(null).to_numpy(zero_copy_only=False)
     return numbers

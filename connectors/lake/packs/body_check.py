@@ -39,34 +39,34 @@ def check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> I
 def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
     """Check the rows of one pack; if the pack is missing, its rows are not tried one by one."""
     if pack is None:
-        return [_missing(rows, "the message has no body_ref")]
+        return [_rows_with_error(rows, "the message has no body_ref")]
     try:
         pack_size(store, pack)
     except PackError as error:
-        return [_missing(rows, str(error))]
-    return _check(rows, store, cache)
+        return [_rows_with_error(rows, str(error))]
+    return _check_rows(rows, store, cache)
 
 
-def _check(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
+def _check_rows(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
     """Check rows together; if that fails, check each half, down to the faulty rows."""
     try:
         # The reader has compared each body with its CRC, so its size and CRC are those of the row.
         return [
-            _found(part, pc.binary_length(part.column("body")), part.column("body_crc"), pa.nulls(part.num_rows))
+            _result_rows(part, pc.binary_length(part.column("body")), part.column("body_crc"), pa.nulls(part.num_rows))
             for part in batches_with_bodies(rows, store, cache)
         ]
     except PackError as error:
         if rows.num_rows == 1:
-            return [_missing(rows, str(error))]
+            return [_rows_with_error(rows, str(error))]
         half = rows.num_rows // 2
-        return [*_check(rows.slice(0, half), store, cache), *_check(rows.slice(half), store, cache)]
+        return [*_check_rows(rows.slice(0, half), store, cache), *_check_rows(rows.slice(half), store, cache)]
 
 
-def _missing(rows: pa.RecordBatch, error: str) -> pa.RecordBatch:
-    return _found(rows, pa.nulls(rows.num_rows), pa.nulls(rows.num_rows), pa.repeat(error, rows.num_rows))
+def _rows_with_error(rows: pa.RecordBatch, error: str) -> pa.RecordBatch:
+    return _result_rows(rows, pa.nulls(rows.num_rows), pa.nulls(rows.num_rows), pa.repeat(error, rows.num_rows))
 
 
-def _found(rows: pa.RecordBatch, sizes: pa.Array, crcs: pa.Array, errors: pa.Array) -> pa.RecordBatch:
+def _result_rows(rows: pa.RecordBatch, sizes: pa.Array, crcs: pa.Array, errors: pa.Array) -> pa.RecordBatch:
     columns = [rows.column(name) for name in KEPT]
     found = [sizes.cast(pa.int32()), crcs.cast(pa.int32()), errors.cast(pa.string())]
     return pa.RecordBatch.from_arrays([*columns, *found], [*KEPT, "body_size", "body_crc", ERROR])

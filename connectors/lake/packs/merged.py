@@ -69,7 +69,7 @@ def read_members(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
     packed, plain, magic = _FOOTER.unpack(tail[-_FOOTER.size :]) if len(tail) >= _FOOTER.size else (0, 0, b"")
     frame = _SKIPPABLE.size + packed + _FOOTER.size
     if magic != _FOOTER_MAGIC or frame > file.size or max(packed, plain) > _MAX_INDEX_BYTES:
-        raise _damaged(file, bytes(tail[-_FOOTER.size :]).hex(" ") or "nothing")
+        raise _damaged_error(file, bytes(tail[-_FOOTER.size :]).hex(" ") or "nothing")
     if frame > len(tail):
         tail = store.read_range(file.name, file.size - frame, frame)
     folder, places, offset = file.name.rpartition("/")[0], {}, 0
@@ -83,13 +83,13 @@ def read_members(store: PackStore, file: PackFile) -> dict[str, PackPlace]:
             places[name] = PackPlace(file.name, offset, size)
             offset += size
     except (zlib.error, ValueError, TypeError, PackError) as error:
-        raise _damaged(file, f"an index that cannot be read: {error}") from None
+        raise _damaged_error(file, f"an index that cannot be read: {error}") from None
     if offset + frame != file.size:
-        raise _damaged(file, f"an index of {offset + frame} bytes, in a file of {file.size}")
+        raise _damaged_error(file, f"an index of {offset + frame} bytes, in a file of {file.size}")
     return places
 
 
-def _damaged(file: PackFile, found: str) -> PackError:
+def _damaged_error(file: PackFile, found: str) -> PackError:
     return PackError(file.name, None, "an index at the end of a merged pack", found, _DAMAGED)
 
 
@@ -113,7 +113,7 @@ def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPl
     index = _SKIPPABLE.pack(_SKIPPABLE_MAGIC, len(footer)) + footer
     total = len(index)
     with store.open_write(name) as output:
-        for run in _runs([place for _, place in places]):
+        for run in _join_neighbours([place for _, place in places]):
             assert run.size is not None  # of `places`
             end = run.offset + run.size
             for offset in range(run.offset, end, _COPY_BYTES):
@@ -127,7 +127,7 @@ def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPl
     return total
 
 
-def _runs(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
+def _join_neighbours(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
     """Join neighbouring parts of one file."""
     run: PackPlace | None = None
     for place in places:
@@ -143,7 +143,7 @@ def _runs(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Places of one pack.
+    """The places in the lake where the same pack is stored, or an error.
 
     Attributes:
         places: its own file, and parts of merged packs; none if it does not exist.
@@ -157,7 +157,7 @@ class Copies:
 def find_copies(
     store: PackStore, names: Iterable[str], seen: MutableMapping[str, PackPlace] | None = None
 ) -> dict[str, Copies]:
-    """Return all places of packs.
+    """Find all places where packs are stored, and return them by the names of the packs.
 
     Args:
         names: names of the packs.
@@ -176,11 +176,11 @@ def find_copies(
         else:
             by_folder[name.rpartition("/")[0]].append(name)
     for folder, wanted in by_folder.items():
-        found |= _copies_in(store, folder, wanted, {} if seen is None else seen)
+        found |= _find_copies_in(store, folder, wanted, {} if seen is None else seen)
     return found
 
 
-def _copies_in(
+def _find_copies_in(
     store: PackStore, folder: str, names: Sequence[str], seen: MutableMapping[str, PackPlace]
 ) -> dict[str, Copies]:
     for _ in range(_TRIES):
@@ -238,15 +238,15 @@ def read_pack(store: PackStore, name: str, offset: int, length: int) -> bytes:
         wanted = length if place.size is None else max(0, min(length, place.size - offset))
         return store.read_range(place.file, place.offset + offset, wanted)
 
-    return _ask(store, name, read)
+    return _try_places(store, name, read)
 
 
 def pack_size(store: PackStore, name: str) -> int:
     """Return the size of a pack in bytes, merged or not; see `PackStore.size`."""
-    return _ask(store, name, lambda place: store.size(place.file) if place.size is None else place.size)
+    return _try_places(store, name, lambda place: store.size(place.file) if place.size is None else place.size)
 
 
-def _ask(store: PackStore, name: str, ask: Callable[[PackPlace], _Answer]) -> _Answer:
+def _try_places(store: PackStore, name: str, ask: Callable[[PackPlace], _Answer]) -> _Answer:
     known = _known.setdefault(store, {})
     for _ in range(_TRIES):
         place = known.get(name) or PackPlace(name)

@@ -214,7 +214,7 @@ def _contents(
             missing.append(frame)
         else:
             yield frame, content
-    for run in _runs(missing):
+    for run in _neighbour_groups(missing):
         start = run[0].offset
         wanted = max(frame.offset + frame.length for frame in run) - start
         data = pa.py_buffer(read_pack(store, pack, start, wanted))
@@ -224,7 +224,7 @@ def _contents(
             yield frame, content
 
 
-def _runs(frames: list[_Frame]) -> Iterator[list[_Frame]]:
+def _neighbour_groups(frames: list[_Frame]) -> Iterator[list[_Frame]]:
     """Yield groups of neighbouring frames of up to `READ_BYTES`; a larger frame forms its own group."""
     run: list[_Frame] = []
     start = end = 0

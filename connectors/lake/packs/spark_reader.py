@@ -66,7 +66,7 @@ def with_bodies(
     if not as_stored:
         added.append(StructField("body_error", StringType(), nullable=True))
     schema = StructType([*messages.schema.fields, *added])
-    read = _reader(location, max_frame_bytes, None if as_stored else max_bytes, form)
+    read = _make_reader(location, max_frame_bytes, None if as_stored else max_bytes, form)
     return by_pack(messages).mapInArrow(read, schema)
 
 
@@ -100,7 +100,7 @@ def _check_columns(schema: StructType, *, as_stored: bool) -> None:
             raise ValueError(f"column {name}: expected {wanted.simpleString()}, found {found}{advice}")
 
 
-def _reader(
+def _make_reader(
     location: PackLocation, max_frame_bytes: int, max_bytes: int | None, form: BodyForm
 ) -> Callable[[_Batches], _Batches]:
     """Return a function that adds bodies to batches: as stored if `max_bytes` is None."""

@@ -36,7 +36,7 @@ class PackOutput(Protocol):
 
 
 class _BlockError(Exception):
-    """Carries an error of the block of `PackStore.open_write` past the conversion of the store's own errors."""
+    """Wrapper of an error in a block of `PackStore.open_write`, which is not converted like the store's own errors."""
 
     def __init__(self, error: ObjectStoreError) -> None:
         super().__init__(error)
@@ -61,7 +61,10 @@ class PackStore:
         """Open a new pack for writing; it appears, or replaces one of its name, when the block ends without error."""
         parse_pack_name(name)
         try:
-            with self._errors(f"{name} to be written"), self._storage.open_write(name, syncs_folders=True) as output:
+            with (
+                self._convert_errors(f"{name} to be written"),
+                self._storage.open_write(name, syncs_folders=True) as output,
+            ):
                 try:
                     yield output
                 except ObjectStoreError as error:  # of another place, which the block reads
@@ -76,10 +79,10 @@ class PackStore:
             PackError: if the pack does not exist, or is not readable.
         """
         parse_pack_name(name)
-        with self._errors(f"{name} to be read", name):
+        with self._convert_errors(f"{name} to be read", name):
             data = self._storage.get_range(name, offset, length)
         if data is None:
-            raise self._missing(name)
+            raise self._missing_error(name)
         return data
 
     def size(self, name: str) -> int:
@@ -89,15 +92,15 @@ class PackStore:
             PackError: as for `read_range`.
         """
         parse_pack_name(name)
-        with self._errors(f"{name} to be read", name):
+        with self._convert_errors(f"{name} to be read", name):
             size = self._storage.size(name)
         if size is None:
-            raise self._missing(name)
+            raise self._missing_error(name)
         return size
 
     def check(self) -> None:
         """Check before a job begins that packs can be stored here; a folder need not exist yet."""
-        with self._errors(f"{self._storage.place_noun} to write to"):
+        with self._convert_errors(f"{self._storage.place_noun} to write to"):
             self._storage.check()
 
     def list_packs(self, folder: str = "") -> Iterator[PackFile]:
@@ -106,7 +109,7 @@ class PackStore:
         Args:
             folder: only those of one date and broker: the part of a pack's name before the last '/'.
         """
-        with self._errors("packs to be listed"):
+        with self._convert_errors("packs to be listed"):
             for name, found in self._storage.files(f"{folder}/" if folder else _DATES, ".zst"):
                 with suppress(PackNameError):
                     yield PackFile(name, parse_pack_name(name).store_date, found.size, found.modified)
@@ -116,7 +119,7 @@ class PackStore:
         known = list(names)
         for name in known:
             parse_pack_name(name)
-        with self._errors("packs to be deleted"):
+        with self._convert_errors("packs to be deleted"):
             self._storage.delete_all(known)
 
     def delete_unfinished(self, before: datetime.datetime) -> int:
@@ -125,11 +128,11 @@ class PackStore:
         Args:
             before: time; later files are kept, because their writers may still be running.
         """
-        with self._errors("unfinished packs to be deleted"):
+        with self._convert_errors("unfinished packs to be deleted"):
             return self._storage.delete_old_unfinished(_DATES, before, _is_pack)
 
     @contextmanager
-    def _errors(self, expected: str, name: str = "") -> Iterator[None]:
+    def _convert_errors(self, expected: str, name: str = "") -> Iterator[None]:
         """Convert the errors of the place; an error of one file is that of the pack."""
         try:
             yield
@@ -139,7 +142,7 @@ class PackStore:
             kind = PackStoreUnavailableError if error.is_transient else PackStoreError
             raise kind(self._storage.text, expected, error.cause, error.advice) from None
 
-    def _missing(self, name: str) -> PackError:
+    def _missing_error(self, name: str) -> PackError:
         return PackError(name, None, f"{self._storage.file_noun} in {self._storage.text}", "none", _EXPIRED)
 
 

@@ -92,7 +92,7 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> Wiped:
         content = _read_frame(store, pack, offset, length, max(start + size for start, size in spans))
         if content is None:  # everything was already removed
             continue
-        changed = _without(pack, offset, content, spans, length)
+        changed = _frame_without(pack, offset, content, spans, length)
         if changed is None:
             continue
         replaced[offset], overwritten = changed
@@ -101,7 +101,7 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> Wiped:
     if not replaced:
         return Wiped()
     with store.open_write(pack) as output:
-        for piece in _pieces(store, pack, size, replaced):
+        for piece in _pack_bytes(store, pack, size, replaced):
             output.write(memoryview(piece))
     return Wiped(count, total, size)
 
@@ -132,24 +132,26 @@ def _read_frame(store: PackStore, pack: str, offset: int, length: int, needed: i
         raise PackError(pack, offset, error.expected, error.found, _DAMAGED) from None
 
 
-def _cut(content: bytes, span: tuple[int, int]) -> bytes:
+def _span_bytes(content: bytes, span: tuple[int, int]) -> bytes:
     return content[span[0] : span[0] + span[1]]
 
 
-def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> tuple[bytes, Spans] | None:
-    """Return a frame of the same stored length without the given bodies, and those that it changes.
+def _frame_without(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> tuple[bytes, Spans] | None:
+    """Build a frame of the same stored length without the given bodies; return it with the bodies that it changes.
 
     None if the content is already that of this frame.
     """
     if sum(size for _, size in spans) == len(content):
-        return _skippable(length), spans
-    for changed in _overwritten(content, spans):
+        return _skippable_frame(length), spans
+    for changed in _overwrite_bodies(content, spans):
         if changed == content:
             return None
         for level in _LEVELS:
             frame = pa.Codec("zstd", compression_level=level).compress(changed, asbytes=True)
             if len(frame) <= length:
-                return _padded(frame, length), [span for span in spans if _cut(changed, span) != _cut(content, span)]
+                return _pad_frame(frame, length), [
+                    span for span in spans if _span_bytes(changed, span) != _span_bytes(content, span)
+                ]
     raise PackError(
         pack,
         offset,
@@ -159,7 +161,7 @@ def _without(pack: str, offset: int, content: bytes, spans: Spans, length: int) 
     )
 
 
-def _overwritten(content: bytes, spans: Spans) -> Iterator[bytes]:
+def _overwrite_bodies(content: bytes, spans: Spans) -> Iterator[bytes]:
     """Yield candidates for the content without the given bodies: overwritten by zeros, then by repeated content.
 
     The last ones overwrite only bodies whose bytes are not in the frame a second time. A copy of what stays needs the
@@ -167,26 +169,28 @@ def _overwritten(content: bytes, spans: Spans) -> Iterator[bytes]:
     """
     ends = [0, *(start + size for start, size in spans)]
     pieces = [content[end:start] for end, (start, _) in zip(ends, [*spans, (len(content), 0)], strict=True)]
-    yield from _fillings(content, spans, b"".join(pieces))
-    single = [span for span in spans if not any(_cut(content, span) in piece for piece in pieces)]
+    yield from _filled_contents(content, spans, b"".join(pieces))
+    single = [span for span in spans if not any(_span_bytes(content, span) in piece for piece in pieces)]
     if len(single) < len(spans):
-        yield from _fillings(content, single, b"".join(pieces))
+        yield from _filled_contents(content, single, b"".join(pieces))
 
 
-def _fillings(content: bytes, spans: Spans, stays: bytes) -> Iterator[bytes]:
-    yield _filled(content, spans, lambda _, size: bytes(size))
-    yield _filled(content, spans, lambda start, size: _repeated(_before(content, spans, start)[-size:], size))
+def _filled_contents(content: bytes, spans: Spans, stays: bytes) -> Iterator[bytes]:
+    yield _fill_spans(content, spans, lambda _, size: bytes(size))
+    yield _fill_spans(
+        content, spans, lambda start, size: _repeat_pattern(_content_before(content, spans, start)[-size:], size)
+    )
     step = max(1, len(stays) // _MAX_FILLS)
     for first in range(0, len(stays), step):
         for period in (1, 2, 3, len(stays)):
-            yield _filled(content, spans, _filling((stays[first:] + stays[:first])[:period]))
+            yield _fill_spans(content, spans, _repeating_fill((stays[first:] + stays[:first])[:period]))
 
 
-def _filling(pattern: bytes) -> Callable[[int, int], bytes]:
-    return lambda _, size: _repeated(pattern, size)
+def _repeating_fill(pattern: bytes) -> Callable[[int, int], bytes]:
+    return lambda _, size: _repeat_pattern(pattern, size)
 
 
-def _before(content: bytes, spans: Spans, end: int) -> bytes:
+def _content_before(content: bytes, spans: Spans, end: int) -> bytes:
     """Return the remaining content before a position."""
     pieces, position = [], 0
     for start, size in spans:
@@ -197,26 +201,26 @@ def _before(content: bytes, spans: Spans, end: int) -> bytes:
     return b"".join([*pieces, content[position:end]])
 
 
-def _filled(content: bytes, spans: Spans, fill: Callable[[int, int], bytes]) -> bytes:
+def _fill_spans(content: bytes, spans: Spans, fill: Callable[[int, int], bytes]) -> bytes:
     changed = bytearray(content)
     for start, size in spans:
         changed[start : start + size] = fill(start, size)
     return bytes(changed)
 
 
-def _repeated(pattern: bytes, size: int) -> bytes:
+def _repeat_pattern(pattern: bytes, size: int) -> bytes:
     return (pattern * (size // len(pattern) + 1))[:size] if pattern else bytes(size)
 
 
-def _skippable(length: int) -> bytes:
+def _skippable_frame(length: int) -> bytes:
     return _SKIPPABLE.pack(_SKIPPABLE_MAGIC, length - _SKIPPABLE.size) + bytes(length - _SKIPPABLE.size)
 
 
-def _padded(frame: bytes, length: int) -> bytes:
+def _pad_frame(frame: bytes, length: int) -> bytes:
     """Return a frame padded to a length, if necessary by a skippable frame."""
     missing = length - len(frame)
     if missing >= _SKIPPABLE.size:
-        return frame + _skippable(missing)
+        return frame + _skippable_frame(missing)
     id_bytes, blocks = _PADDING[missing]
     if not missing:
         return frame
@@ -231,7 +235,7 @@ def _padded(frame: bytes, length: int) -> bytes:
     ])  # fmt: skip
 
 
-def _pieces(store: PackStore, pack: str, size: int, replaced: Mapping[int, bytes]) -> Iterator[bytes]:
+def _pack_bytes(store: PackStore, pack: str, size: int, replaced: Mapping[int, bytes]) -> Iterator[bytes]:
     """Yield a pack's bytes with the given frames replaced."""
     position = 0
     for offset, frame in [*sorted(replaced.items()), (size, b"")]:

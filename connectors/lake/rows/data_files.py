@@ -145,7 +145,7 @@ def open_table_file(lake: Lake, table: str, path: str) -> Iterator[pa.NativeFile
 
 def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
     collected: list[pq.FileMetaData] = []
-    leaves = _leaves(rows.schema)
+    leaves = _schema_leaf_paths(rows.schema)
     with pq.ParquetWriter(
         output,
         rows.schema,
@@ -155,7 +155,7 @@ def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
         column_encoding={name: _DIFFERENCES[name] for name in leaves if name in _DIFFERENCES},
         data_page_size=_PAGE_BYTES,
         write_batch_size=BATCH_VALUES,
-        write_statistics=_flat(rows.schema),
+        write_statistics=_flat_columns(rows.schema),
         write_page_index=True,
         write_page_checksum=True,
         store_schema=False,
@@ -166,12 +166,12 @@ def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
     return collected[0]
 
 
-def _flat(schema: pa.Schema) -> list[str]:
+def _flat_columns(schema: pa.Schema) -> list[str]:
     """Return the columns that are not nested, for which statistics are written."""
     return [field.name for field in schema if not pa.types.is_nested(field.type)]
 
 
-def _leaves(schema: pa.Schema) -> list[str]:
+def _schema_leaf_paths(schema: pa.Schema) -> list[str]:
     """Return Parquet's paths of the columns that a file stores."""
     return [path for field in schema for path in _leaf_paths(field.name, field.type)]
 

@@ -31,22 +31,22 @@ _STRIPE = 32  # bytes that the four lanes take at a time
 
 
 @compiled
-def _rotated(value: Any, left: Any) -> Any:
+def _rotate_left(value: Any, left: Any) -> Any:
     return (value << np.uint64(left)) | (value >> np.uint64(64 - left))
 
 
 @compiled
-def _round(lane: Any, word: Any) -> Any:
-    return _rotated(lane + word * _PRIME_2, 31) * _PRIME_1
+def _mix_lane(lane: Any, word: Any) -> Any:
+    return _rotate_left(lane + word * _PRIME_2, 31) * _PRIME_1
 
 
 @compiled
-def _merged(hashed: Any, lane: Any) -> Any:
-    return (hashed ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+def _merge_lane(hashed: Any, lane: Any) -> Any:
+    return (hashed ^ _mix_lane(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
 
 
 @compiled
-def _finished(hashed: Any) -> Any:
+def _finish_hash(hashed: Any) -> Any:
     hashed = (hashed ^ (hashed >> np.uint64(33))) * _PRIME_2
     hashed = (hashed ^ (hashed >> np.uint64(29))) * _PRIME_3
     return hashed ^ (hashed >> np.uint64(32))
@@ -54,8 +54,8 @@ def _finished(hashed: Any) -> Any:
 
 @compiled
 def _hash_long(value: Any, seed: Any) -> Any:
-    hashed = (seed + _PRIME_5 + np.uint64(8)) ^ _round(np.uint64(0), np.uint64(value))
-    return _finished(_rotated(hashed, 27) * _PRIME_1 + _PRIME_4)
+    hashed = (seed + _PRIME_5 + np.uint64(8)) ^ _mix_lane(np.uint64(0), np.uint64(value))
+    return _finish_hash(_rotate_left(hashed, 27) * _PRIME_1 + _PRIME_4)
 
 
 @compiled
@@ -64,29 +64,29 @@ def _hash_bytes(data: Any, position: Any, length: Any, seed: Any) -> Any:
     if length >= _STRIPE:
         one, two, three, four = seed + _PRIME_1 + _PRIME_2, seed + _PRIME_2, seed + np.uint64(0), seed - _PRIME_1
         while end - position >= _STRIPE:
-            one = _round(one, load_le_u64(data, position))
-            two = _round(two, load_le_u64(data, position + 8))
-            three = _round(three, load_le_u64(data, position + 16))
-            four = _round(four, load_le_u64(data, position + 24))
+            one = _mix_lane(one, load_le_u64(data, position))
+            two = _mix_lane(two, load_le_u64(data, position + 8))
+            three = _mix_lane(three, load_le_u64(data, position + 16))
+            four = _mix_lane(four, load_le_u64(data, position + 24))
             position += _STRIPE
-        hashed = _rotated(one, 1) + _rotated(two, 7) + _rotated(three, 12) + _rotated(four, 18)
-        hashed = _merged(_merged(_merged(_merged(hashed, one), two), three), four)
+        hashed = _rotate_left(one, 1) + _rotate_left(two, 7) + _rotate_left(three, 12) + _rotate_left(four, 18)
+        hashed = _merge_lane(_merge_lane(_merge_lane(_merge_lane(hashed, one), two), three), four)
     else:
         hashed = seed + _PRIME_5
     hashed += np.uint64(length)
     while end - position >= 8:
-        hashed = _rotated(hashed ^ _round(np.uint64(0), load_le_u64(data, position)), 27) * _PRIME_1 + _PRIME_4
+        hashed = _rotate_left(hashed ^ _mix_lane(np.uint64(0), load_le_u64(data, position)), 27) * _PRIME_1 + _PRIME_4
         position += 8
     if end - position >= 4:
         word = np.uint64(0)
         for byte in range(4):
             word |= np.uint64(data[position + byte]) << np.uint64(8 * byte)
-        hashed = _rotated(hashed ^ (word * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
+        hashed = _rotate_left(hashed ^ (word * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
         position += 4
     while position < end:
-        hashed = _rotated(hashed ^ (np.uint64(data[position]) * _PRIME_5), 11) * _PRIME_1
+        hashed = _rotate_left(hashed ^ (np.uint64(data[position]) * _PRIME_5), 11) * _PRIME_1
         position += 1
-    return _finished(hashed)
+    return _finish_hash(hashed)
 
 
 @compiled

@@ -79,14 +79,14 @@ def row_sum(rows: pa.Table) -> int:
     """Return the sum of rows."""
     total = 0
     for batch in rows.to_batches(_BATCH_ROWS):
-        hashes = _of_fields(batch.schema.names, batch.columns, batch.num_rows)
+        hashes = _sum_fields(batch.schema.names, batch.columns, batch.num_rows)
         chained = np.full(batch.num_rows, SEED, np.int64)
         chain(hashes, chained)
         total += int(chained.sum())  # wraps around, as it should
     return wrapped(total)
 
 
-def _of_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Array:
+def _sum_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Array:
     """Return the sum of the fields' hashes for each row; a field that is null adds 0."""
     total = np.zeros(count, np.int64)
     seeds = text_hashes(texts_of(names))
@@ -94,30 +94,32 @@ def _of_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) ->
         if column.null_count == count:
             continue
         hashes = np.full(count, seed, np.int64)
-        chain(_values(column), hashes)
+        chain(_value_numbers(column), hashes)
         if column.null_count:
             hashes[pc.is_null(column).to_numpy(zero_copy_only=False)] = 0
         total += hashes
     return total
 
 
-def _values(column: pa.Array) -> Array:
-    """Return a number for each value; that of a null means nothing."""
+def _value_numbers(column: pa.Array) -> Array:
+    """Return a number for each value; the number of a null has no meaning."""
     column = _with_short_offsets(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        values = _values(column.dictionary) if len(column.dictionary) else np.zeros(1, np.int64)
+        values = _value_numbers(column.dictionary) if len(column.dictionary) else np.zeros(1, np.int64)
         chosen: Array = values[numbers_of(column.indices)]
         return chosen
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return text_hashes(column)
     if pa.types.is_map(kind):
-        elements = pa.StructArray.from_arrays([_within(column, column.keys), _within(column, column.items)], ["k", "v"])
-        return _of_elements(column, elements)
+        elements = pa.StructArray.from_arrays(
+            [_own_elements(column, column.keys), _own_elements(column, column.items)], ["k", "v"]
+        )
+        return _sum_elements(column, elements)
     if pa.types.is_list(kind):
-        return _of_elements(column, _within(column, column.values))
+        return _sum_elements(column, _own_elements(column, column.values))
     if pa.types.is_struct(kind):
-        return _of_fields([field.name for field in kind], column.flatten(), len(column))
+        return _sum_fields([field.name for field in kind], column.flatten(), len(column))
     if pa.types.is_timestamp(kind):
         column = column.cast(pa.timestamp("us", kind.tz))
     elif pa.types.is_date(kind):
@@ -138,19 +140,19 @@ def _with_short_offsets(column: pa.Array) -> pa.Array:
     return column
 
 
-def _within(lists: pa.Array, elements: pa.Array) -> pa.Array:
-    """Return the elements of lists that may be a slice of others; the elements are those of all."""
+def _own_elements(lists: pa.Array, elements: pa.Array) -> pa.Array:
+    """Return the elements that belong to an array of lists, which may be a slice of a larger array."""
     offsets = lists.offsets.to_numpy()
     return elements.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
-def _of_elements(lists: pa.Array, elements: pa.Array) -> Array:
+def _sum_elements(lists: pa.Array, elements: pa.Array) -> Array:
     """Return the sum of each list's elements, each with its position."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     offsets -= offsets[0]
     lengths = np.diff(offsets)
     hashes = np.arange(len(elements), dtype=np.int64) - np.repeat(offsets[:-1], lengths)
-    values = _values(elements)
+    values = _value_numbers(elements)
     if elements.null_count:
         values = np.where(pc.is_null(elements).to_numpy(zero_copy_only=False), SEED, values)
     chain(values, hashes)

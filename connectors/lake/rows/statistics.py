@@ -45,7 +45,7 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
                 unknown.add(name)
                 continue
             nulls[name] += statistics.null_count
-            bounds = _bounds(statistics)
+            bounds = _min_and_max(statistics)
             if bounds is not None:
                 least[name] = min(least.get(name, bounds[0]), bounds[0])
                 greatest[name] = max(greatest.get(name, bounds[1]), bounds[1])
@@ -55,11 +55,11 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
     return json.dumps(
         {
             "numRecords": metadata.num_rows,
-            "minValues": {name: _floor(value) for name, value in least.items() if name not in unknown},
+            "minValues": {name: _lower_bound(value) for name, value in least.items() if name not in unknown},
             "maxValues": {
                 name: ceiling
                 for name, value in greatest.items()
-                if name not in unknown and (ceiling := _ceiling(value)) is not None
+                if name not in unknown and (ceiling := _upper_bound(value)) is not None
             },
             "nullCount": {name: count for name, count in nulls.items() if name not in unknown},
             **({} if summed is None else {STATISTICS_KEY: summed}),
@@ -69,7 +69,7 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
     )
 
 
-def _bounds(statistics: pq.Statistics) -> tuple[Any, Any] | None:
+def _min_and_max(statistics: pq.Statistics) -> tuple[Any, Any] | None:
     """Return a column's minimum and maximum; None if they are not known, or JSON or Python cannot represent them."""
     if not statistics.has_min_max:
         return None
@@ -80,13 +80,13 @@ def _bounds(statistics: pq.Statistics) -> tuple[Any, Any] | None:
     return None if any(isinstance(value, float) and not math.isfinite(value) for value in bounds) else bounds
 
 
-def _floor(value: Any) -> Any:
+def _lower_bound(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
         return iso_text(value, "milliseconds")
     return value[:_PREFIX_CHARACTERS] if isinstance(value, str) else value
 
 
-def _ceiling(value: Any) -> Any:
+def _upper_bound(value: Any) -> Any:
     """Return a short upper bound of a column's values; None if there is none."""
     if isinstance(value, datetime.datetime):
         return iso_text(value, "milliseconds")  # times in the lake have millisecond precision

@@ -79,7 +79,7 @@ class TableRows:
         with (
             data_file_errors(self.uri, file.name),
             self._open(file) as source,
-            self._parquet(source, there) as parquet,
+            self._open_parquet(source, there) as parquet,
         ):
             names = set(parquet.schema_arrow.names)
             wanted = [name for name in self.schema.names if name in names]
@@ -87,12 +87,12 @@ class TableRows:
             # One row group at a time, because Arrow cannot return nested texts with dictionaries of two groups in
             # one batch.
             for group in range(parquet.num_row_groups):
-                constants = self._constants(parquet.metadata.row_group(group), flat)
+                constants = self._constant_values(parquet.metadata.row_group(group), flat)
                 read = [name for name in wanted if name not in constants]
                 for batch in parquet.iter_batches(_BATCH_ROWS, [group], read, use_threads=False):
-                    yield self._complete(batch, file, constants)
+                    yield self._complete_columns(batch, file, constants)
 
-    def _parquet(self, source: pa.NativeFile, there: dict[str, int]) -> pq.ParquetFile:
+    def _open_parquet(self, source: pa.NativeFile, there: dict[str, int]) -> pq.ParquetFile:
         """Open a file, and add its columns with their numbers to `there`."""
         metadata = pq.read_metadata(source)
         schema = metadata.schema
@@ -105,7 +105,7 @@ class TableRows:
             return folder_of(self.uri, self.s3).open_input_file(file.name)
         return pa.OSFile(str(Path(self.uri, file.name)))  # with other sources, each read would call Python code
 
-    def _constants(self, group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> Constants:
+    def _constant_values(self, group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> Constants:
         """Return the value of each column that is constant in a row group."""
         found: Constants = {}
         if not self.skips_constants:
@@ -118,7 +118,7 @@ class TableRows:
                 found[name] = statistics.min
         return found
 
-    def _complete(self, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Table:
+    def _complete_columns(self, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Table:
         return pa.table([self._column(field, batch, file, constants) for field in self.schema], self.schema.names)
 
     def _column(self, field: pa.Field, batch: pa.RecordBatch, file: AddedFile, constants: Constants) -> pa.Array:
@@ -129,7 +129,7 @@ class TableRows:
             return texts if field.name in self.dictionaries else texts.dictionary_decode()
         if field.name in batch.schema.names:
             column = batch.column(field.name)
-            return column if pa.types.is_dictionary(column.type) else _as_type(column, field.type)
+            return column if pa.types.is_dictionary(column.type) else _cast_column(column, field.type)
         if field.name == PARTITION and file.store_date is not None:
             return pa.repeat(pa.scalar(datetime.date.fromisoformat(file.store_date), field.type), batch.num_rows)
         return pa.nulls(batch.num_rows, field.type)
@@ -140,6 +140,6 @@ def _has_one_value(statistics: pq.Statistics) -> bool:
     return is_known and statistics.null_count == 0 and bool(statistics.min == statistics.max)
 
 
-def _as_type(column: pa.Array, data_type: pa.DataType) -> pa.Array:
+def _cast_column(column: pa.Array, data_type: pa.DataType) -> pa.Array:
     """Convert a column to its table's type, because other writers use other Arrow types."""
     return column if column.type.equals(data_type) else column.cast(data_type)

@@ -59,7 +59,7 @@ def decompress_as(
         raise BodyError("body: expected one of zlib, lz4 or zstd, found an unknown codec")
     limit = min(max_bytes, max(FREE_BYTES, max_ratio * len(body)))
     try:
-        data = _inflate(body, limit + 1) if codec is BodyCodec.ZLIB else _stream(body, codec, limit + 1)
+        data = _inflate(body, limit + 1) if codec is BodyCodec.ZLIB else _decompress_stream(body, codec, limit + 1)
     except (zlib.error, OSError, pa.ArrowInvalid) as error:
         raise BodyError(f"body: expected {codec}, found {len(body)} bytes that are not: {error}") from None
     if len(data) > limit:
@@ -76,7 +76,7 @@ def _inflate(body: bytes, limit: int) -> bytes:
     return data
 
 
-def _stream(body: bytes, codec: BodyCodec, limit: int) -> bytes:
+def _decompress_stream(body: bytes, codec: BodyCodec, limit: int) -> bytes:
     if not body:
         raise OSError("the stream is empty")
     pieces, size = [], 0

@@ -66,13 +66,13 @@ class Distinct:
 
     def renewed(self) -> Distinct:
         """Return this object, or an empty one if it is too large for the next batch; earlier batches keep theirs."""
-        return self._emptied() if is_crowded(self.interner) else self
+        return self._make_empty() if is_crowded(self.interner) else self
 
     def for_next_split(self) -> Distinct:
         """Return this object, or an empty one if it has many values, which the rows of the next split may not have."""
-        return self._emptied() if self.interner.counts[DISTINCT] > _MAX_KEPT else self
+        return self._make_empty() if self.interner.counts[DISTINCT] > _MAX_KEPT else self
 
-    def _emptied(self) -> Distinct:
+    def _make_empty(self) -> Distinct:
         return Distinct(self._seed, self._to_text, self._known)
 
     @property
@@ -284,7 +284,7 @@ class DecodedBatch:
         codes: Array = self.columns.codes[row, : self.rows]
         return codes
 
-    def _repeated(self, dictionary: Dictionary, codes: Array) -> pa.Array:
+    def _dictionary_column(self, dictionary: Dictionary, codes: Array) -> pa.Array:
         return dictionary.encoded(codes) if self.encoded else dictionary.expanded(codes)
 
     def _constant(self, text: str) -> pa.Array:
@@ -305,35 +305,35 @@ class DecodedBatch:
 
     def topic_column(self) -> pa.Array:
         """Return the topics; bytes that are not UTF-8 become U+FFFD."""
-        return self._repeated(self.topics.dictionary, self.topic_codes)
+        return self._dictionary_column(self.topics.dictionary, self.topic_codes)
 
     def kinds(self) -> pa.Array:
         """Return the kinds, which are derived from the topics."""
         codes = np.array([_KIND_CODES[kind_of(name)] for name in self.topics.texts], np.int32)
-        return self._repeated(_KINDS, codes[self.topic_codes])
+        return self._dictionary_column(_KINDS, codes[self.topic_codes])
 
     def origin_topics(self) -> pa.Array:
         """Return the original topics: the stored ones, except for records in internal topics."""
         named = self._codes(b.ORIGIN)
         is_moved = np.array([kind_of(name) in _MOVED_KINDS for name in self.topics.texts], bool)
         codes = np.where((named >= 0) & is_moved[self.topic_codes], named, self.topic_codes)
-        return self._repeated(self.topics.dictionary, codes)
+        return self._dictionary_column(self.topics.dictionary, codes)
 
     def producer_group_column(self) -> pa.Array:
         """Return the producer groups."""
-        return self._repeated(self.producer_groups.dictionary, self._codes(b.PRODUCER_GROUP))
+        return self._dictionary_column(self.producer_groups.dictionary, self._codes(b.PRODUCER_GROUP))
 
     def tag_column(self) -> pa.Array:
         """Return the tags."""
-        return self._repeated(self.tags.dictionary, self._codes(b.TAGS))
+        return self._dictionary_column(self.tags.dictionary, self._codes(b.TAGS))
 
     def born_host_column(self) -> pa.Array:
         """Return the producers' hosts."""
-        return self._repeated(self.born_hosts.dictionary, self._codes(b.BORN_HOST))
+        return self._dictionary_column(self.born_hosts.dictionary, self._codes(b.BORN_HOST))
 
     def store_host_column(self) -> pa.Array:
         """Return the brokers' hosts."""
-        return self._repeated(self.store_hosts.dictionary, self._codes(b.STORE_HOST))
+        return self._dictionary_column(self.store_hosts.dictionary, self._codes(b.STORE_HOST))
 
     def body_codecs(self) -> pa.Array:
         """Return the compression of each body."""
@@ -341,7 +341,9 @@ class DecodedBatch:
         if not bits.any():
             return self._constant(_NO_CODEC)
         flags, codes = np.unique(bits, return_inverse=True)
-        return self._repeated(Dictionary([str(body_codec(int(flag))) for flag in flags]), codes.astype(np.int32))
+        return self._dictionary_column(
+            Dictionary([str(body_codec(int(flag))) for flag in flags]), codes.astype(np.int32)
+        )
 
     def message_ids(self) -> pa.Array:
         """Return the offset message ids."""
@@ -362,7 +364,7 @@ class DecodedBatch:
         """Return all properties as maps."""
         offsets = self.text.map_offsets[: self.rows + 1]
         count = int(offsets[-1])
-        names = self._repeated(self.names.dictionary, self.text.names[:count])
+        names = self._dictionary_column(self.names.dictionary, self.text.names[:count])
         values = arrow.strings(self.text.value_offsets[: count + 1], self.text.values)
         return arrow.maps(offsets, names, values)
 
@@ -389,16 +391,16 @@ class DecodedBatch:
         """Return the flag bits."""
         return arrow.fixed(self.sys_flags, pa.int32())
 
-    def _timestamps(self, name: str) -> pa.Array:
+    def _timestamp_column(self, name: str) -> pa.Array:
         return arrow.fixed(self.int64(name) * _MICROSECONDS, _TIMESTAMP)
 
     def born_timestamps(self) -> pa.Array:
         """Return the born times, by producers' clocks."""
-        return self._timestamps("born_timestamp")
+        return self._timestamp_column("born_timestamp")
 
     def store_timestamps(self) -> pa.Array:
         """Return the store times, by brokers' clocks."""
-        return self._timestamps("store_timestamp")
+        return self._timestamp_column("store_timestamp")
 
 
 _NO_CODEC = str(body_codec(0))

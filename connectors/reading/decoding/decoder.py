@@ -56,7 +56,7 @@ def kernel_filters(filters: Filters) -> KernelFilters:
 _SEED = np.uint64(secrets.randbits(64))  # random, because a producer who knew the hashes could make them collide
 
 
-def _table(places: list[tuple[int, ...]]) -> Array:
+def _position_table(places: list[tuple[int, ...]]) -> Array:
     return np.array(places, np.int64).reshape(len(places), len(places[0]) if places else 2)
 
 
@@ -91,8 +91,8 @@ class Decoder:
         self._plan = b.ColumnSelection(
             self._wanted,
             _SEED,
-            _table([self._fields32[name] for name in self._numbers32]),
-            _table([self._fields64[name] for name in self._numbers64]),
+            _position_table([self._fields32[name] for name in self._numbers32]),
+            _position_table([self._fields64[name] for name in self._numbers64]),
             self._id_suffix(),
         )
         self._choice = kernel_filters(filters)
@@ -115,7 +115,7 @@ class Decoder:
         """Return an id suffix that matches no record."""
         return b.NO_SUFFIX
 
-    def _outputs(self) -> tuple[object, ...]:
+    def _new_outputs(self) -> tuple[object, ...]:
         """Return the kernel's outputs, with new columns and text, because the last ones belong to a batch."""
         message_ids = bool(self._wanted & b.WANT_MESSAGE_ID)
         self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), message_ids=message_ids)
@@ -130,7 +130,7 @@ class Decoder:
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Continue from `state[POSITION]` and decode; return the positions of the wanted records. See `walking.Hop`."""
         kernel.read_batch(
-            self._layout, *arguments, state, self._parts, faults, self._choice, self._plan, *self._outputs()
+            self._layout, *arguments, state, self._parts, faults, self._choice, self._plan, *self._new_outputs()
         )
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
@@ -154,5 +154,5 @@ class Decoder:
     def decode(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
         """Decode the first of these located records, as many as fit in one batch."""
         chosen = np.ascontiguousarray(parts[:, : b.ROWS])
-        count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._outputs())
+        count = kernel.decode_records(self._layout, window, chosen, self._plan, *self._new_outputs())
         return self.take(window, origin, chosen[:, :count])

@@ -38,13 +38,13 @@ class RowBatch:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Return the rows without those that the mode drops: one batch, or more if decompressed bodies are large."""
         if self._names & {"topic", "kind"}:
-            self._note_topics()
+            self._note_invalid_topics()
         columns = [None if self._is_decompressed(field) else self._column(field) for field in self._request.schema]
         place = next((place for place, column in enumerate(columns) if column is None), None)
         if place is None:
             yield from self._batch(columns, 0, self._decoded.rows)
             return
-        for first, bodies in self._decompressed():
+        for first, bodies in self._decompress_bodies():
             part = [column.slice(first, len(bodies)) if column is not None else None for column in columns]
             part[place] = bodies.cast(self._request.schema.field(place).type)
             yield from self._batch(part, first, len(bodies))
@@ -80,7 +80,7 @@ class RowBatch:
         column = self._decoded.column(field.name)
         return column if column.type == field.type or self._request.encoded else column.cast(field.type)
 
-    def _note(self, row: int, fault: Fault, expected: str, found: str, raw: bytes = b"") -> None:
+    def _note_fault(self, row: int, fault: Fault, expected: str, found: str, raw: bytes = b"") -> None:
         note(self._notes, self._decoded, row, self._refused, fault, expected, found, raw)
 
     def _timestamps(self, field: pa.Field) -> pa.Array:
@@ -90,22 +90,22 @@ class RowBatch:
             return self._decoded.column(field.name)
         for row in np.flatnonzero(outside):
             expected = f"{field.name} of 0 to {MAX_TIMESTAMP_MS} ms"
-            self._note(int(row), Fault.TIMESTAMP, expected, str(milliseconds[row]))
+            self._note_fault(int(row), Fault.TIMESTAMP, expected, str(milliseconds[row]))
         return pa.array(np.where(outside, 0, milliseconds) * 1000, pa.int64(), mask=outside).cast(field.type)
 
-    def _note_topics(self) -> None:
+    def _note_invalid_topics(self) -> None:
         for code in self._decoded.topics.replaced:
             value = self._decoded.topics.values[code]
             for row in np.flatnonzero(self._decoded.topic_codes == code):
-                self._note(int(row), Fault.TOPIC_ENCODING, "a topic in UTF-8", first_not_utf8(value), value)
+                self._note_fault(int(row), Fault.TOPIC_ENCODING, "a topic in UTF-8", first_not_utf8(value), value)
 
-    def _decompressed(self) -> Iterator[tuple[int, pa.Array]]:
+    def _decompress_bodies(self) -> Iterator[tuple[int, pa.Array]]:
         """Decompress bodies: the first row, and as many rows as `BATCH_BYTES` allow."""
         stored, flags = self._decoded.bodies(), self._decoded.sys_flags
         values: list[bytes | None] = []
         first = size = 0
         for row in range(self._decoded.rows):
-            body = self._body(row, stored[row].as_py(), int(flags[row]))
+            body = self._decompress_body(row, stored[row].as_py(), int(flags[row]))
             more = 0 if body is None else len(body)
             if values and size + more > BATCH_BYTES:
                 yield first, pa.array(values, pa.binary())
@@ -114,13 +114,13 @@ class RowBatch:
             size += more
         yield first, pa.array(values, pa.binary())
 
-    def _body(self, row: int, body: bytes, flags: int) -> bytes | None:
+    def _decompress_body(self, row: int, body: bytes, flags: int) -> bytes | None:
         if not flags & COMPRESSED:
             return body
         try:
             return decompress(body, flags, self._request.max_body_bytes)
         except BodyError as error:
-            self._note(row, Fault.BODY_COMPRESSION, "a body that decompresses within its limit", str(error), body)
+            self._note_fault(row, Fault.BODY_COMPRESSION, "a body that decompresses within its limit", str(error), body)
             return None
 
 

@@ -44,7 +44,7 @@ def queue_entries(facts: Facts, *, in_light_queues: bool = True) -> Iterator[Que
         rows, topic, queue_id = rows[by_place], topic[by_place], queue_id[by_place]
         queue_offset = queue_offset[by_place]
     keys = (topic.astype(np.int64) << _QUEUE_BITS) | (queue_id.astype(np.int64) & 0xFFFFFFFF)
-    order, starts, distinct = _by_key(keys)
+    order, starts, distinct = _group_by_key(keys)
     for number, (begin, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
         chosen = order[begin:end]
         taken = rows[chosen]
@@ -61,7 +61,7 @@ def queue_entries(facts: Facts, *, in_light_queues: bool = True) -> Iterator[Que
         )
 
 
-def _by_key(keys: Array) -> tuple[Array, Array, Array]:
+def _group_by_key(keys: Array) -> tuple[Array, Array, Array]:
     """Return rows ordered by the first appearance of their keys, the start of each key's rows, and the keys."""
     count = len(keys)
     distinct, numbers = np.empty(count, np.int64), np.empty(count, np.int32)

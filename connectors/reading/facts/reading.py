@@ -48,7 +48,7 @@ def read_facts(
         StoreError: if the file was truncated while it was read, or if it cannot be read.
     """
     if split.missing:
-        yield _missing(split)
+        yield _missing_facts(split)
         return
     reader = split.format.indexes.facts_reader(split.start, delay_levels_ms, chunk_rows)
     end = End()
@@ -59,14 +59,14 @@ def read_facts(
                 if reader.is_full:
                     yield reader.finish()
     except FileNotFoundError:
-        yield _missing(split)
+        yield _missing_facts(split)
         return
     if end.stop == h.STOP_UNWRITTEN and end.position < split.end:
         reader.add_bad(BadRange(end.position, split.end, Fault.HOLE))
     yield reader.finish(split.end)
 
 
-def _missing(split: Split) -> Facts:
+def _missing_facts(split: Split) -> Facts:
     reader = split.format.indexes.facts_reader(split.start, (0,), 1)
     reader.add_bad(BadRange(split.start, split.end, Fault.MISSING_SEGMENT))
     return reader.finish(split.end)

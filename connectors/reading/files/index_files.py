@@ -29,11 +29,11 @@ class LocalStoreFiles:
 
     def folders_in(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder; see StoreFiles."""
-        return folders_in(self._root / folder, below=self._top(folder))
+        return folders_in(self._root / folder, below=self._top_folder(folder))
 
     def files_in(self, folder: str, is_wanted: Callable[[str], bool] = lambda _: True) -> list[str]:
         """Return the names of the files in a folder; see StoreFiles."""
-        return files_in(self._root / folder, is_wanted, below=self._top(folder))
+        return files_in(self._root / folder, is_wanted, below=self._top_folder(folder))
 
     def has_folder(self, folder: str) -> bool:
         """Return whether a folder exists."""
@@ -53,13 +53,13 @@ class LocalStoreFiles:
 
     def open(self, path: str, end: int | None = None) -> LocalFile:  # noqa: ARG002 (nothing is read ahead)
         """Open a file; see StoreFiles."""
-        return LocalFile(self.place_of(path), self._top(path))
+        return LocalFile(self.place_of(path), self._top_folder(path))
 
     def place_of(self, path: str) -> str:
         """Return the path of a file or folder."""
         return str(self._root / path)
 
-    def _top(self, path: str) -> Path:
+    def _top_folder(self, path: str) -> Path:
         return self._root / path.partition("/")[0]
 
 

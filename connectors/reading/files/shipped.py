@@ -80,7 +80,7 @@ def read_shipped_manifest(filesystem: pafs.FileSystem, store: str, manifest: str
 
 
 def check_no_versions(filesystem: pafs.FileSystem, place: str) -> None:
-    """Check that a manifest is not a folder of versions, as in HDFS, whose filesystem alone opens them.
+    """Refuse a manifest that is a folder of versions, as in HDFS: only HDFS's own adapter can open them.
 
     Args:
         place: path of the manifest in it.
@@ -140,7 +140,7 @@ def _filesystem_of(bucket: str) -> pafs.FileSystem:
 
 @lru_cache(maxsize=8)
 def _bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], process: int) -> pafs.FileSystem:  # noqa: ARG001
-    """Return Arrow's client of a bucket. To make one takes a request, and each has connections of its own.
+    """Return Arrow's client of a bucket, cached because a new one takes a request and opens connections of its own.
 
     Args:
         settings: variables of the environment that the client reads; another environment needs another client.
@@ -223,7 +223,7 @@ class PartedFile:
     def _read(self, entry: ShippedFile, window: Array, position: int) -> int:
         wanted = max(0, min(len(window), entry.size - position))
         if entry.is_sealed:
-            return self._object(self._path).read_into(window[:wanted], position)
+            return self._open_object(self._path).read_into(window[:wanted], position)
         end = position + wanted
         for part in entry.parts:
             begin, stop = max(position, part.offset), min(end, part.end)
@@ -234,10 +234,10 @@ class PartedFile:
 
     def _read_part(self, part: Part, window: Array, begin: int) -> None:
         name = part_name(self._name, part)
-        if self._object(f"{self._store}/{name}").read_into(window, begin - part.offset) != len(window):
+        if self._open_object(f"{self._store}/{name}").read_into(window, begin - part.offset) != len(window):
             raise StoreError(f"{self._store}/{name}: expected {part.size} bytes, found fewer: the object was changed")
 
-    def _object(self, path: str) -> RemoteFile:
+    def _open_object(self, path: str) -> RemoteFile:
         opened = self._open
         if path not in opened:
             file = RemoteFile(self._filesystem, path)
@@ -268,7 +268,7 @@ def shipped_sizes(manifest: Manifest, folder: str, listed: Mapping[str, int]) ->
 
 @contextmanager
 def small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterator[Path | None]:
-    """Yield a folder of this machine with a store's settings, offsets and checkpoint, and their times.
+    """Yield a local folder with copies of a store's settings, offsets and checkpoint, which keep their times.
 
     It is the store's own folder; for a store that was shipped to an object store, it is a temporary copy of these
     files; for another store in an object store it is None, because the times of its files are not known.
@@ -293,7 +293,7 @@ def small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterato
     topics = {"/".join(name.split("/")[:2]) for name in manifest.files if name.count("/") > 1} if with_topics else set()
     del manifest  # it may be large, and many stores may be read at a time
     with tempfile.TemporaryDirectory(prefix="commitlake-small-files-") as folder:
-        with _refused_names(f"{store}/{FILES_MANIFEST}"):
+        with _convert_name_errors(f"{store}/{FILES_MANIFEST}"):
             for topic in topics:
                 (Path(folder) / topic).mkdir(parents=True, exist_ok=True)
             for file in small:
@@ -302,7 +302,7 @@ def small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterato
 
 
 @contextmanager
-def _refused_names(manifest: str) -> Iterator[None]:
+def _convert_name_errors(manifest: str) -> Iterator[None]:
     """Convert errors for names that no file can have, or that are both a file's and a folder's, to a StoreError."""
     try:
         yield
@@ -313,7 +313,7 @@ def _refused_names(manifest: str) -> Iterator[None]:
 
 
 def _copy_small(filesystem: pafs.FileSystem, store: str, file: ShippedFile, path: Path) -> None:
-    """Copy a file whose manifest may be a little older: an agent writes the file first."""
+    """Copy a small file, which may be newer than the manifest, because an agent writes the file first."""
     if file.size > MAX_SMALL_FILE_BYTES:
         raise StoreError(f"{store}/{file.name}: expected at most {MAX_SMALL_FILE_BYTES} bytes, found {file.size}")
     with suppress(FileNotFoundError), filesystem.open_input_file(f"{store}/{file.name}") as source:

@@ -121,7 +121,7 @@ class ShippedStoreFiles:
                 folder = parent
 
     def __reduce__(self) -> tuple[Callable[[str, str], StoreFiles], tuple[str, str]]:
-        """Return what takes its place in another process."""
+        """Pickle only the place of the copy; the other process opens its files when they are used."""
         return _PickledStoreFiles, (self._uri, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
@@ -162,7 +162,7 @@ class ShippedStoreFiles:
         key = self._number, path, -1
         if (kept := _KEPT.get(key)) is None:
             kept = _FileInMemory(self._read(entry, 0, entry.shipped), entry.size)
-            self._keep(key, kept, entry.shipped)
+            self._keep_in_memory(key, kept, entry.shipped)
         assert isinstance(kept, _FileInMemory)
         return kept
 
@@ -181,7 +181,7 @@ class ShippedStoreFiles:
         if (kept := _KEPT.get(key)) is None:
             start = number * BLOCK_BYTES
             kept = self._read(entry, start, min(start + BLOCK_BYTES, entry.shipped))
-            self._keep(key, kept, len(kept))
+            self._keep_in_memory(key, kept, len(kept))
         assert isinstance(kept, np.ndarray)
         return kept
 
@@ -216,7 +216,7 @@ class ShippedStoreFiles:
                 self._objects.popitem(last=False)  # not closed here: another thread may read it, and drops it then
         return found
 
-    def _keep(self, key: _Key, item: _FileInMemory | Array, size: int) -> None:
+    def _keep_in_memory(self, key: _Key, item: _FileInMemory | Array, size: int) -> None:
         if not self._is_read_once:
             _KEPT.put(key, item, size)
 
@@ -265,7 +265,7 @@ class _PickledStoreFiles:
 
     @property
     def _opened(self) -> StoreFiles:
-        return _opened_here(self._root, self._run)
+        return _open_once(self._root, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
         """Return the names of the folders in a folder; see StoreFiles."""
@@ -301,12 +301,12 @@ class _PickledStoreFiles:
 
 
 @lru_cache(maxsize=8)
-def _opened_here(root: str, run: str) -> StoreFiles:  # noqa: ARG001 (a later run must not have this manifest)
+def _open_once(root: str, run: str) -> StoreFiles:  # noqa: ARG001 (a later run must not have this manifest)
     return open_shipped_files(root)
 
 
 class _Kept:
-    """The small files and blocks that were used last, by keys."""
+    """Cache of the small files and blocks that were used last."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -314,7 +314,7 @@ class _Kept:
         self._bytes = 0
 
     def get(self, key: _Key) -> _FileInMemory | Array | None:
-        """Return what is kept under a key, or None."""
+        """Return the item of a key, or None if it is not cached."""
         with self._lock:
             if key not in self._items:
                 return None
@@ -322,7 +322,7 @@ class _Kept:
             return self._items[key][0]
 
     def put(self, key: _Key, item: _FileInMemory | Array, size: int) -> None:
-        """Keep an item of some bytes."""
+        """Cache an item; `size` is its size in bytes."""
         with self._lock:
             if key in self._items:  # another thread has read it, too
                 return
@@ -368,26 +368,26 @@ class _FileInMemory:
 
 
 class _ShippedObject:
-    """File of a copy as its store has it open at the time of each read; see RemoteSegment."""
+    """File of a copy, read through the object that the store has open at that time; see RemoteSegment."""
 
     def __init__(self, files: ShippedStoreFiles, entry: ShippedFile) -> None:
         self._files = files
         self._entry = entry
 
     def read_at(self, size: int, position: int) -> Array:
-        """Read from a position of the file; all of the bytes were shipped."""
+        """Read from a position of the file; the caller has checked that all of these bytes were shipped."""
         data = self._files.segment(self._entry).read_at(size, position)
-        self._check(position + len(data), position + size)
+        self._check_complete(position + len(data), position + size)
         return data
 
     def read_into(self, window: Array, position: int) -> int:
-        """Fill `window` from a position of the file; all of the bytes were shipped."""
+        """Fill `window` from a position of the file; the caller has checked that all of these bytes were shipped."""
         found = self._files.segment(self._entry).read_into(window, position)
-        self._check(position + found, position + len(window))
+        self._check_complete(position + found, position + len(window))
         return found
 
     def read_block(self, window: Array, position: int) -> None:
-        """Fill a small window from blocks; all of it was shipped."""
+        """Fill a small window from blocks; the caller has checked that all of its bytes were shipped."""
         done = 0
         while done < len(window):
             number, start = divmod(position + done, BLOCK_BYTES)
@@ -402,7 +402,7 @@ class _ShippedObject:
     def close(self) -> None:
         """Do nothing: the store keeps the object open for other reads."""
 
-    def _check(self, found: int, expected: int) -> None:
+    def _check_complete(self, found: int, expected: int) -> None:
         if found < expected:
             raise self._files.changed(self._entry, found)
 

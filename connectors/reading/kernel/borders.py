@@ -20,7 +20,7 @@ NONE_AT_ALL = -2
 
 @compiled
 def find_border(layout, window, length, origin, at, segment_end, file_end, max_record, parts):
-    """Return the first record start at or after `at` that no record spans which begins in the window.
+    """Return the first record start at or after `at` that is not inside another record of the window.
 
     Args:
         layout: see `layouts`.

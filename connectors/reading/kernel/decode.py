@@ -43,7 +43,7 @@ def _is_topic(window, position, length, topics, topic_offsets):
 
 @compiled
 def _keep_wanted(layout, window, parts, first, count, choice):
-    """Move the wanted records together, and return their number."""
+    """Move the parts of the wanted records next to each other, and return the number of these records."""
     kept = first
     for row in range(first, first + count):
         offset, time, queue_id = filtered_by(layout, window, parts, row)
@@ -69,13 +69,13 @@ def _keep_wanted(layout, window, parts, first, count, choice):
 
 
 @compiled
-def _text_left(interner):
+def _free_text_bytes(interner):
     free = len(interner.texts) - PADDING - interner.counts[TEXT_END]
     return min(free, _ENTRY_SIZE * (len(interner.starts) - 1 - interner.counts[DISTINCT]))
 
 
 @compiled
-def _fitting(layout, parts, first, count, plan, interners, text):
+def _count_fitting(layout, parts, first, count, plan, interners, text):
     """Return how many of these records certainly fit in all outputs."""
     wanted = plan.wanted
     room = np.int64(_NO_LIMIT)
@@ -87,8 +87,8 @@ def _fitting(layout, parts, first, count, plan, interners, text):
     if wanted & b.WANT_KEYS:
         room = min(room, _KEY_SIZE * (len(text.key_offsets) - 1 - text.used[b.KEY_ITEMS]))
         room = min(room, len(text.keys) - OVERWRITE - text.used[b.KEY_BYTES])
-    room = min(room, _text_left(interners[0]), _text_left(interners[1]), _text_left(interners[2]))
-    room = min(room, _text_left(interners[3]), _text_left(interners[4]), _text_left(interners[5]))
+    room = min(room, _free_text_bytes(interners[0]), _free_text_bytes(interners[1]), _free_text_bytes(interners[2]))
+    room = min(room, _free_text_bytes(interners[3]), _free_text_bytes(interners[4]), _free_text_bytes(interners[5]))
     for row in range(first, first + count):
         room -= text_size(layout, parts, row, plan)
         if room < 0:
@@ -99,7 +99,7 @@ def _fitting(layout, parts, first, count, plan, interners, text):
 @compiled
 def decode_records(layout, window, parts, plan, interners, scratch, out, text):
     """Decode records that are already located, and return how many fit."""
-    count = _fitting(layout, parts, 0, parts.shape[1], plan, interners, text)
+    count = _count_fitting(layout, parts, 0, parts.shape[1], plan, interners, text)
     decode(layout, window, parts, 0, count, plan, interners, scratch, out, text)
     return count
 
@@ -141,7 +141,7 @@ def read_batch(
         found = state[h.RECORDS]
         if choice.chooses:
             found = _keep_wanted(layout, window, parts, rows, found, choice)
-        fitting = _fitting(layout, parts, rows, found, plan, interners, text)
+        fitting = _count_fitting(layout, parts, rows, found, plan, interners, text)
         decode(layout, window, parts, rows, fitting, plan, interners, scratch, out, text)
         rows += fitting
         if fitting < found:

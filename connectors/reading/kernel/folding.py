@@ -28,7 +28,7 @@ _LOW_WORDS = (0xFFFFFFFF, 0xFFFFFFFF)
 _BYTE, _INT, _WORD, _WIDE = ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.IntType(128)
 
 
-def _power(exponent: int) -> int:
+def _power_of_x(exponent: int) -> int:
     """Return x^exponent modulo the polynomial, reflected, in the position for a 64-bit multiplication."""
     remainder = 1 << 31  # x^0, reflected
     for _ in range(exponent):
@@ -38,10 +38,10 @@ def _power(exponent: int) -> int:
 
 def _fold_over(size: int) -> tuple[int, int]:
     """Return the two multipliers that fold a block forward by `size` bytes."""
-    return _power(8 * size + 32), _power(8 * size - 32)
+    return _power_of_x(8 * size + 32), _power_of_x(8 * size - 32)
 
 
-def _quotient() -> int:
+def _barrett_quotient() -> int:
     """Return x^64 divided by the polynomial, reflected, 33 bits: Barrett's constant."""
     polynomial = int(f"{POLYNOMIAL:032b}"[::-1], 2) | 1 << 32
     dividend, quotient = 1 << 64, 0
@@ -52,8 +52,8 @@ def _quotient() -> int:
     return int(f"{quotient:033b}"[::-1], 2)
 
 
-_REDUCE_TO_64 = (_power(64), 0)
-_BARRETT = (POLYNOMIAL << 1 | 1, _quotient())
+_REDUCE_TO_64 = (_power_of_x(64), 0)
+_BARRETT = (POLYNOMIAL << 1 | 1, _barrett_quotient())
 
 
 class _Folder:
@@ -123,13 +123,13 @@ class _Stretch:
         self._builder.store(self._builder.add(here, ir.Constant(_WORD, folder.size)), self._cursor)
         return folder.load(self._builder.gep(self._data, [here]))
 
-    def left(self) -> Any:
+    def bytes_left(self) -> Any:
         """Return the number of bytes left."""
         return self._builder.sub(self._end, self._builder.load(self._cursor))
 
     def has(self, size: int) -> Any:
         """Return whether a number of bytes are left."""
-        return self._builder.icmp_signed(">=", self.left(), ir.Constant(_WORD, size))
+        return self._builder.icmp_signed(">=", self.bytes_left(), ir.Constant(_WORD, size))
 
     def last_block(self, folder: _Folder) -> Any:
         """Return the block at the end of the input."""
@@ -186,7 +186,7 @@ def _fold_rest(builder: Any, stretch: _Stretch, folder: _Folder, block: Any) -> 
 
     With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
     """
-    left = stretch.left()
+    left = stretch.bytes_left()
     with builder.if_then(builder.icmp_signed(">", left, ir.Constant(_WORD, 0))):
         bits = builder.zext(builder.mul(left, ir.Constant(_WORD, 8)), _WIDE)
         opposite = builder.sub(ir.Constant(_WIDE, 8 * BLOCK_SIZE), bits)
@@ -215,7 +215,7 @@ def _reduce(builder: Any, folder: _Folder, block: Any) -> Any:
     return builder.lshr(low, ir.Constant(_WORD, 32))
 
 
-def _folding(blocks: int) -> Callable[..., Any]:
+def _make_fold(blocks: int) -> Callable[..., Any]:
     def implementation(typing_context: Any, window: Any, position: Any, length: Any, state: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -246,7 +246,7 @@ def _folding(blocks: int) -> Callable[..., Any]:
     return implementation
 
 
-fold_crc_narrow = emitted(_folding(1))
+fold_crc_narrow = emitted(_make_fold(1))
 """Inverted CRC of at least one block, from the inverted CRC before it; needs PCLMULQDQ."""
-fold_crc_wide = emitted(_folding(4))
+fold_crc_wide = emitted(_make_fold(4))
 """Same, but also needs VPCLMULQDQ and AVX-512."""

@@ -53,7 +53,7 @@ _logger = logging.getLogger(__name__)
 @functools.cache
 def cache_folder() -> Path | None:
     """Return the cache folder for these sources, or None if no folder is writable."""
-    for root in _roots():
+    for root in _candidate_folders():
         with contextlib.suppress(OSError):
             root.mkdir(parents=True, exist_ok=True)
             if os.access(root, os.W_OK | os.X_OK):
@@ -64,7 +64,7 @@ def cache_folder() -> Path | None:
     return None
 
 
-def stored_count() -> int | None:
+def compiled_function_count() -> int | None:
     """Return the number of compiled functions in the cache folder, or None if no folder is writable."""
     folder = cache_folder()
     return None if folder is None else sum(1 for _ in folder.glob("*/*.nbc"))
@@ -86,7 +86,7 @@ def _copy_installed(folder: Path) -> None:
     shutil.rmtree(copy, ignore_errors=True)
 
 
-def _roots() -> Iterator[Path]:
+def _candidate_folders() -> Iterator[Path]:
     # Not numba's own setting, which a file in the current folder can change: loading compiled code runs it.
     if chosen := os.environ.get(_FOLDER_VARIABLE):
         yield Path(chosen) / "commitlake"
@@ -112,7 +112,7 @@ def sources() -> Iterator[tuple[str, bytes]]:
     in the same module, in or below a folder `kernel`, or in the layouts.
     """
     for folder in _FOLDERS:
-        for path in _modules(f"{_PACKAGE}/{folder}"):
+        for path in _module_paths(f"{_PACKAGE}/{folder}"):
             name, source = path.removeprefix(f"{_PACKAGE}/"), _content(path)
             if b"compiled" in source or "/kernel/" in name or folder == "schemas/layouts":
                 yield name, source
@@ -122,12 +122,12 @@ def sources() -> Iterator[tuple[str, bytes]]:
 # as long.
 
 
-def _modules(folder: str) -> Iterator[str]:
+def _module_paths(folder: str) -> Iterator[str]:
     """Yield the paths of the modules in a folder and the folders in it, in a fixed order."""
     with os.scandir(folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_dir(follow_symlinks=False):
-                yield from _modules(entry.path)
+                yield from _module_paths(entry.path)
             elif entry.name.endswith(".py"):
                 yield entry.path
 
@@ -204,7 +204,7 @@ class KernelCacheFile(IndexDataCacheFile):
 
     def save(self, key: object, data: object) -> None:
         """Add a compiled version, unless another process has already added it."""
-        with self._only_writer():
+        with self._lock_folder():
             if self.load(key) is not None:
                 return
             try:
@@ -235,7 +235,7 @@ class KernelCacheFile(IndexDataCacheFile):
         The kernel's functions do not. Compiling these functions takes twenty milliseconds, and LLVM aborts the process
         if code refers to one that is not there.
         """
-        content = self._checked(self._data_path(name))
+        content = self._read_checked(self._data_path(name))
         if _OF_RUNTIME in content:
             rtsys.initialize(cpu_target.target_context)
         return pickle.loads(content)  # noqa: S301 (numba's own form, in a folder that is this user's)
@@ -244,9 +244,9 @@ class KernelCacheFile(IndexDataCacheFile):
         self._write(self._data_path(name), data)
 
     def _read(self, path: str) -> Any:
-        return pickle.loads(self._checked(path))  # noqa: S301 (likewise)
+        return pickle.loads(self._read_checked(path))  # noqa: S301 (likewise)
 
-    def _checked(self, path: str) -> bytes:
+    def _read_checked(self, path: str) -> bytes:
         stored = Path(path).read_bytes()
         checksum, content = stored[:_CHECKSUM_BYTES], stored[_CHECKSUM_BYTES:]
         if _checksum(content) != checksum:
@@ -259,7 +259,7 @@ class KernelCacheFile(IndexDataCacheFile):
             file.write(_checksum(content) + content)
 
     @contextlib.contextmanager
-    def _only_writer(self) -> Iterator[None]:
+    def _lock_folder(self) -> Iterator[None]:
         """Lock a folder for writing, if its file system supports locks."""
         descriptor = os.open(self._cache_path, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -299,5 +299,5 @@ class KernelFunctionCache(FunctionCache):
 
 @functools.cache
 def _warn_of_folder(folder: str, reason: str | None) -> None:
-    """Log one warning, because there may be a hundred functions."""
+    """Warn once about a folder that cannot be used, because there may be a hundred functions."""
     _logger.warning("compiled functions cannot be stored in %s, and are compiled in every process: %s", folder, reason)

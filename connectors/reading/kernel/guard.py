@@ -39,7 +39,7 @@ _signal: Any = types.ExternalFunction("signal", types.intp(types.int32, types.in
 
 
 @emitted
-def _table(typing_context):
+def _table_address(typing_context):
     """Return the address of the table, which is part of the compiled module."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -53,7 +53,7 @@ def _table(typing_context):
 
 
 @emitted
-def _load(typing_context, address):
+def _load_word(typing_context, address):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load(builder.inttoptr(arguments[0], _WORD.as_pointer()))
 
@@ -61,7 +61,7 @@ def _load(typing_context, address):
 
 
 @emitted
-def _store(typing_context, address, value):
+def _store_word(typing_context, address, value):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         builder.store(arguments[1], builder.inttoptr(arguments[0], _WORD.as_pointer()))
         return context.get_dummy_value()
@@ -70,17 +70,17 @@ def _store(typing_context, address, value):
 
 
 def _on_bus_error(number, info, context):
-    table = _table()
+    table = _table_address()
     if number == TELL_TABLE:
         return table
-    address = _load(info + _ADDRESS_IN_INFO)
+    address = _load_word(info + _ADDRESS_IN_INFO)
     for row in range(ROWS):
         entry = table + 8 * ROW_SIZE * row
-        if _load(entry + 8 * BEGIN) <= address < _load(entry + 8 * END):
-            size = _load(entry + 8 * PAGE_SIZE)
+        if _load_word(entry + 8 * BEGIN) <= address < _load_word(entry + 8 * END):
+            size = _load_word(entry + 8 * PAGE_SIZE)
             page = address & ~(size - 1)
             if _mmap(page, size, np.int32(_READ), np.int32(_PRIVATE_FIXED_ANONYMOUS), np.int32(-1), 0) == page:
-                _store(entry + 8 * HITS, _load(entry + 8 * HITS) + 1)
+                _store_word(entry + 8 * HITS, _load_word(entry + 8 * HITS) + 1)
                 return 0
     _signal(number, _DEFAULT)
     return 0

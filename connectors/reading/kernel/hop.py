@@ -44,7 +44,7 @@ _BODY_CRC, _HOLE = CODE_BY_FAULT[Fault.BODY_CRC], CODE_BY_FAULT[Fault.HOLE]
 
 
 @compiled
-def _any_data(window, begin, end):
+def _has_data(window, begin, end):
     while end - begin >= 64:
         if any_set(window, begin):
             return True
@@ -56,9 +56,9 @@ def _any_data(window, begin, end):
 
 
 @compiled
-def _search(layout, window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults):
+def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults):
     """Search for the end of a bad range; return False if the window ends first."""
-    if state[BAD_ALL_ZEROS] and _any_data(window, state[POSITION] - origin, length):
+    if state[BAD_ALL_ZEROS] and _has_data(window, state[POSITION] - origin, length):
         state[BAD_ALL_ZEROS] = 0
     end = -1
     while end < 0:
@@ -113,7 +113,7 @@ def _search(layout, window, length, origin, limit, segment_end, file_end, max_re
 
 @compiled
 def go_back(position, state, faults):
-    """Discard the findings from a record on that did not fit; the next hop finds them again."""
+    """Discard all findings from the first record that did not fit; the next hop finds them again."""
     state[POSITION] = position
     while state[FAULTS] > 0 and faults[state[FAULTS] - 1, 0] >= position:
         state[FAULTS] -= 1
@@ -153,7 +153,7 @@ def hop(layout, window, length, origin, limit, segment_end, file_end, max_record
         if state[RECORDS] >= room or state[FAULTS] >= faults.shape[0]:
             state[STOP] = STOP_ROOM
         elif state[BAD_START] >= 0:
-            if not _search(
+            if not _find_bad_range_end(
                 layout, window, length, origin, limit, segment_end, file_end, max_record, state, parts, faults
             ):
                 state[STOP] = STOP_WINDOW

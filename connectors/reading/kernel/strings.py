@@ -48,7 +48,7 @@ def copy_spans(window, positions, lengths, out):
 
 
 @inlined
-def _tail(window, position, length):
+def _last_bytes(window, position, length):
     """Return the last bytes of a value, at most 8, as a word; bytes after them are cleared."""
     return load_le_u64(window, position) & (~np.uint64(0) >> np.uint64(8 * (8 - length)))
 
@@ -63,7 +63,7 @@ def hash_span(window, position, length, seed):
         position += 8
         length -= 8
     if length > 0:
-        value = (value ^ _tail(window, position, length)) * np.uint64(0xFF51AFD7ED558CCD)
+        value = (value ^ _last_bytes(window, position, length)) * np.uint64(0xFF51AFD7ED558CCD)
     return value ^ (value >> np.uint64(29))
 
 
@@ -76,7 +76,7 @@ def equal_spans(window, position, texts, start, length):
         position += 8
         start += 8
         length -= 8
-    return length == 0 or _tail(window, position, length) == _tail(texts, start, length)
+    return length == 0 or _last_bytes(window, position, length) == _last_bytes(texts, start, length)
 
 
 @inlined

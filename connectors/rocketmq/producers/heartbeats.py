@@ -31,7 +31,7 @@ class HeartbeatSender:
         self._routing = routing
         self._registered: set[str] = set()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="rocketmq heartbeats", daemon=True)
+        self._thread = threading.Thread(target=self._send_repeatedly, name="rocketmq heartbeats", daemon=True)
 
     def start(self) -> None:
         """Start sending heartbeats."""
@@ -44,7 +44,7 @@ class HeartbeatSender:
             RocketMQError: if it does not answer, or refuses the request.
         """
         if address not in self._registered:
-            self._send(address)
+            self._send_heartbeat(address)
 
     def stop(self) -> None:
         """Stop, and unregister from the brokers."""
@@ -58,16 +58,16 @@ class HeartbeatSender:
                 _log.debug("could not unregister: %s", error)
         self._registered.clear()
 
-    def _send(self, address: str) -> None:
+    def _send_heartbeat(self, address: str) -> None:
         beat = Heartbeat(self._network.client_id, (ProducerData(self._group),))
         self._network.call(address, RequestCode.HEART_BEAT, None, serialize_body(beat))
         self._registered.add(address)
 
-    def _beat(self) -> None:
+    def _send_repeatedly(self) -> None:
         while not self._stop.wait(HEARTBEAT_SECONDS):
             for address in self._routing.masters():
                 try:
-                    self._send(address)
+                    self._send_heartbeat(address)
                 except RocketMQError as error:
                     self._registered.discard(address)
                     _log.warning("heartbeat: %s", error)

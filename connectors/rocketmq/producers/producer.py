@@ -158,7 +158,7 @@ class Producer(Closable):
             InvalidMessageError: if it cannot be sent.
         """
         parcel = self.parcel(message)
-        return self._start(parcel, queue, _result, callback)
+        return self._start_send(parcel, queue, _send_result, callback)
 
     def send_one_way(self, message: OutgoingMessage, *, queue: MessageQueue | None = None) -> str:
         """Send a message without any confirmation, and return its UNIQ_KEY.
@@ -192,7 +192,7 @@ class Producer(Closable):
         Raises:
             InvalidMessageError: if one of them cannot be sent, or not with the others.
         """
-        return self._start(self._batch(messages), queue, _results, None)
+        return self._start_send(self._batch_parcel(messages), queue, _send_results, None)
 
     def send_encoded(
         self, queue: MessageQueue, body: bytes, sys_flag: int = 0, over: PeerConnection | None = None
@@ -257,7 +257,7 @@ class Producer(Closable):
 
     def send_parcel(self, parcel: Parcel) -> SendResult:
         """Send the result of `parcel`, and wait until it is in the log; raises as `send`."""
-        return self._start(parcel, None, _result, None).result()
+        return self._start_send(parcel, None, _send_result, None).result()
 
     def choose_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
         """Return the queue for the next message of a topic: in rotation, over available brokers.
@@ -278,12 +278,12 @@ class Producer(Closable):
 
     def start_parcel(self, parcel: Parcel, queue: MessageQueue, over: PeerConnection) -> Future[Stored]:
         """Send an encoded message to a queue once, over a given connection, without waiting for the answer."""
-        return self._start(parcel, queue, lambda stored: stored, None, over)
+        return self._start_send(parcel, queue, lambda stored: stored, None, over)
 
     def _unique_key(self, message: OutgoingMessage) -> str:
         return message.unique_key or message.system_properties.get(UNIQ_KEY) or self._keys.next()
 
-    def _batch(self, messages: Sequence[OutgoingMessage]) -> Parcel:
+    def _batch_parcel(self, messages: Sequence[OutgoingMessage]) -> Parcel:
         if not messages:
             raise InvalidMessageError("batch: expected at least one message, found none")
         first = messages[0]
@@ -303,7 +303,7 @@ class Producer(Closable):
         properties = _WAITS if first.wait_store else "WAIT\x01false\x02"
         return Parcel(first.topic, body, properties, tuple(keys), is_batch=True)
 
-    def _start(
+    def _start_send(
         self,
         parcel: Parcel,
         queue: MessageQueue | None,
@@ -319,11 +319,11 @@ class Producer(Closable):
             result.add_done_callback(callback)
         with self._lock:
             self._under_way.add(sending.result)
-        sending.result.add_done_callback(lambda done: self._finish(done, read, result))
+        sending.result.add_done_callback(lambda done: self._finish_send(done, read, result))
         sending.start()
         return result
 
-    def _finish(self, done: Future[Stored], read: Callable[[Stored], _T], result: Future[_T]) -> None:
+    def _finish_send(self, done: Future[Stored], read: Callable[[Stored], _T], result: Future[_T]) -> None:
         with self._lock:
             self._under_way.discard(done)
         problem = done.exception()
@@ -336,13 +336,13 @@ class Producer(Closable):
         result.set_exception(problem)
 
 
-def _result(stored: Stored) -> SendResult:
+def _send_result(stored: Stored) -> SendResult:
     response = stored.response
     key = stored.parcel.unique_keys[0]
     return SendResult(SendStatus(stored.code), key, response.msg_id, stored.queue, response.queue_offset)
 
 
-def _results(stored: Stored) -> list[SendResult]:
+def _send_results(stored: Stored) -> list[SendResult]:
     keys, ids = stored.parcel.unique_keys, stored.response.msg_id.split(",")
     if len(ids) != len(keys):
         raise ProtocolError(f"{stored.queue}: expected {len(keys)} ids for a batch, found {len(ids)}")

@@ -91,16 +91,16 @@ def choose_queue(
     """
     count = len(queues)
     first = queues[turn % count]
-    if _is_fit(first, last_broker, faults, now_ms):
+    if _is_preferred(first, last_broker, faults, now_ms):
         return first
     others = [queues[(turn + step) % count] for step in range(count)]
     for queue in others:
-        if _is_fit(queue, last_broker, faults, now_ms):
+        if _is_preferred(queue, last_broker, faults, now_ms):
             return queue
     return next((queue for queue in others if queue.broker_name != last_broker), first)
 
 
-def _is_fit(queue: MessageQueue, last_broker: str | None, faults: Faults | None, now_ms: float) -> bool:
+def _is_preferred(queue: MessageQueue, last_broker: str | None, faults: Faults | None, now_ms: float) -> bool:
     name = queue.broker_name
     return name != last_broker and (faults is None or faults.is_available(name, now_ms))
 
@@ -238,7 +238,7 @@ class Sending:
                 self._try(left)
             except (UnreachableError, NoRouteError) as error:
                 problem = error
-                self._took_no_part(error)
+                self._avoid_broker(error)
             except RocketMQError as error:
                 self.result.set_exception(error)
                 return
@@ -247,7 +247,7 @@ class Sending:
                 return
             else:
                 return
-        self.result.set_exception(problem or self._too_late())
+        self.result.set_exception(problem or self._timeout_error())
 
     def _try(self, seconds: float) -> None:
         outbox = self._outbox
@@ -264,7 +264,7 @@ class Sending:
         problem = done.exception()
         if problem is None:
             try:
-                stored = self._read(PeerAnswer(address, done.result()), queue)
+                stored = self._parse_answer(PeerAnswer(address, done.result()), queue)
             except RocketMQError as error:
                 problem = error
             else:
@@ -277,25 +277,25 @@ class Sending:
             else isinstance(problem, UnreachableError | ProtocolError)
         )
         if may_try_again:
-            self._took_no_part(problem)
+            self._avoid_broker(problem)
         if may_try_again and self._tries_left > 0 and time.monotonic() < self._deadline:
             self._outbox.network.later(self.start, otherwise=lambda: self.result.set_exception(problem))
         else:
             self.result.set_exception(problem)
 
-    def _read(self, answer: PeerAnswer, queue: MessageQueue) -> Stored:
+    def _parse_answer(self, answer: PeerAnswer, queue: MessageQueue) -> Stored:
         answer.check(STORED)
         response = read_place(answer, queue, max(1, len(self._parcel.unique_keys)))
         return Stored(self._parcel, queue, ResponseCode(answer.code), response)
 
-    def _took_no_part(self, problem: BaseException) -> None:
+    def _avoid_broker(self, problem: BaseException) -> None:
         """Avoid a broker for a while, and ask for the topic's route again if the broker does not have the topic."""
         if self._queue is not None:
             self._outbox.note(self._queue, self._began_ms, failed=True)
         if isinstance(problem, RefusedError) and problem.code == ResponseCode.TOPIC_NOT_EXIST:
             self._outbox.routing.forget(self._parcel.topic)
 
-    def _too_late(self) -> RocketMQError:
+    def _timeout_error(self) -> RocketMQError:
         return AnswerTimeoutError(
             f"topic {self._parcel.topic}: expected to be sent within {self._seconds} s, but it was not"
         )

@@ -97,7 +97,7 @@ class TrackedConnections(Closable):
         self._opening: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
         self._is_closed = threading.Event()
-        threading.Thread(target=self._beat, name="rocketmq heartbeats", daemon=True).start()
+        threading.Thread(target=self._send_heartbeats, name="rocketmq heartbeats", daemon=True).start()
 
     def close(self) -> None:
         """Close all connections."""
@@ -137,7 +137,7 @@ class TrackedConnections(Closable):
             return made
 
     def settle(self, broker_name: str, connection: TrackedConnection | None = None) -> None:
-        """Check that a broker has executed each request that it will ever get over earlier connections of the owner.
+        """Check that a broker has executed all requests that could still arrive over earlier connections of the owner.
 
         Args:
             connection: Connection over which no more is to be sent; it is closed.
@@ -171,7 +171,7 @@ class TrackedConnections(Closable):
             ProtocolError: if its answer is not valid.
         """
         own = self.open(broker_name).client_id
-        listed = self._listed(broker_name)
+        listed = self._registered_clients(broker_name)
         if own not in listed:
             raise UnreachableError(
                 f"broker {broker_name!r}: expected this client's connection among those that the broker lists for the "
@@ -192,7 +192,7 @@ class TrackedConnections(Closable):
                     f"waited for {text[:20]} ms"
                 )
 
-    def _listed(self, broker_name: str) -> set[str]:
+    def _registered_clients(self, broker_name: str) -> set[str]:
         group = self._producer.group
         try:
             connections = self._admin.producer_connections(group, broker_name).connection_set
@@ -208,7 +208,7 @@ class TrackedConnections(Closable):
             connection.peer.address, RequestCode.HEART_BEAT, None, serialize_body(beat), over=connection.peer
         )
 
-    def _beat(self) -> None:
+    def _send_heartbeats(self) -> None:
         """Keep the connections registered; a broker closes one that sends no heartbeat for 120 s."""
         while not self._is_closed.wait(HEARTBEAT_SECONDS):
             with self._lock:

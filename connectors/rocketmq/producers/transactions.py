@@ -109,11 +109,11 @@ class TransactionProducer(Producer):
         sent = self.send_parcel(parcel)
         decision, error = Decision.ROLLBACK, None
         if sent.status is SendStatus.SEND_OK:
-            decision, error = _decide(lambda: local_transaction(message))
-        self._end(sent, message.topic, decision)
+            decision, error = _ask_decision(lambda: local_transaction(message))
+        self._end_transaction(sent, message.topic, decision)
         return TransactionResult(sent, decision, error)
 
-    def _end(self, sent: SendResult, topic: str, decision: Decision) -> None:
+    def _end_transaction(self, sent: SendResult, topic: str, decision: Decision) -> None:
         try:
             physical_offset = parse_message_id(sent.offset_msg_id).physical_offset
         except LayoutError as error:
@@ -143,7 +143,7 @@ class TransactionProducer(Producer):
             _log.warning("%s asked about a transaction without its message", address)
             return
         message = parsed[0]
-        decision, _ = _decide(lambda: self._check(message))
+        decision, _ = _ask_decision(lambda: self._check(message))
         key = message.unique_key or asked.msg_id or ""
         end = EndTransactionRequest(
             self.group,
@@ -158,7 +158,7 @@ class TransactionProducer(Producer):
         self.network.tell(address, RequestCode.END_TRANSACTION, end)
 
 
-def _decide(ask: Callable[[], Decision]) -> tuple[Decision, Exception | None]:
+def _ask_decision(ask: Callable[[], Decision]) -> tuple[Decision, Exception | None]:
     try:
         return ask(), None
     except Exception as error:  # noqa: BLE001 (the application's; the broker asks again)

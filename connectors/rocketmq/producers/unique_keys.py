@@ -46,7 +46,7 @@ class UniqueKeys:
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         with self._lock:
             if not self._month_begin_ms <= now < self._month_end_ms:
-                self._month_begin_ms, self._month_end_ms = _month(now)
+                self._month_begin_ms, self._month_end_ms = _month_bounds(now)
             self._counter = counter = (self._counter + 1) & _COUNTER_MASK
         return self._prefix + _TAIL.pack(now - self._month_begin_ms, counter).hex().upper()
 
@@ -55,7 +55,7 @@ class UniqueKeys:
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         with self._lock:
             if not self._month_begin_ms <= now < self._month_end_ms:
-                self._month_begin_ms, self._month_end_ms = _month(now)
+                self._month_begin_ms, self._month_end_ms = _month_bounds(now)
             first, self._counter = self._counter + 1, self._counter + count
             elapsed = now - self._month_begin_ms
         numbers = np.arange(first, first + count, dtype=np.int64)
@@ -71,7 +71,7 @@ class UniqueKeys:
         return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(text)])
 
 
-def _month(now_ms: int) -> tuple[int, int]:
+def _month_bounds(now_ms: int) -> tuple[int, int]:
     """Return the start of the month and of the next one, in local time as in Java, ms since 1970."""
     moment = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
     begin = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0, tzinfo=None)

@@ -15,14 +15,14 @@ from commitlake.connectors.source_options import byte_count, flag, option, whole
 from commitlake.schemas.errors import UsageError
 
 
-def _topic(text: str) -> str:
+def _parse_topic(text: str) -> str:
     try:
         return check_topic(text)
     except InvalidMessageError as error:
         raise UsageError(f"option {error}") from None
 
 
-def _body_form(text: str) -> BodyForm:
+def _parse_body_form(text: str) -> BodyForm:
     if text.lower() not in (BodyForm.STORED, BodyForm.DECOMPRESSED):
         raise ValueError(f"expected {BodyForm.STORED} or {BodyForm.DECOMPRESSED}, found {text!r}")
     return BodyForm(text.lower())
@@ -32,7 +32,7 @@ def _body_form(text: str) -> BodyForm:
 class SinkOptions(ConnectionOptions):
     """Options of one write."""
 
-    topic: str | None = option("topic", _topic, None, "topic for all rows", shown="the column")
+    topic: str | None = option("topic", _parse_topic, None, "topic for all rows", shown="the column")
     has_system_topics: bool = option(
         "systemTopics",
         flag,
@@ -43,7 +43,7 @@ class SinkOptions(ConnectionOptions):
     group: str = option("group", group_name, DEFAULT_GROUP, "the producer group")
     body: BodyForm | None = option(
         "body",
-        _body_form,
+        _parse_body_form,
         None,
         "stored: `body` is as it was stored, and `body_codec` names its compression; decompressed: it is as the "
         "producer sent it. Required if `body_codec` names a compression for any row",

@@ -54,14 +54,14 @@ def divide(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]
         rows: the rows; those with an error are left out.
         limits: limits of one request.
     """
-    sizes = np.diff(_offsets(rows.items))
+    sizes = np.diff(_arrow_offsets(rows.items))
     is_sound = np.ones(len(sizes), np.bool_)
     is_sound[list(rows.errors)] = False
     is_alone = rows.is_single | (sizes > limits.max_bytes)
     for number, target in enumerate(rows.targets):
         chosen = np.flatnonzero(is_sound & (rows.target_numbers == number))
         if len(chosen):
-            edges = _edges(sizes[chosen], is_alone[chosen], limits)
+            edges = _request_edges(sizes[chosen], is_alone[chosen], limits)
             yield [RowParcel(target, chosen[begin:end]) for begin, end in itertools.pairwise(edges)]
 
 
@@ -76,13 +76,13 @@ def to_parcel(rows: PreparedRows, parcel: RowParcel) -> Parcel:
     first, count = int(parcel.rows[0]), len(parcel.rows)
     # Rows of one target are usually consecutive, and are then copied only once, into the request.
     chosen = items.slice(first, count) if parcel.rows[-1] - first == count - 1 else items.take(pa.array(parcel.rows))
-    offsets = _offsets(chosen)
+    offsets = _arrow_offsets(chosen)
     data = chosen.buffers()[2]
     body = b"" if data is None else bytes(memoryview(data)[int(offsets[0]) : int(offsets[-1])])
     return Parcel(topic, body, BATCH_PROPERTIES, (), is_batch=True)
 
 
-def _edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[int]:
+def _request_edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[int]:
     """Return the boundaries of requests among the rows of one target."""
     ends = np.cumsum(sizes)
     alone = np.flatnonzero(is_alone)
@@ -100,7 +100,7 @@ def _edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[int]:
     return edges
 
 
-def _offsets(column: pa.Array) -> Array:
+def _arrow_offsets(column: pa.Array) -> Array:
     """Return the offsets of a large binary column of Arrow."""
     buffer = column.buffers()[1]
     found: Array = np.frombuffer(buffer, np.int64)[column.offset : column.offset + len(column) + 1]

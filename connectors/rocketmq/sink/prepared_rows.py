@@ -163,12 +163,12 @@ def check_columns(schema: pa.Schema, settings: RowSettings) -> None:
         if name not in schema.names:
             raise InvalidMessageError(f"rows: expected a column {name}, found {', '.join(schema.names) or 'none'}")
     for name, wanted in TYPES.items():
-        if name in schema.names and not _fits(schema.field(name).type, wanted):
+        if name in schema.names and not _type_fits(schema.field(name).type, wanted):
             expected = str(wanted).removeprefix("large_")
             raise InvalidMessageError(f"column {name}: expected {expected}, found {schema.field(name).type}")
 
 
-def _fits(found: pa.DataType, wanted: pa.DataType) -> bool:
+def _type_fits(found: pa.DataType, wanted: pa.DataType) -> bool:
     if pa.types.is_null(found):
         return True
     if pa.types.is_map(wanted) or pa.types.is_list(wanted):
@@ -194,10 +194,10 @@ class _Preparing:
     def run(self) -> PreparedRows:
         bodies = self._bodies()
         targets, numbers = self._targets()
-        sys_flags, delays = self._sys_flags(), self._delays()
+        sys_flags, delays = self._sys_flags(), self._delay_mask()
         properties = self._properties()
         flags = self._numbers("flag")
-        items = _items(flags, bodies, properties)
+        items = _batch_items(flags, bodies, properties)
         is_retry = np.array([target.topic.startswith(RETRY_PREFIX) for target in targets] or [False], np.bool_)
         is_single = is_retry[numbers] | delays | (sys_flags != 0)
         return PreparedRows(items, bodies, properties, flags, sys_flags, targets, numbers, is_single, self._errors)
@@ -222,7 +222,7 @@ class _Preparing:
             return np.zeros(self._count, np.int32)
         return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.int32)
 
-    def _refuse(self, which: pa.Array | Array, say: Callable[[int], str]) -> None:
+    def _refuse_rows(self, which: pa.Array | Array, say: Callable[[int], str]) -> None:
         """Record an error for the rows of a mask."""
         mask = which if isinstance(which, np.ndarray) else which.to_numpy(zero_copy_only=False)
         for row in np.flatnonzero(mask).tolist():
@@ -233,8 +233,8 @@ class _Preparing:
         bodies = pa.array([b""] * self._count, _BYTES) if column is None else pc.fill_null(column, b"")
         sizes = pc.binary_length(bodies).to_numpy()
         most = self._settings.max_body_bytes
-        self._refuse(sizes == 0, lambda _: "body: expected at least one byte, found none")
-        self._refuse(sizes > most, lambda row: f"body: expected at most {most} bytes, found {sizes[row]}")
+        self._refuse_rows(sizes == 0, lambda _: "body: expected at least one byte, found none")
+        self._refuse_rows(sizes > most, lambda row: f"body: expected at most {most} bytes, found {sizes[row]}")
         return bodies
 
     def _targets(self) -> tuple[list[Target], Array]:
@@ -259,8 +259,8 @@ class _Preparing:
         chosen = table.take(pa.array(first, pa.int64())).to_pylist()
         targets = [Target(row["topic"], row["broker"], row["queue"]) for row in chosen]
         for number, target in enumerate(targets):
-            if (problem := _problem(target, self._settings)) is not None:
-                self._refuse(numbers == number, lambda _, problem=problem: problem)  # type: ignore[misc]
+            if (problem := _target_problem(target, self._settings)) is not None:
+                self._refuse_rows(numbers == number, lambda _, problem=problem: problem)  # type: ignore[misc]
         return targets, numbers.astype(np.int32)
 
     def _sys_flags(self) -> Array:
@@ -269,7 +269,7 @@ class _Preparing:
             return np.zeros(self._count, np.int32)
         codecs = pc.fill_null(codecs, str(BodyCodec.NONE))
         if self._settings.is_stored is None:
-            self._refuse(
+            self._refuse_rows(
                 pc.not_equal(codecs, str(BodyCodec.NONE)),
                 lambda row: (
                     f"body: expected to be told whether it is still compressed with {codecs[row]} (the sink's "
@@ -280,21 +280,21 @@ class _Preparing:
             return np.zeros(self._count, np.int32)
         known = pa.array([str(codec) for codec in _CODECS], _TEXT)
         found = pc.fill_null(pc.index_in(codecs, known), -1).to_numpy()
-        self._refuse(found < 0, lambda row: f"body_codec: expected none, zlib, lz4 or zstd, found {codecs[row]}")
+        self._refuse_rows(found < 0, lambda row: f"body_codec: expected none, zlib, lz4 or zstd, found {codecs[row]}")
         bits = np.array([compression_bits(codec) for codec in _CODECS], np.int32)
         flags: Array = np.where(found < 0, 0, bits[found])
         return flags
 
-    def _delays(self) -> Array:
+    def _delay_mask(self) -> Array:
         """Return a mask of the rows with a delay."""
         levels = self._numbers("delay_level")
-        self._refuse(
+        self._refuse_rows(
             (levels < 0) | (levels > MAX_DELAY_LEVEL),
             lambda row: f"delay_level: expected 0 to {MAX_DELAY_LEVEL}, found {levels[row]}",
         )
         times = self._column("deliver_timestamp")
         timed = np.zeros(self._count, np.bool_) if times is None else times.is_valid().to_numpy(zero_copy_only=False)
-        self._refuse(timed & (levels != 0), lambda _: "delay: expected a level or a time, found both")
+        self._refuse_rows(timed & (levels != 0), lambda _: "delay: expected a level or a time, found both")
         delayed: Array = timed | (levels != 0)
         return delayed
 
@@ -304,23 +304,27 @@ class _Preparing:
         """Return all properties in their stored form; a row with values that cannot be stored gets an error."""
         own, has_unique_key, has_wait = self._own_properties()
         levels, times = self._numbers("delay_level"), self._column("deliver_timestamp")
-        parts = [own, self._named(props.TAGS, self._column("tags")), self._named(props.KEYS, self._keys())]
-        parts.append(self._named(props.DELAY, pa.array(levels).cast(_TEXT), levels == 0))
+        parts = [
+            own,
+            self._property_texts(props.TAGS, self._column("tags")),
+            self._property_texts(props.KEYS, self._join_keys()),
+        ]
+        parts.append(self._property_texts(props.DELAY, pa.array(levels).cast(_TEXT), levels == 0))
         if times is not None:
-            parts.append(self._named(TIMER_DELIVER_MS, times.cast(pa.int64()).cast(_TEXT)))
+            parts.append(self._property_texts(TIMER_DELIVER_MS, times.cast(pa.int64()).cast(_TEXT)))
         parts += [
-            self._named(props.UNIQ_KEY, self._unique_keys(has_unique_key), has_unique_key),
-            self._named(props.WAIT, pa.repeat(pa.scalar("true", _TEXT), self._count), has_wait),
+            self._property_texts(props.UNIQ_KEY, self._unique_keys(has_unique_key), has_unique_key),
+            self._property_texts(props.WAIT, pa.repeat(pa.scalar("true", _TEXT), self._count), has_wait),
         ]
         text = pc.binary_join_element_wise(*parts, pa.scalar("", _TEXT))
         sizes = pc.binary_length(text).to_numpy()
-        self._refuse(
+        self._refuse_rows(
             sizes > props.MAX_SIZE,
             lambda row: f"properties: expected at most {props.MAX_SIZE} bytes, found {sizes[row]}",
         )
         return text
 
-    def _named(self, name: str, values: pa.Array | None, left_out: Array | None = None) -> pa.Array:
+    def _property_texts(self, name: str, values: pa.Array | None, left_out: Array | None = None) -> pa.Array:
         """Return `name 0x01 value 0x02` for each row, or nothing for a row without a value."""
         if values is None:
             return pa.repeat(pa.scalar("", _TEXT), self._count)
@@ -337,9 +341,9 @@ class _Preparing:
         for separator in ("\x01", "\x02"):
             found = pc.fill_null(pc.match_substring(values, separator), False)
             if pc.any(found).as_py():
-                self._refuse(found, lambda _: f"properties: expected no 0x01 or 0x02 in {name}, found one")
+                self._refuse_rows(found, lambda _: f"properties: expected no 0x01 or 0x02 in {name}, found one")
 
-    def _keys(self) -> pa.Array | None:
+    def _join_keys(self) -> pa.Array | None:
         keys = self._column("keys")
         if keys is None:
             return None
@@ -349,7 +353,7 @@ class _Preparing:
         if pc.any(wrong).as_py():
             mask = np.zeros(self._count, np.bool_)
             mask[rows[wrong.to_numpy(zero_copy_only=False)]] = True
-            self._refuse(mask, lambda _: "keys: expected keys without blanks, and no empty one")
+            self._refuse_rows(mask, lambda _: "keys: expected keys without blanks, and no empty one")
         return pc.binary_join(keys, pa.scalar(props.KEY_SEPARATOR, _TEXT))
 
     def _unique_keys(self, has_own: Array) -> pa.Array:
@@ -404,10 +408,10 @@ class _Preparing:
             wrong = pc.or_(wrong, pc.or_(pc.match_substring(names, separator), in_value))
         mask = np.zeros(self._count, np.bool_)
         mask[rows[kept & wrong.to_numpy(zero_copy_only=False)]] = True
-        self._refuse(mask, lambda _: "properties: expected names and values, and no 0x01 or 0x02 in them")
+        self._refuse_rows(mask, lambda _: "properties: expected names and values, and no 0x01 or 0x02 in them")
 
 
-def _problem(target: Target, settings: RowSettings) -> str | None:
+def _target_problem(target: Target, settings: RowSettings) -> str | None:
     try:
         check_topic(target.topic)
     except InvalidMessageError as error:
@@ -433,7 +437,7 @@ def _is_in(names: pa.Array, wanted: object) -> Array:
     return found
 
 
-def _items(flags: Array, bodies: pa.Array, properties: pa.Array) -> pa.Array:
+def _batch_items(flags: Array, bodies: pa.Array, properties: pa.Array) -> pa.Array:
     """Return each row as an item of a batch."""
     body_sizes, text_sizes = pc.binary_length(bodies).to_numpy(), pc.binary_length(properties).to_numpy()
     heads = np.zeros(len(flags), _ITEM_TYPE)
@@ -442,11 +446,11 @@ def _items(flags: Array, bodies: pa.Array, properties: pa.Array) -> pa.Array:
     heads["body_length"] = body_sizes
     lengths = np.minimum(text_sizes, props.MAX_SIZE).astype(">i2")
     return pc.binary_join_element_wise(
-        _fixed(heads), bodies, _fixed(lengths), properties.cast(_BYTES), pa.scalar(b"", _BYTES)
+        _to_bytes_column(heads), bodies, _to_bytes_column(lengths), properties.cast(_BYTES), pa.scalar(b"", _BYTES)
     )
 
 
-def _fixed(values: Array) -> pa.Array:
+def _to_bytes_column(values: Array) -> pa.Array:
     """Return the bytes of each value as a column of fixed width."""
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
     return pa.Array.from_buffers(_BYTES, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values.tobytes())])

@@ -239,23 +239,23 @@ class _Run:
         for parcels in divide(self._rows, self._settings.limits):
             lane = _Lane(parcels[0].target, deque())
             lane.waiting.extend(_Work(parcel, lane) for parcel in parcels)
-            self._open(lane)
+            self._open_lane(lane)
         while self._ready or self._in_flight:
             wait_seconds = self._start_ready()
             if self._in_flight:
-                self._take(wait_seconds)
+                self._process_answer(wait_seconds)
             elif wait_seconds:
                 time.sleep(wait_seconds)
         return self._outcomes.to_batch()
 
-    def _open(self, lane: _Lane) -> None:
+    def _open_lane(self, lane: _Lane) -> None:
         """Make the next requests of a target ready: one if the order must be kept, otherwise all."""
         while lane.waiting:
-            self._put(lane.waiting.popleft(), 0.0)
+            self._schedule(lane.waiting.popleft(), 0.0)
             if lane.queue is not None:
                 return
 
-    def _put(self, work: _Work, at: float) -> None:
+    def _schedule(self, work: _Work, at: float) -> None:
         heapq.heappush(self._ready, (at, next(self._turns), work))
 
     def _start_ready(self) -> float | None:
@@ -264,20 +264,20 @@ class _Run:
             left = self._ready[0][0] - time.monotonic()
             if left > 0:
                 return left
-            self._start(heapq.heappop(self._ready)[2])
+            self._start_request(heapq.heappop(self._ready)[2])
         return None
 
-    def _start(self, work: _Work) -> None:
+    def _start_request(self, work: _Work) -> None:
         work.began = work.began or time.monotonic()
         lane = work.lane
         try:
             if work.in_doubt is not None and not self._settle(work, work.in_doubt):
                 return
-            queue = self._queue(lane, work.last_broker)
+            queue = self._choose_queue(lane, work.last_broker)
             work.last_broker = queue.broker_name
             attempt, answer = self._sender.start(to_parcel(self._rows, work.parcel), queue)
         except RocketMQError as error:
-            self._failed(work, error)
+            self._retry_or_give_up(work, error)
             return
         work.attempts += 1
         self._in_flight += 1
@@ -300,10 +300,10 @@ class _Run:
         self._outcomes.found(rows[is_there], attempt.queue, list(found.values()), work.attempts)
         work.parcel = RowParcel(work.parcel.target, rows[~is_there])
         if is_there.all():
-            self._next(work.lane)
+            self._open_next(work.lane)
         return not is_there.all()
 
-    def _queue(self, lane: _Lane, last_broker: str | None) -> MessageQueue:
+    def _choose_queue(self, lane: _Lane, last_broker: str | None) -> MessageQueue:
         """Return the queue of a request."""
         if lane.queue is None:
             return self._producer.choose_queue(lane.target.topic, last_broker)
@@ -314,7 +314,7 @@ class _Run:
             )
         return lane.queue
 
-    def _take(self, wait_seconds: float | None) -> None:
+    def _process_answer(self, wait_seconds: float | None) -> None:
         """Process an answer, if one arrives in time."""
         try:
             work, attempt, answer = self._done.get(timeout=wait_seconds)
@@ -325,31 +325,31 @@ class _Run:
         if problem is None:
             self._sender.note(answer.result(), len(work.parcel.rows))
             self._outcomes.sent(work.parcel.rows, answer.result(), work.attempts, may_be_twice=work.may_be_there)
-            self._next(work.lane)
+            self._open_next(work.lane)
             return
         if isinstance(problem, UnreachableError | ProtocolError):
             work.in_doubt = attempt
-        self._failed(work, problem)
+        self._retry_or_give_up(work, problem)
 
-    def _next(self, lane: _Lane) -> None:
+    def _open_next(self, lane: _Lane) -> None:
         if lane.queue is not None:
-            self._open(lane)
+            self._open_lane(lane)
 
-    def _failed(self, work: _Work, problem: BaseException) -> None:
+    def _retry_or_give_up(self, work: _Work, problem: BaseException) -> None:
         """Try again later if that can help; otherwise, record that the rows are not sent."""
         if isinstance(problem, RefusedError) and problem.is_of_the_message:
-            self._divide(work, problem)
+            self._split_refused(work, problem)
             return
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(work.attempts + work.refusals, 10), LONGEST_PAUSE_SECONDS)
         now = time.monotonic()
-        if self._may_help(work, problem) and now + pause < work.began + self._settings.retry_seconds:
+        if self._may_succeed_later(work, problem) and now + pause < work.began + self._settings.retry_seconds:
             if not isinstance(problem, RefusedError) or problem.code not in BUSY:
                 self._producer.routing.forget(work.lane.target.topic)
-            self._put(work, now + pause)
+            self._schedule(work, now + pause)
         else:
             self._give_up(work, problem, is_lost=work.may_be_there or work.in_doubt is not None)
 
-    def _may_help(self, work: _Work, problem: BaseException) -> bool:
+    def _may_succeed_later(self, work: _Work, problem: BaseException) -> bool:
         """Return True if the same request may succeed later, or at another broker."""
         if isinstance(problem, UnreachableError | ProtocolError):
             return True
@@ -362,19 +362,19 @@ class _Run:
             return work.refusals <= MAX_REFUSALS
         return False
 
-    def _divide(self, work: _Work, problem: RefusedError) -> None:
+    def _split_refused(self, work: _Work, problem: RefusedError) -> None:
         """Split a request to find the message that the broker refuses."""
         if len(work.parcel.rows) == 1:
             self._outcomes.not_sent(
                 work.parcel.rows, RowStatus.REFUSED, str(problem), work.attempts, may_be_twice=work.may_be_there
             )
-            self._next(work.lane)
+            self._open_next(work.lane)
             return
         lane = work.lane
         halves = [_Work(half, lane, work.attempts, work.refusals, work.began, may_be_there=work.may_be_there)
                   for half in work.parcel.halves()]  # fmt: skip
         lane.waiting.extendleft(reversed(halves))
-        self._open(lane)
+        self._open_lane(lane)
 
     def _give_up(self, work: _Work, problem: BaseException, *, is_lost: bool) -> None:
         status = (

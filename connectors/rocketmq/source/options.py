@@ -26,17 +26,17 @@ from commitlake.schemas.remoting.routes import MessageQueue
 TOOLS_GROUP = "TOOLS_CONSUMER"
 
 
-def _topics(text: str) -> tuple[str, ...]:
+def _parse_topics(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names(text)))
 
 
-def _filter(text: str) -> str:
+def _parse_filter(text: str) -> str:
     if not text.strip():
         raise ValueError("expected a filter, found nothing")
     return text.strip()
 
 
-def _time(text: str) -> int | Mapping[MessageQueue, int]:
+def _parse_time(text: str) -> int | Mapping[MessageQueue, int]:
     """Parse a time for all queues, or JSON of times by queue."""
     if not text.lstrip().startswith("{"):
         return time_ms(text)
@@ -50,7 +50,7 @@ class SourceOptions(ConnectionOptions):
 
     topics: tuple[str, ...] = option(
         "topics",
-        _topics,
+        _parse_topics,
         NEEDED,
         "comma-separated; also the broker's own, such as `%DLQ%group` and `SCHEDULE_TOPIC_XXXX`",
         missing="names of topics separated by commas",
@@ -72,7 +72,7 @@ class SourceOptions(ConnectionOptions):
     )
     starting_timestamp: int | Mapping[MessageQueue, int] | None = option(
         "startingTimestamp",
-        _time,
+        _parse_time,
         None,
         "begin at the first message stored at this time or later: ms since 1970 or ISO 8601 (UTC unless it says "
         "otherwise), or JSON of ms by topic, broker and queue",
@@ -82,7 +82,7 @@ class SourceOptions(ConnectionOptions):
     )
     ending_timestamp: int | Mapping[MessageQueue, int] | None = option(
         "endingTimestamp",
-        _time,
+        _parse_time,
         None,
         "end before the first message stored at this time or later",
         use=Use.BATCH,
@@ -100,11 +100,11 @@ class SourceOptions(ConnectionOptions):
         "fail if messages were deleted before they were read; false: log their number and continue",
     )
     tags: str | None = option(
-        "tags", _filter, None, "one or more, separated by `||`: brokers return no other messages", shown="all"
+        "tags", _parse_filter, None, "one or more, separated by `||`: brokers return no other messages", shown="all"
     )
     sql: str | None = option(
         "sql",
-        _filter,
+        _parse_filter,
         None,
         "an SQL92 filter, such as `price > 2 AND region = 'EU'`; the broker needs enablePropertyFilter=true",
         shown="all",
@@ -151,12 +151,12 @@ class SourceOptions(ConnectionOptions):
     @property
     def start(self) -> ReadPosition:
         """Start of the read."""
-        return _position("starting", self.starting_offsets, self.starting_timestamp, Edge.EARLIEST)
+        return _make_position("starting", self.starting_offsets, self.starting_timestamp, Edge.EARLIEST)
 
     @property
     def end(self) -> ReadPosition:
         """End of the read."""
-        return _position("ending", self.ending_offsets, self.ending_timestamp, Edge.LATEST)
+        return _make_position("ending", self.ending_offsets, self.ending_timestamp, Edge.LATEST)
 
     @property
     def stream_start(self) -> ReadPosition:
@@ -180,7 +180,7 @@ class SourceOptions(ConnectionOptions):
         return Puller(self.group, self.client, credentials_of(self.credentials_provider))
 
 
-def _position(
+def _make_position(
     prefix: str,
     offsets: Edge | Mapping[MessageQueue, int] | None,
     times: int | Mapping[MessageQueue, int] | None,

@@ -131,7 +131,7 @@ def to_tree(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str
 
 
 def from_tree(tree: Any, least: int = 0) -> dict[MessageQueue, int]:
-    """Convert the result of `to_tree` back.
+    """Convert a tree from `to_tree` back to numbers by queue.
 
     Raises:
         ValueError: if it is not such a result.
@@ -147,7 +147,7 @@ def _numbers(tree: Any, least: int) -> list[tuple[MessageQueue, int]]:
             for queue_id, value in queues.items():
                 number, queue = int_within(value, least, INT64_MAX), parse_int(queue_id, 0, _MAX_QUEUE_ID)
                 if number is None or queue is None:
-                    raise ValueError(f"{queue_id}: {value}")
+                    raise ValueError(f"queue {queue_id}: expected a number of at least {least}, found {value}")
                 found.append((MessageQueue(str(topic), str(broker), queue), number))
     return found
 

@@ -66,7 +66,7 @@ class RangeReader:
         options = self._options
         records = PulledRecords(wanted.queue.broker_name, self._request)
         answers = read_range(
-            self._puller, wanted, self._lose, options.message_filter, retry_seconds=options.retry_seconds
+            self._puller, wanted, self._report_lost, options.message_filter, retry_seconds=options.retry_seconds
         )
         waiting: list[Pulled] = []
         covered = size = 0
@@ -75,22 +75,24 @@ class RangeReader:
             waiting.append(answer)
             size += len(answer.body)
             if size >= options.max_batch_bytes:
-                yield from self._rows(records, waiting, wanted)
+                yield from self._rows_of_answers(records, waiting, wanted)
                 waiting, size = [], 0
-        yield from self._rows(records, waiting, wanted)
+        yield from self._rows_of_answers(records, waiting, wanted)
         records.log()
         if options.message_filter.takes_all and records.messages < covered:
-            self._lose_count(wanted, covered - records.messages, "the broker has not sent them")
+            self._report_lost_count(wanted, covered - records.messages, "the broker has not sent them")
 
-    def _rows(self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange) -> Iterator[pa.RecordBatch]:
+    def _rows_of_answers(
+        self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange
+    ) -> Iterator[pa.RecordBatch]:
         within = [answer.body for answer in answers if not answer.may_exceed]
         beyond = [answer.body for answer in answers if answer.may_exceed]
         for batch in records.batches(within):
-            yield from self._chosen(batch, wanted, is_within=not records.has_inner_batches)
+            yield from self._wanted_rows(batch, wanted, is_within=not records.has_inner_batches)
         for batch in records.batches(beyond):
-            yield from self._chosen(batch, wanted, is_within=False)
+            yield from self._wanted_rows(batch, wanted, is_within=False)
 
-    def _chosen(self, batch: pa.RecordBatch, wanted: QueueRange, *, is_within: bool) -> Iterator[pa.RecordBatch]:
+    def _wanted_rows(self, batch: pa.RecordBatch, wanted: QueueRange, *, is_within: bool) -> Iterator[pa.RecordBatch]:
         """Yield the wanted rows of a batch, in the wanted columns."""
         wanted_rows = None
         if self._tags is not None:
@@ -106,10 +108,10 @@ class RangeReader:
         if batch.num_rows:
             yield batch.select(self._schema.names)
 
-    def _lose(self, lost: QueueRange, why: str) -> None:
-        self._lose_count(lost, lost.size, why)
+    def _report_lost(self, lost: QueueRange, why: str) -> None:
+        self._report_lost_count(lost, lost.size, why)
 
-    def _lose_count(self, where: QueueRange, count: int, why: str) -> None:
+    def _report_lost_count(self, where: QueueRange, count: int, why: str) -> None:
         text = f"{where}: {count_text(count, 'message')} cannot be read: {why}"
         if self._options.fail_on_data_loss:
             raise data_loss(text)

@@ -49,7 +49,7 @@ def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQu
     Raises:
         RocketMQError: if a request to a broker fails.
     """
-    return _for_each(queues, lambda queue: QueueBounds(puller.offsets.first(queue), puller.offsets.next(queue)))
+    return _ask_each(queues, lambda queue: QueueBounds(puller.offsets.first(queue), puller.offsets.next(queue)))
 
 
 def resolve(
@@ -62,7 +62,7 @@ def resolve(
         RocketMQError: if a request to a broker fails.
     """
     position.check_queues(bounds)
-    return _for_each(list(bounds), lambda queue: position.resolve(puller, queue, bounds[queue]))
+    return _ask_each(list(bounds), lambda queue: position.resolve(puller, queue, bounds[queue]))
 
 
 def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
@@ -131,6 +131,6 @@ def to_partitions(ranges: Sequence[QueueRange], min_partitions: int) -> list[Par
     return [tuple(partition) for partition in partitions]
 
 
-def _for_each(queues: Sequence[MessageQueue], ask: Callable[[MessageQueue], _T]) -> dict[MessageQueue, _T]:
+def _ask_each(queues: Sequence[MessageQueue], ask: Callable[[MessageQueue], _T]) -> dict[MessageQueue, _T]:
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-plan") as pool:
         return dict(zip(queues, pool.map(ask, queues), strict=True))

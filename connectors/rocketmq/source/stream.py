@@ -70,7 +70,7 @@ class RocketmqStreamReader(LimitedStreamReader):
     @carry_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
         """Make the stream stop at the current ends of the queues."""
-        self._planner.stop_at_what_is_there()
+        self._planner.stop_at_current_ends()
 
     def next_offset(self, start: Offset, limit: ReadLimit) -> Offset:
         """Return the end of the next micro-batch; `start` itself if there are no new messages."""

@@ -60,13 +60,13 @@ class StreamPlanner:
         for queue, (first, end) in bounds.items():
             if not first <= offsets[queue] <= end:
                 text = f"{queue_text(queue)}: option {position.option} names offset {offsets[queue]}"
-                self._report(f"{text}, the queue holds {first} to {end}")
+                self._report_loss(f"{text}, the queue holds {first} to {end}")
             offsets[queue] = min(max(offsets[queue], first), end)
         return StreamPosition(offsets, is_initial=True)
 
-    def stop_at_what_is_there(self) -> None:
+    def stop_at_current_ends(self) -> None:
         """Fix the stream's end at the current ends of the queues."""
-        self._target = {queue: bounds.end for queue, bounds in self._bounds().items()}
+        self._target = {queue: bounds.end for queue, bounds in self._ask_bounds().items()}
 
     def next(self, start: StreamPosition, limit: int | None) -> StreamPosition:
         """Return the end of the micro-batch that begins at `start`; the same offsets if there are no new messages.
@@ -78,12 +78,12 @@ class StreamPlanner:
             RocketMQError: if messages were deleted, and the options require a failure.
             UnreachableError: if no queue can be queried.
         """
-        bounds = self._bounds()
+        bounds = self._ask_bounds()
         begins: dict[MessageQueue, int] = dict(start.offsets) if start.is_initial else {}
         ends: dict[MessageQueue, int] = dict(start.offsets)
         waiting: dict[MessageQueue, int] = {}
         for queue in sorted(bounds):
-            begin = self._begin(queue, start, bounds[queue])
+            begin = self._offset_to_read(queue, start, bounds[queue])
             if begin is None:
                 continue
             end = bounds[queue].end if self._target is None else min(bounds[queue].end, self._target.get(queue, begin))
@@ -103,7 +103,7 @@ class StreamPlanner:
             return start
         return StreamPosition(ends, begins)
 
-    def _begin(self, queue: MessageQueue, start: StreamPosition, bounds: QueueBounds) -> int | None:
+    def _offset_to_read(self, queue: MessageQueue, start: StreamPosition, bounds: QueueBounds) -> int | None:
         """Return the next offset of a queue to read; None if nothing of it is to be read."""
         known = start.offsets.get(queue)
         if known is None:
@@ -114,24 +114,24 @@ class StreamPlanner:
             return known
         if known < bounds.first:
             count = bounds.first - known
-            self._report(
+            self._report_loss(
                 f"{queue_text(queue)}: {count_text(count, 'message')}, offsets {known} to {bounds.first}, "
                 f"{'was' if count == 1 else 'were'} deleted before the stream has read them"
             )
         else:
-            self._report(
+            self._report_loss(
                 f"{queue_text(queue)}: the stream has read up to offset {known}, but the queue ends at {bounds.end}: "
                 "the topic was recreated, or the broker has lost messages. It is read from its first message again"
             )
         return bounds.first
 
-    def _bounds(self) -> dict[MessageQueue, QueueBounds]:
+    def _ask_bounds(self) -> dict[MessageQueue, QueueBounds]:
         """Return the content of the queues that can be queried now."""
         for topic in self._options.topics:
             self._puller.routing.forget(topic)
         queues = list_queues(self._puller, self._options.topics)
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-stream") as pool:
-            answers = dict(zip(queues, pool.map(self._ask, queues), strict=True))
+            answers = dict(zip(queues, pool.map(self._ask_queue_bounds, queues), strict=True))
         found = {queue: bounds for queue, bounds in answers.items() if isinstance(bounds, QueueBounds)}
         problems = {queue: error for queue, error in answers.items() if not isinstance(error, QueueBounds)}
         if problems and not found:
@@ -142,11 +142,11 @@ class StreamPlanner:
         self._silent = set(problems)
         return found
 
-    def _ask(self, queue: MessageQueue) -> QueueBounds | UnreachableError | NoRouteError:
+    def _ask_queue_bounds(self, queue: MessageQueue) -> QueueBounds | UnreachableError | NoRouteError:
         try:
             return QueueBounds(self._puller.offsets.first(queue), self._puller.offsets.next(queue))
         except (UnreachableError, NoRouteError) as error:
             return error
 
-    def _report(self, text: str) -> None:
+    def _report_loss(self, text: str) -> None:
         report_loss(text, fail=self._options.fail_on_data_loss)

@@ -34,7 +34,7 @@ Pairs = Iterable[tuple[str, str | None]]
 
 def details(story: Story, rows: Rows) -> Html:
     """Return the details of the steps in the picture."""
-    led_by, leads_to = _edges(story, rows, to_source=True), _edges(story, rows, to_source=False)
+    led_by, leads_to = _edges_by_step(story, rows, to_source=True), _edges_by_step(story, rows, to_source=False)
     outcomes: dict[str, list[Outcome]] = {}
     for outcome in story.outcomes:
         outcomes.setdefault(outcome.step, []).append(outcome)
@@ -48,10 +48,10 @@ def details(story: Story, rows: Rows) -> Html:
             paragraph(name(row.step.text[:MAX_VALUE])),
             *(paragraph(tag("b", "Now: "), name(outcome.text[:MAX_VALUE]))
               for outcome in outcomes.get(step_id, [])[:_MAX_LINKS]),
-            _list(_facts(row)),
-            *_links("Came of", led_by.get(step_id, [])),
-            *_links("Led to", leads_to.get(step_id, [])),
-            *(_content(row.step.record) if row.step.record is not None and left > 0 else []),
+            _definition_list(_step_facts(row)),
+            *_edge_links("Came of", led_by.get(step_id, [])),
+            *_edge_links("Led to", leads_to.get(step_id, [])),
+            *(_content_elements(row.step.record) if row.step.record is not None and left > 0 else []),
         ]  # fmt: skip
         if left <= 0:
             content.append(
@@ -67,7 +67,7 @@ def details(story: Story, rows: Rows) -> Html:
     return joined(found)
 
 
-def _edges(story: Story, rows: Rows, *, to_source: bool) -> Mapping[str, list[tuple[Edge, Row | None]]]:
+def _edges_by_step(story: Story, rows: Rows, *, to_source: bool) -> Mapping[str, list[tuple[Edge, Row | None]]]:
     """Return the edges that end or begin at each step, each with the row of its other end."""
     found: dict[str, list[tuple[Edge, Row | None]]] = {}
     for edge in story.edges:
@@ -76,7 +76,7 @@ def _edges(story: Story, rows: Rows, *, to_source: bool) -> Mapping[str, list[tu
     return found
 
 
-def _links(title: str, edges: Sequence[tuple[Edge, Row | None]]) -> Iterator[Html]:
+def _edge_links(title: str, edges: Sequence[tuple[Edge, Row | None]]) -> Iterator[Html]:
     if not edges:
         return
     entries = []
@@ -95,19 +95,19 @@ def _links(title: str, edges: Sequence[tuple[Edge, Row | None]]) -> Iterator[Htm
     yield tag("ul", *entries)
 
 
-def _facts(row: Row) -> Iterator[tuple[str, str | None]]:
+def _step_facts(row: Row) -> Iterator[tuple[str, str | None]]:
     step = row.step
-    yield "time (UTC)", _moment(step.at)
+    yield "time (UTC)", _moment_text(step.at)
     yield "kind", step.kind
     if step.record is not None:
-        yield from _record(step.record)
+        yield from _record_facts(step.record)
     if step.consumption is not None:
-        yield from _consumption(step.consumption)
+        yield from _consumption_facts(step.consumption)
     if step.missing is not None:
-        yield from _missing(step.missing)
+        yield from _missing_facts(step.missing)
 
 
-def _record(record: Record) -> Iterator[tuple[str, str | None]]:
+def _record_facts(record: Record) -> Iterator[tuple[str, str | None]]:
     yield "topic", record.topic
     yield "sent to", record.origin_topic if record.origin_topic != record.topic else None
     yield "queue", None if record.queue_id is None else f"{record.queue_id}"
@@ -118,7 +118,7 @@ def _record(record: Record) -> Iterator[tuple[str, str | None]]:
     yield "unique key", record.unique_key
     yield "broker", record.broker
     yield "physical offset", f"{record.physical_offset}"
-    yield "sent at (UTC)", _moment(record.born_at)
+    yield "sent at (UTC)", _moment_text(record.born_at)
     yield "from", record.born_host
     yield "by", record.producer_group
     yield "stored on", record.store_host
@@ -127,7 +127,7 @@ def _record(record: Record) -> Iterator[tuple[str, str | None]]:
     yield "related by", record.related_by
 
 
-def _consumption(consumption: Consumption) -> Iterator[tuple[str, str | None]]:
+def _consumption_facts(consumption: Consumption) -> Iterator[tuple[str, str | None]]:
     succeeded = consumption.succeeded
     yield "group", consumption.group
     yield "client", consumption.host
@@ -136,46 +136,46 @@ def _consumption(consumption: Consumption) -> Iterator[tuple[str, str | None]]:
     yield "result", consumption.outcome or (None if succeeded is None else "succeeded" if succeeded else "failed")
 
 
-def _missing(missing: Missing) -> Iterator[tuple[str, str | None]]:
+def _missing_facts(missing: Missing) -> Iterator[tuple[str, str | None]]:
     yield "why", missing.text
     yield "reason", missing.reason
     yield "known of it", missing.name
 
 
-def _moment(moment: datetime.datetime | None) -> str | None:
+def _moment_text(moment: datetime.datetime | None) -> str | None:
     return None if moment is None else plain_text(moment, "milliseconds")
 
 
-def _list(pairs: Pairs) -> Html:
-    shown = (tag("div", tag("dt", tag("bdi", _cut(label))), tag("dd", tag("bdi", _cut(value))))
+def _definition_list(pairs: Pairs) -> Html:
+    shown = (tag("div", tag("dt", tag("bdi", _shorten(label))), tag("dd", tag("bdi", _shorten(value))))
              for label, value in pairs if value)  # fmt: skip
     return tag("dl", *shown)
 
 
-def _cut(value: str) -> str:
+def _shorten(value: str) -> str:
     return value if len(value) <= MAX_VALUE else f"{value[:MAX_VALUE]}… ({len(value):,} characters)"
 
 
-def _content(record: Record) -> Iterator[Html]:
+def _content_elements(record: Record) -> Iterator[Html]:
     """Yield a record's properties and body."""
     if record.properties:
         pairs = sorted(record.properties.items())
         yield tag("h4", "Properties")
-        yield _list(pairs[:MAX_PROPERTIES])
+        yield _definition_list(pairs[:MAX_PROPERTIES])
         if len(pairs) > MAX_PROPERTIES:
             yield paragraph(f"and {len(pairs) - MAX_PROPERTIES:,} more", is_quiet=True)
     if record.body is not None:
         yield tag("h4", "Body")
         shown, note = body_text(record.body)
-        yield tag("pre", *_lines(shown), class_="body", tabindex=0)
+        yield tag("pre", *_escaped_lines(shown), class_="body", tabindex=0)
         if note:
             yield paragraph(note, is_quiet=True)
     elif record.body_problem is not None:
         yield tag("h4", "Body")
-        yield paragraph(_cut(record.body_problem))
+        yield paragraph(_shorten(record.body_problem))
 
 
-def _lines(text: str) -> Iterator[Html]:
+def _escaped_lines(text: str) -> Iterator[Html]:
     """Yield lines, each escaped by itself, so that an escaped newline is not taken for part of the text."""
     for number, line in enumerate(text.split("\n")):
         yield joined([Html("\n") if number else Html(), line])

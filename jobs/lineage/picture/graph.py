@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from commitlake.connectors.printable import printable_line
-from commitlake.jobs.lineage.picture.glyphs import FOLDED, edge_look, glyph, glyph_of
+from commitlake.jobs.lineage.picture.glyphs import FOLDED, edge_class, glyph, glyph_of
 from commitlake.jobs.lineage.picture.lanes import Lanes
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.report.charts import percent
@@ -78,7 +78,7 @@ def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
         lanes: The columns of the picture.
     """
     lines = lines_of(rows.rows)
-    paths = sorted(_paths(story, rows, lanes, lines), key=lambda path: path.span[1] - path.span[0])
+    paths = sorted(_edge_paths(story, rows, lanes, lines), key=lambda path: path.span[1] - path.span[0])
     by_chunk: dict[int, list[_Path]] = {}
     left_out, parts = 0, 0
     for path in paths:  # shortest first, because a long one has a part in each chunk
@@ -90,9 +90,9 @@ def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
         for chunk in range(first, last + 1):
             by_chunk.setdefault(chunk, []).append(path)
     led_to = {path.target for path in paths}
-    labels = _labels(story)
+    labels = _edge_labels(story)
     chunks = [
-        _chunk(lines[start : start + CHUNK], start, by_chunk.get(start // CHUNK, []), led_to, lanes, labels)
+        _lines_chunk(lines[start : start + CHUNK], start, by_chunk.get(start // CHUNK, []), led_to, lanes, labels)
         for start in range(0, len(lines), CHUNK)
     ]
     return tag("div", _header(lanes), *chunks, class_=f"graph lanes-{len(lanes.lanes)}"), left_out
@@ -115,7 +115,7 @@ def lines_of(rows: Sequence[Row]) -> list[Line]:
         if words:
             lines.append(Line(None, " · ".join(words)))
         lines.append(Line(row, since=since))
-        before = _end(row) or before
+        before = _end_time(row) or before
     return lines
 
 
@@ -125,11 +125,11 @@ def day_text(moment: datetime.datetime) -> str:
     return f"{utc:%a} {utc.day} {utc:%b} {utc.year}"
 
 
-def _end(row: Row) -> datetime.datetime | None:
+def _end_time(row: Row) -> datetime.datetime | None:
     return next((step.at for step in reversed(row.steps) if step.at is not None), None)
 
 
-def _paths(story: Story, rows: Rows, lanes: Lanes, lines: Sequence[Line]) -> Iterator[_Path]:
+def _edge_paths(story: Story, rows: Rows, lanes: Lanes, lines: Sequence[Line]) -> Iterator[_Path]:
     line_of = {line.row.place: number for number, line in enumerate(lines) if line.row is not None}
     for edge in story.edges:
         source, target = rows.row_of.get(edge.source), rows.row_of.get(edge.target)
@@ -140,7 +140,7 @@ def _paths(story: Story, rows: Rows, lanes: Lanes, lines: Sequence[Line]) -> Ite
 
 
 def _header(lanes: Lanes) -> Html:
-    shown = [_cut(lane.name or "unknown") for lane in lanes.lanes]
+    shown = [_shorten(lane.name or "unknown") for lane in lanes.lanes]
     names = [
         tag("svg", tag("text", label, class_=f"lane-name {lane.kind}"), x=percent((place + 0.5) / len(shown)),
             y="100%", overflow="visible")
@@ -152,18 +152,18 @@ def _header(lanes: Lanes) -> Html:
     return tag("div", drawn, class_=f"lane-names longest-{room}", aria_hidden="true")
 
 
-def _cut(value: str) -> str:
+def _shorten(value: str) -> str:
     """Return a name cut to a lane's length; it is escaped first, because an escape is longer than its character."""
     shown = printable_line(value[: _LONGEST_NAMES[-1] + 1])
     return shown if len(shown) <= _LONGEST_NAMES[-1] else f"{shown[: _LONGEST_NAMES[-1] - 1]}…"
 
 
-def _labels(story: Story) -> dict[str, str]:
+def _edge_labels(story: Story) -> dict[str, str]:
     """Return the text of the first edge that leads to each step."""
     return {edge.target: edge.text for edge in reversed(story.edges)}
 
 
-def _chunk(
+def _lines_chunk(
     lines: Sequence[Line],
     start: int,
     paths: Sequence[_Path],
@@ -178,27 +178,29 @@ def _chunk(
         for place, lane in enumerate(lanes.lanes)
     ]  # fmt: skip
     edges = tag(
-        "svg", *(_edge(path) for path in paths),
+        "svg", *(_edge_element(path) for path in paths),
         x=0, y=0, width="100%", height="100%", viewBox=f"0 {start * _LINE} {_STRETCHED} {count * _LINE}",
         preserveAspectRatio="none",
     )  # fmt: skip
-    marks = [mark for number, line in enumerate(lines) for mark in _marks(line, number, count, led_to, start, lanes)]
+    marks = [
+        mark for number, line in enumerate(lines) for mark in _line_marks(line, number, count, led_to, start, lanes)
+    ]
     rail = tag("svg", *bands, edges, *marks, class_="rail", aria_hidden="true", focusable="false")
-    return tag("div", rail, tag("ol", *(_line(line, labels) for line in lines)), class_="chunk")
+    return tag("div", rail, tag("ol", *(_line_element(line, labels) for line in lines)), class_="chunk")
 
 
-def _edge(path: _Path) -> Html:
+def _edge_element(path: _Path) -> Html:
     x1, x2 = (f"{across * _STRETCHED:.0f}" for across in (path.left, path.right))
     y1, y2 = path.source * _LINE + _LINE // 2, path.target * _LINE + _LINE // 2
     turn = max(y1, y2 - _LINE) if y2 > y1 else y1
     middle = (turn + y2) // 2
     trunk = f"V{turn}" if turn != y1 else ""
-    look = edge_look(path.edge.kind)
+    look = edge_class(path.edge.kind)
     shape = f"M{x1},{y1}{trunk}C{x1},{middle} {x2},{middle} {x2},{y2}"
     return tag("path", d=shape, class_=f"edge {look}{'' if y2 > y1 else ' back'}", data_message=path.message)
 
 
-def _marks(line: Line, number: int, count: int, led_to: set[int], start: int, lanes: Lanes) -> Iterator[Html]:
+def _line_marks(line: Line, number: int, count: int, led_to: set[int], start: int, lanes: Lanes) -> Iterator[Html]:
     y = percent((number + 0.5) / count)
     if line.row is None:
         yield tag("line", x1=0, x2="100%", y1=y, y2=y, class_="gap-line")
@@ -211,7 +213,7 @@ def _marks(line: Line, number: int, count: int, led_to: set[int], start: int, la
         yield glyph(glyph_of(line.row.step), x, y, data_message=line.row.message, data_row=line.row.number)
 
 
-def _line(line: Line, labels: Mapping[str, str]) -> Html:
+def _line_element(line: Line, labels: Mapping[str, str]) -> Html:
     row = line.row
     if row is None:
         return tag("li", tag("span", line.gap), class_="gap")

@@ -52,7 +52,7 @@ class Lanes:
     tracks: int
 
     def lane(self, step: Step) -> int:
-        """Return the place of a step's lane."""
+        """Return the index of a step's lane."""
         return self.place_of[lane_key(step)]
 
     def across(self, row: Row) -> float:
@@ -80,11 +80,11 @@ def lanes_of(rows: Sequence[Row]) -> Lanes:
     if others := [key for key in keys if key not in place_of]:
         place_of.update(dict.fromkeys(others, len(lanes)))
         lanes.append(Lane(count_text(len(others), "other", "others"), OTHERS, len(others)))
-    track_of = _tracks(drawn)
+    track_of = _track_by_message(drawn)
     return Lanes(lanes or [Lane("", "topic")], place_of, track_of, max(track_of.values(), default=0) + 1)
 
 
-def _tracks(rows: Sequence[Row]) -> dict[int, int]:
+def _track_by_message(rows: Sequence[Row]) -> dict[int, int]:
     """Return a track for each message; messages that do not overlap in time may share one."""
     last = {row.message: row.place for row in rows}
     free_from = [-1] * MAX_TRACKS

@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
-from commitlake.jobs.lineage.picture.glyphs import edge_look, glyph, glyph_of
+from commitlake.jobs.lineage.picture.glyphs import edge_class, glyph, glyph_of
 from commitlake.jobs.lineage.picture.lanes import Lane, Lanes
 from commitlake.jobs.lineage.picture.picture_rows import Row, Rows
 from commitlake.jobs.report.axes import time_ticks
@@ -35,7 +35,7 @@ MAX_EDGES = 2000
 def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
     """Return the overview, which is empty for a story without two different times."""
     drawn = [row for row in rows.rows if not row.is_folded and row.step.at is not None]
-    span = _span([row.step.at for row in drawn if row.step.at is not None])
+    span = _time_span([row.step.at for row in drawn if row.step.at is not None])
     if span is None:
         return Html()
     start, end = span
@@ -49,56 +49,58 @@ def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
         for place, lane in enumerate(lanes.lanes)
     ]
     places = {
-        row.step.id: (percent(across(row.step.at)), f"{_down(lanes, row)}") for row in drawn if row.step.at is not None
+        row.step.id: (percent(across(row.step.at)), f"{_vertical_position(lanes, row)}")
+        for row in drawn
+        if row.step.at is not None
     }
     edges: list[Html] = []
     for edge in story.edges:
         if len(edges) < MAX_EDGES and edge.source in places and edge.target in places:
             (x1, y1), (x2, y2) = places[edge.source], places[edge.target]
-            edges.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=f"edge {edge_look(edge.kind)}",
+            edges.append(tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=f"edge {edge_class(edge.kind)}",
                              data_message=rows.row_of[edge.source].message))  # fmt: skip
     is_dense = len(drawn) > _DENSE
-    marks = [_mark(row, *places[row.step.id], is_dense=is_dense) for row in drawn]
+    marks = [_step_mark(row, *places[row.step.id], is_dense=is_dense) for row in drawn]
     picture = tag(
-        "svg", *bands, *_axis(start, end, bottom), *edges, *_gaps(drawn, across, start, end), *marks,
+        "svg", *bands, *_time_axis(start, end, bottom), *edges, *_gap_labels(drawn, across, start, end), *marks,
         width="100%", height=bottom + _AXIS, class_="chart", role="img",
         aria_label=f"{count_text(len(drawn), 'step')} on an axis of time. They are listed below.",
     )  # fmt: skip
-    names = tag("ul", *map(_name, lanes.lanes), class_="lane-list")
+    names = tag("ul", *map(_lane_label, lanes.lanes), class_="lane-list")
     return tag("div", names, picture, class_="overview is-dense" if is_dense else "overview")
 
 
-def _span(times: Sequence[datetime.datetime]) -> tuple[datetime.datetime, datetime.datetime] | None:
+def _time_span(times: Sequence[datetime.datetime]) -> tuple[datetime.datetime, datetime.datetime] | None:
     """Return the time range of the picture; None if all steps have the same time."""
     if not times or min(times) == max(times):
         return None
     return min(times), max(times)
 
 
-def _down(lanes: Lanes, row: Row) -> int:
+def _vertical_position(lanes: Lanes, row: Row) -> int:
     within = (lanes.track_of.get(row.message, 0) + 1) / (lanes.tracks + 1)
     return _TOP + round((lanes.lane(row.step) + within) * _LANE)
 
 
-def _mark(row: Row, x: str, y: str, *, is_dense: bool) -> Html:
+def _step_mark(row: Row, x: str, y: str, *, is_dense: bool) -> Html:
     """Return a step's shape; in very dense pictures, a dot for a step without problems."""
     name = glyph_of(row.step)
     if is_dense and name in _PLAIN:
-        return tag("circle", _hint(row), cx=x, cy=y, r=2.2, class_=f"glyph {name} shape", data_row=row.number,
+        return tag("circle", _tooltip(row), cx=x, cy=y, r=2.2, class_=f"glyph {name} shape", data_row=row.number,
                    data_message=row.message)  # fmt: skip
-    return glyph(name, x, y, _hint(row), data_row=row.number, data_message=row.message)
+    return glyph(name, x, y, _tooltip(row), data_row=row.number, data_message=row.message)
 
 
-def _hint(row: Row) -> Html:
+def _tooltip(row: Row) -> Html:
     """Return the text that a browser shows when the pointer is over a step."""
     return tag("title", f"{row.number}. {row.step.title[:_MAX_HINT]}")
 
 
-def _name(lane: Lane) -> Html:
+def _lane_label(lane: Lane) -> Html:
     return tag("li", name(lane.name or "unknown"), class_=lane.kind)
 
 
-def _gaps(
+def _gap_labels(
     drawn: Sequence[Row],
     across: Callable[[datetime.datetime], float],
     start: datetime.datetime,
@@ -117,7 +119,7 @@ def _gaps(
                       text_anchor="middle", class_="axis halo")  # fmt: skip
 
 
-def _axis(start: datetime.datetime, end: datetime.datetime, bottom: int) -> Iterator[Html]:
+def _time_axis(start: datetime.datetime, end: datetime.datetime, bottom: int) -> Iterator[Html]:
     for number, tick in enumerate(time_ticks(start, end)):
         place = _MARGIN + (1 - 2 * _MARGIN) * tick.place
         x = percent(place)

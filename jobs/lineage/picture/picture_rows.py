@@ -64,11 +64,11 @@ def rows_of(story: Story, most: int = MAX_STEPS) -> Rows:
     Args:
         most: The largest number of drawn steps.
     """
-    message_of = _messages(story)
-    kept = _kept(story, message_of, most)
+    message_of = _number_messages(story)
+    kept = _choose_drawn_steps(story, message_of, most)
     rows: list[Row] = []
     number = 0
-    for steps, is_folded in _runs(story.steps, kept):
+    for steps, is_folded in _fold_steps(story.steps, kept):
         if is_folded:
             rows.append(Row(len(rows), 0, -1, steps, is_folded))
         else:
@@ -78,7 +78,7 @@ def rows_of(story: Story, most: int = MAX_STEPS) -> Rows:
     return Rows(rows, len(set(message_of.values())), len(story.steps) - len(row_of), row_of)
 
 
-def _messages(story: Story) -> dict[str, int]:
+def _number_messages(story: Story) -> dict[str, int]:
     """Return the message number of each step; steps joined by edges share one."""
     above = {step.id: step.id for step in story.steps}
 
@@ -95,7 +95,7 @@ def _messages(story: Story) -> dict[str, int]:
     return {step.id: numbers.setdefault(top(step.id), len(numbers)) for step in story.steps}
 
 
-def _kept(story: Story, message_of: dict[str, int], most: int) -> set[str]:
+def _choose_drawn_steps(story: Story, message_of: dict[str, int], most: int) -> set[str]:
     """Return the ids of the drawn steps."""
     if len(story.steps) <= most:
         return set(message_of)
@@ -119,7 +119,7 @@ def _kept(story: Story, message_of: dict[str, int], most: int) -> set[str]:
     return kept
 
 
-def _runs(steps: Sequence[Step], kept: set[str]) -> Iterator[tuple[list[Step], bool]]:
+def _fold_steps(steps: Sequence[Step], kept: set[str]) -> Iterator[tuple[list[Step], bool]]:
     """Yield each drawn step, and each sequence of folded steps between them."""
     folded: list[Step] = []
     for step in steps:

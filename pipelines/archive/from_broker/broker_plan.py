@@ -105,7 +105,9 @@ def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> 
     readable: list[HeldQueue] = []
     closed: list[HeldQueue] = []
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="rocketmq-queues") as pool:
-        for topic, held in zip(wanted, pool.map(lambda each: _held(admin, broker_name, each), wanted), strict=True):
+        for topic, held in zip(
+            wanted, pool.map(lambda each: _ask_topic_queues(admin, broker_name, each), wanted), strict=True
+        ):
             for one in held:
                 if _is_readable(configs[topic], one.queue.queue_id):
                     readable.append(one)
@@ -113,11 +115,11 @@ def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> 
                     closed.append(one)
     if not topics and OP_TOPIC not in configs:
         halves = [one.queue.queue_id for one in readable if one.queue.topic == HALF_TOPIC]
-        closed += _unlisted(admin, [MessageQueue(OP_TOPIC, broker_name, queue_id) for queue_id in halves])
+        closed += _ask_unlisted_queues(admin, [MessageQueue(OP_TOPIC, broker_name, queue_id) for queue_id in halves])
     return HeldQueues(readable, closed, frozenset(configs))
 
 
-def _unlisted(admin: Admin, queues: Sequence[MessageQueue]) -> Iterator[HeldQueue]:
+def _ask_unlisted_queues(admin: Admin, queues: Sequence[MessageQueue]) -> Iterator[HeldQueue]:
     """Yield those of the queues that have messages; a broker answers -1 for the first offset of others."""
     for queue in queues:
         if end := admin.offsets.next(queue):
@@ -128,7 +130,7 @@ def _is_readable(config: TopicConfig, queue_id: int) -> bool:
     return bool(config.perm & PERM_READ) and queue_id < config.read_queue_nums
 
 
-def _held(admin: Admin, broker_name: str, topic: str) -> list[HeldQueue]:
+def _ask_topic_queues(admin: Admin, broker_name: str, topic: str) -> list[HeldQueue]:
     stats = admin.broker_topic_stats(topic, broker_name)
     if stats is None:  # deleted since the topics were listed
         return []
@@ -140,8 +142,8 @@ def _held(admin: Admin, broker_name: str, topic: str) -> list[HeldQueue]:
 
 
 def _held_queue(queue: MessageQueue, first: int, end: int) -> HeldQueue:
-    """Return what a queue holds; a broker may give -1 for the offsets of an empty one."""
+    """Return a queue with its first and end offset; a broker may give -1 for those of an empty queue."""
     first, end = max(0, first), max(0, end)
     if not first <= end <= MAX_QUEUE_OFFSET or queue.queue_id < 0:
-        raise ProtocolError(f"{queue_text(queue)}: expected its first offset and its end, found {first} and {end}")
+        raise ProtocolError(f"{queue_text(queue)}: expected a first offset from 0 to its end, found {first} and {end}")
     return HeldQueue(queue, first, end)

@@ -58,15 +58,15 @@ def outcome_of(
     notes: list[str] = []
     for name, plan in plans.items():
         all_reports = [*plan.reports, *reports[name]]
-        stores[name] = _progress(topics, plan, all_reports)
-        notes += _notes(plan, all_reports)
+        stores[name] = _progress_after_run(topics, plan, all_reports)
+        notes += _run_notes(plan, all_reports)
         lost = [report for report in all_reports if report.lost]
         if lost:
-            gaps.append(_gap(plan, lost) | {"run_id": commit.run_id, "parser_version": parser_version})
-    return TasksResult(replace(commit, stores=stores), list(_gap_rows(gaps, commit, lake)), notes)
+            gaps.append(_row_of_gap(plan, lost) | {"run_id": commit.run_id, "parser_version": parser_version})
+    return TasksResult(replace(commit, stores=stores), list(_write_gaps(gaps, commit, lake)), notes)
 
 
-def _progress(topics: tuple[str, ...], plan: BrokerPlan, reports: Sequence[QueueReport]) -> StoreProgress:
+def _progress_after_run(topics: tuple[str, ...], plan: BrokerPlan, reports: Sequence[QueueReport]) -> StoreProgress:
     before = plan.pulled_before
     offsets = {topic: dict(queues) for topic, queues in before.offsets.items()}
     for topic, queue_id, following in _next_offsets(reports):
@@ -101,7 +101,7 @@ def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, in
         yield topic, queue_id, last if end is None else end
 
 
-def _notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
+def _run_notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
     pulled = {(report.topic, report.queue_id) for report in reports if report.planned > report.begin}
     yield (
         f"{plan.broker}: {count_text(sum(report.rows for report in reports), 'message')} pulled from "
@@ -112,40 +112,40 @@ def _notes(plan: BrokerPlan, reports: Sequence[QueueReport]) -> Iterator[str]:
         count = sum(report.lost for report in lost)
         yield (
             f"{plan.broker}: {count_text(count, 'message was', 'messages were')} lost before they were archived: "
-            f"{_first_names(_loss_places(lost))}"
+            f"{_join_first_names(_loss_texts(lost))}"
         )
-    restarted = [queue_text(_queue(report)) for report in reports if report.is_new_queue]
+    restarted = [queue_text(_message_queue(report)) for report in reports if report.is_new_queue]
     if restarted:
         yield (
             f"{plan.broker}: {count_text(len(restarted), 'queue starts', 'queues start')} at 0 again, as the topic was "
-            f"deleted and created again. They were read from their first message: {_first_names(restarted)}"
+            f"deleted and created again. They were read from their first message: {_join_first_names(restarted)}"
         )
     if plan.held.closed:
         count = sum(one.end - one.first for one in plan.held.closed)
         queues = [queue_text(one.queue) for one in plan.held.closed]
         yield (
             f"{plan.broker}: {count_text(count, 'message is', 'messages are')} in queues that cannot be pulled: "
-            f"{_first_names(queues)}"
+            f"{_join_first_names(queues)}"
         )
 
 
-def _queue(report: QueueReport) -> MessageQueue:
+def _message_queue(report: QueueReport) -> MessageQueue:
     return MessageQueue(report.topic, report.broker, report.queue_id)
 
 
-def _loss_places(lost: Sequence[QueueReport]) -> list[str]:
+def _loss_texts(lost: Sequence[QueueReport]) -> list[str]:
     return [report.lost_where for report in lost]
 
 
-def _first_names(names: Sequence[str], count: int = _SHOWN) -> str:
+def _join_first_names(names: Sequence[str], count: int = _SHOWN) -> str:
     shown = "; ".join(names[:count])
     return shown if len(names) <= count else f"{shown}; and {len(names) - count} more"
 
 
-def _gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
+def _row_of_gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
     """Return the row of `gaps` for lost messages, which were between the last run's end and the log's start."""
     start = plan.start
-    lost_places = _first_names(_loss_places(lost), _IN_FOUND)
+    lost_places = _join_first_names(_loss_texts(lost), _IN_FOUND)
     return {
         "broker": plan.broker,
         "segment": f"broker {plan.broker}",
@@ -155,7 +155,7 @@ def _gap(plan: BrokerPlan, lost: Sequence[QueueReport]) -> dict[str, object]:
     }
 
 
-def _gap_rows(gaps: Sequence[Mapping[str, object]], commit: ArchiveCommit, lake: Lake) -> Iterator[ManifestRow]:
+def _write_gaps(gaps: Sequence[Mapping[str, object]], commit: ArchiveCommit, lake: Lake) -> Iterator[ManifestRow]:
     if not gaps:
         return
     rows = pa.Table.from_pylist(gaps, arrow_schema(GAPS))

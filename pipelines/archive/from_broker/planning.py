@@ -58,7 +58,7 @@ class BrokerWork(ArchiveWork):
         """Return the ranges of all queues, divided into parts; the workers share the rate."""
         parts: list[PulledPart] = []
         for plan in self.plans.values():
-            parts += _parts_of(plan, self.source, max_partition_bytes)
+            parts += _divide_plan(plan, self.source, max_partition_bytes)
         rate = self.source.rate.share(max(1, min(workers, len(parts))))
         return [replace(part, source=replace(part.source, rate=rate)) for part in parts]
 
@@ -69,7 +69,7 @@ class BrokerWork(ArchiveWork):
             return self
         shares = fair_shares(sizes, most_bytes)
         with self.source.open_puller() as puller:
-            found = {name: _cut(puller, self.source, self.plans[name], shares[name]) for name in sizes}
+            found = {name: _cut_plan(puller, self.source, self.plans[name], shares[name]) for name in sizes}
         plans = {name: plan for name, plan in found.items() if plan is not None}
         if not plans:
             return self
@@ -111,8 +111,8 @@ def find_broker_work(
         lake.check_writable()
     last = read_last_commit(lake) or ArchiveCommit(0, "")
     with source.open_admin() as admin, source.open_puller() as puller:
-        names = _brokers(admin, source)
-        plans = {name: _plan(admin, puller, source, name, last.stores.get(name), until) for name in names}
+        names = _broker_names(admin, source)
+        plans = {name: _plan_broker(admin, puller, source, name, last.stores.get(name), until) for name in names}
     _check_topics(source, [*plans.values()])
     new = {name: plan for name, plan in plans.items() if plan.has_new}
     if new and on_new is not None:
@@ -127,7 +127,7 @@ def find_broker_work(
     return BrokerWork((), snapshot, commit, last, unfinished, source=source, plans=new)
 
 
-def _brokers(admin: Admin, source: BrokerSource) -> list[str]:
+def _broker_names(admin: Admin, source: BrokerSource) -> list[str]:
     known = sorted(admin.clusters().broker_addr_table)
     for name in source.brokers:
         if name not in known:
@@ -139,7 +139,7 @@ def _brokers(admin: Admin, source: BrokerSource) -> list[str]:
     names = list(source.brokers) or known
     for name in names:
         if fault := fault_of_name(name):
-            raise ProtocolError(f"the name server: {fault}: a lake cannot have it as the name of a store")
+            raise ProtocolError(f"the name server: {fault}: a lake cannot have a store of that name")
     return names
 
 
@@ -150,12 +150,12 @@ def _check_topics(source: BrokerSource, plans: Sequence[BrokerPlan]) -> None:
             raise NoRouteError(f"topic {topic!r}: expected to be on one of the brokers, found on none of them")
 
 
-def _plan(
+def _plan_broker(
     admin: Admin, puller: Puller, source: BrokerSource, name: str, before: StoreProgress | None, until: Snapshot | None
 ) -> BrokerPlan:
     extent = log_extent(admin, name, source.retry_seconds)
     if before is not None:
-        _check_same(admin, name, before, extent)
+        _check_same_log(admin, name, before, extent)
     if until is not None:
         end = until.ranges[name].end if name in until.ranges else 0
         extent = LogExtent(extent.begin, min(extent.end, end))
@@ -163,7 +163,7 @@ def _plan(
     plan = BrokerPlan(name, before, extent, held)
     if before is not None and extent.end < before.end:  # another run has archived more
         return BrokerPlan(name, before, LogExtent(extent.begin, before.end), HeldQueues((), (), held.topics))
-    found = [_of_queue(puller, source, plan, queue) for queue in held.readable]
+    found = [_plan_queue(puller, source, plan, queue) for queue in held.readable]
     return replace(
         plan,
         ranges=[planned for planned, _ in found if planned is not None],
@@ -171,7 +171,7 @@ def _plan(
     )
 
 
-def _of_queue(
+def _plan_queue(
     puller: Puller, source: BrokerSource, plan: BrokerPlan, held: HeldQueue
 ) -> tuple[PulledRange | None, QueueReport | None]:
     """Return the range to pull from a queue, and a report on lost messages."""
@@ -183,7 +183,7 @@ def _of_queue(
         if plan.before is not None and plan.before.pulled is not None and pulled.topics is None:
             lost = held.first  # the queue was created since the last run
         elif pulled.files_end and held.first < held.end:
-            begin = _first_after(puller, source, queue, held.first, held.end, pulled.files_end)
+            begin = _first_offset_after(puller, source, queue, held.first, held.end, pulled.files_end)
     elif known > held.end:
         begin, is_new = held.first, True
     else:
@@ -207,10 +207,10 @@ def _physical_offset(puller: Puller, source: BrokerSource, queue: MessageQueue, 
     return None if found is None else found.physical_offset
 
 
-def _first_after(
+def _first_offset_after(
     puller: Puller, source: BrokerSource, queue: MessageQueue, low: int, high: int, physical_offset: int
 ) -> int:
-    """Return the first offset in a range of a queue whose message is after an offset in the log, or an earlier one."""
+    """Find by bisection the first queue offset whose record is at or after a place in the log; lower if one is lost."""
     while low < high:
         middle = (low + high) // 2
         found = _physical_offset(puller, source, queue, middle)
@@ -223,7 +223,7 @@ def _first_after(
     return low
 
 
-def _cut(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int) -> BrokerPlan | None:
+def _cut_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int) -> BrokerPlan | None:
     """Return the plan for the first bytes of a broker's new log; None if it cannot be divided there.
 
     It ends where a record begins, because a later run may continue with the broker's files.
@@ -232,30 +232,30 @@ def _cut(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int) -> 
     if at >= plan.extent.end:
         return None
     for one in sorted(plan.ranges, key=lambda one: one.wanted.size, reverse=True)[:_QUEUES_TO_CUT]:
-        offset = _first_after(puller, source, one.wanted.queue, one.wanted.begin, one.wanted.end, at)
+        offset = _first_offset_after(puller, source, one.wanted.queue, one.wanted.begin, one.wanted.end, at)
         record = _physical_offset(puller, source, one.wanted.queue, offset) if offset < one.wanted.end else None
         if record is not None and at <= record < plan.extent.end:
             break
     else:
         return None
-    ranges = [replace(one, wanted=_first_part(puller, source, one.wanted, record)) for one in plan.ranges]
+    ranges = [replace(one, wanted=_cut_range(puller, source, one.wanted, record)) for one in plan.ranges]
     return replace(plan, extent=LogExtent(plan.extent.begin, record), ranges=ranges)
 
 
-def _first_part(puller: Puller, source: BrokerSource, wanted: QueueRange, end_byte: int) -> QueueRange:
+def _cut_range(puller: Puller, source: BrokerSource, wanted: QueueRange, end_byte: int) -> QueueRange:
     """Return the part of a range before an offset in the log; a small range whole, since its reader stops there."""
     if wanted.size <= _SMALL_RANGE:
         return wanted
-    end = _first_after(puller, source, wanted.queue, wanted.begin, wanted.end, end_byte)
+    end = _first_offset_after(puller, source, wanted.queue, wanted.begin, wanted.end, end_byte)
     return replace(wanted, end=max(end, wanted.begin + 1))
 
 
-def _check_same(admin: Admin, name: str, before: StoreProgress, extent: LogExtent) -> None:
+def _check_same_log(admin: Admin, name: str, before: StoreProgress, extent: LogExtent) -> None:
     """Refuse a broker whose log is not the one that was archived."""
     last = before.last_record
     if extent.end < before.end:
         expected, found = f"a log up to {before.end} or more", f"one that ends at {extent.end}"
-    elif last is None or last.physical_offset < extent.begin or _is_there(admin, name, last):
+    elif last is None or last.physical_offset < extent.begin or _has_record(admin, name, last):
         return
     else:
         expected = f"the last archived record, of {last.size} bytes at physical offset {last.physical_offset}"
@@ -266,12 +266,12 @@ def _check_same(admin: Admin, name: str, before: StoreProgress, extent: LogExten
     )
 
 
-def _is_there(admin: Admin, name: str, last: LastRecord) -> bool:
+def _has_record(admin: Admin, name: str, last: LastRecord) -> bool:
     record = admin.record_at(name, last.physical_offset)
     return record is not None and (len(record), digest_of(record)) == (last.size, last.digest)
 
 
-def _parts_of(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: int) -> list[PulledPart]:
+def _divide_plan(plan: BrokerPlan, source: BrokerSource, max_partition_bytes: int) -> list[PulledPart]:
     if not plan.ranges:
         return []
     offsets = sum(one.wanted.size for one in plan.ranges)

@@ -119,10 +119,12 @@ class PulledPart:
         with self.source.open_puller() as puller:
             reader = LogReader(puller, request, inspect, Throttle(self.source.rate), self.source.retry_seconds)
             for one in self.ranges:
-                yield from reader.read(one.wanted, self.log, lambda read: done(_report(read)), resumes=one.resumes)
+                yield from reader.read(
+                    one.wanted, self.log, lambda read: done(_queue_report(read)), resumes=one.resumes
+                )
 
 
-def _report(read: ReadRange) -> QueueReport:
+def _queue_report(read: ReadRange) -> QueueReport:
     queue, last = read.wanted.queue, read.last_taken
     return QueueReport(
         queue.broker_name,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.client_actions import ENTRIES
-from commitlake.pipelines.edges.links.common import is_null, known_then, members_at, of_entry
+from commitlake.pipelines.edges.links.common import action_columns, is_null, member_at_time, members_at
 from commitlake.pipelines.edges.links.copies import consumable, leads_to_dead_letters
 from commitlake.pipelines.edges.matching import (
     NONE,
@@ -22,7 +22,7 @@ from commitlake.pipelines.edges.matching import (
     first_after,
     key_codes,
     latest_before,
-    only_same,
+    match_same_key,
     rank_within,
 )
 from commitlake.pipelines.edges.members import Role
@@ -62,11 +62,11 @@ def link_produced(f: Families, entries: pa.Table) -> pa.Table:
     sent = f.where(is_first)
     placed = entries.column("sent_offset").combine_chunks()
     left, right = key_codes([entries.column("unique_key"), placed], f.columns(["unique_key", "physical_offset"], sent))
-    exact, counts = only_same(left, right)
+    exact, counts = match_same_key(left, right)
     is_plain = is_first & ~f.has("role", Role.COMMITTED) & (f.numbers("checks") == 0) & f.is_null("replay_id")
     plain = f.where(is_plain)
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], plain))
-    then, others = known_then(left, numbers_of(entries.column("store_timestamp")) + 1, right, plain, f)
+    then, others = member_at_time(left, numbers_of(entries.column("store_timestamp")) + 1, right, plain, f)
     has_place = ~is_null(placed)
     counts = np.where(has_place, counts, others)
     found = np.where(has_place, members_at(sent, exact), then)
@@ -79,7 +79,7 @@ def link_produced(f: Families, entries: pa.Table) -> pa.Table:
         "to_topic": entries.column("topic"),
         "to_physical_offset": placed,
         "producer_group": entries.column("group"),
-        **of_entry(entries),
+        **action_columns(entries),
         **absent(TO, found, reasons),
     })  # fmt: skip
 
@@ -109,7 +109,7 @@ def link_ended(f: Families, entries: pa.Table) -> pa.Table:
     latest = latest_before(left, until, right, f.times[halves])
     first = first_after(left, np.zeros(len(left), np.int64), right, f.times[halves])
     found = members_at(halves, np.where(latest >= 0, latest, first))
-    return make_steps(EdgeKind.ENDED, f.table, found, None, _of_producer(entries, found))
+    return make_steps(EdgeKind.ENDED, f.table, found, None, _producer_columns(entries, found))
 
 
 def link_recalled(f: Families, entries: pa.Table) -> pa.Table:
@@ -131,15 +131,15 @@ def link_recalled(f: Families, entries: pa.Table) -> pa.Table:
     is_first = (f.numbers("by_timer") != 0) & (f.numbers("rolls") == 0)
     timers = f.where(f.has("role", Role.WAITING) & is_first)
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], timers))
-    found = members_at(timers, only_same(left, right)[0])
-    return make_steps(EdgeKind.RECALLED, f.table, found, None, _of_producer(entries, found))
+    found = members_at(timers, match_same_key(left, right)[0])
+    return make_steps(EdgeKind.RECALLED, f.table, found, None, _producer_columns(entries, found))
 
 
-def _of_producer(entries: pa.Table, found: Array) -> dict[str, Column]:
+def _producer_columns(entries: pa.Table, found: Array) -> dict[str, Column]:
     return {
         "from_key": entries.column("unique_key"),
         "producer_group": entries.column("group"),
-        **of_entry(entries),
+        **action_columns(entries),
         **absent(FROM, found, repeated(str(AbsentReason.NOT_YET), len(found))),
     }
 
@@ -175,12 +175,12 @@ def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     attempts = numbers_of(entries.column("attempt"), null=-1)
     until = numbers_of(entries.column("event_timestamp")) + 1
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], own))
-    first, counts = known_then(left, until, right, own, f)
+    first, counts = member_at_time(left, until, right, own, f)
     left, right = key_codes(
         [entries.column(name) for name in ("unique_key", "group", "attempt")],
         f.columns(["unique_key", "group", "attempt"], retried),
     )
-    later, copies = known_then(left, until, right, retried, f)
+    later, copies = member_at_time(left, until, right, retried, f)
     in_order = (attempts > 0) & (copies == 0) & (counts == 1) & _consumes_in_order(f, entries, first, spans)
     on_first = (attempts == 0) | in_order
     counts = np.where(on_first, counts, copies)
@@ -194,7 +194,7 @@ def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
         "attempt": entries.column("attempt"),
         "request_id": entries.column("request_id"),
         "is_begun": entries.column("is_begun"),
-        **of_entry(entries),
+        **action_columns(entries),
         **absent(FROM, found, reasons),
     })  # fmt: skip
 
@@ -214,8 +214,8 @@ def join_consumptions(begun: pa.Table, ended: pa.Table) -> pa.Table:
     same = ["request_id", "unique_key"]
     left, right = key_codes([begun.column(name) for name in same], [ended.column(name) for name in same])
     ranks = [rank_within(codes, np.arange(len(codes))) for codes in (left, right)]
-    left, right = key_codes([_codes(left), pa.array(ranks[0])], [_codes(right), pa.array(ranks[1])])
-    after, _ = only_same(left, right)
+    left, right = key_codes([_nullable_codes(left), pa.array(ranks[0])], [_nullable_codes(right), pa.array(ranks[1])])
+    after, _ = match_same_key(left, right)
     lonely = np.setdiff1d(np.arange(len(right)), after[after >= 0])
     index = np.concatenate([np.arange(len(left)), np.full(len(lonely), NONE)])
     other = np.concatenate([after, lonely])
@@ -236,7 +236,7 @@ def _distinct_entries(entries: pa.Table) -> pa.Table:
     return entries.sort_by(order).combine_chunks() if entries.num_rows > 1 else entries.combine_chunks()
 
 
-def _codes(codes: Array) -> pa.Array:
+def _nullable_codes(codes: Array) -> pa.Array:
     return pa.array(codes, pa.int64(), mask=codes < 0)
 
 
@@ -264,7 +264,7 @@ def link_logged(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
         [entries.column(name) for name in ("broker", "sent_offset", "unique_key")],
         f.columns(["broker", "physical_offset", "unique_key"], np.arange(f.table.num_rows)),
     )
-    found, _ = only_same(left, right)
+    found, _ = match_same_key(left, right)
     brokers, places = (entries.column(name).combine_chunks() for name in ("broker", "sent_offset"))
     return make_steps(EdgeKind.CONSUMED, f.table, found, None, {
         "from_key": entries.column("unique_key"),
@@ -273,7 +273,7 @@ def link_logged(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
         "from_topic": entries.column("topic"),
         "consumer_group": entries.column("group"),
         "attempt": entries.column("attempt"),
-        **of_entry(entries),
+        **action_columns(entries),
         **absent(FROM, found, spans.at_places(brokers, places)),
     })  # fmt: skip
 

@@ -25,24 +25,24 @@ def is_null(column: Column) -> Array:
     return found
 
 
-def definer(f: Families, rows: Array) -> dict[str, Column]:
+def definer_columns(f: Families, rows: Array) -> dict[str, Column]:
     """Return the columns that name the record which defines each step."""
     return {"definer_broker": f.column("broker", rows), "definer_offset": f.column("physical_offset", rows)}
 
 
-def why_nothing_before(f: Families, rows: Array, spans: Spans) -> Column:
+def reason_nothing_before(f: Families, rows: Array, spans: Spans) -> Column:
     """Return the reason why records that only a unique key could link have no predecessor."""
     reasons = spans.before(f.column("broker", rows), f.times[rows])
     return pc.if_else(mask_of(is_null(f.column("unique_key", rows))), str(AbsentReason.AMBIGUOUS), reasons)
 
 
-def unless_no_key(f: Families, rows: Array, reason: AbsentReason) -> Column:
+def reason_unless_no_key(f: Families, rows: Array, reason: AbsentReason) -> Column:
     """Return a reason for each record, which is `ambiguous` for records without a unique key."""
     no_key = mask_of(is_null(f.column("unique_key", rows)))
     return pc.if_else(no_key, str(AbsentReason.AMBIGUOUS), str(reason)) if len(rows) else repeated(None, 0)
 
 
-def of_entry(entries: pa.Table) -> dict[str, Column]:
+def action_columns(entries: pa.Table) -> dict[str, Column]:
     """Return the columns that an action of a client gives its step."""
     return {
         "client_host": entries.column("client_host"),
@@ -57,7 +57,7 @@ def of_entry(entries: pa.Table) -> dict[str, Column]:
     }
 
 
-def known_then(left: Array, until: Array, right: Array, rows: Array, f: Families) -> tuple[Array, Array]:
+def member_at_time(left: Array, until: Array, right: Array, rows: Array, f: Families) -> tuple[Array, Array]:
     """Find the member that existed at a time, and the number of such members.
 
     If none existed, the clocks differ, and the first later one counts. Members that are stored later never change the

@@ -12,7 +12,13 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of
-from commitlake.pipelines.edges.links.common import definer, either, is_null, unless_no_key, why_nothing_before
+from commitlake.pipelines.edges.links.common import (
+    definer_columns,
+    either,
+    is_null,
+    reason_nothing_before,
+    reason_unless_no_key,
+)
 from commitlake.pipelines.edges.matching import (
     NONE,
     Column,
@@ -65,26 +71,26 @@ def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
     timers = waiting[f.numbers("by_timer")[waiting] != 0]
     again = timers[f.numbers("rolls")[timers] > 0]
     rolled_from = f.before(again, timers, [*_MESSAGE_KEY, "next_topic"])
-    cancelled = _cancelled(f, marks, timers)
+    cancelled = _cancelled_timers(f, marks, timers)
     gone = np.union1d(rolled_from[rolled_from >= 0], cancelled[cancelled >= 0])
     left = np.setdiff1d(waiting, rolled_from[rolled_from >= 0])
-    found = _in_order(f, delivered, left)
+    found = _pair_in_order(f, delivered, left)
     due = f.numbers("due")
     found[(found >= 0) & (f.times[delivered] > due[found] + LINK_US) & (due[found] > 0)] = NONE
     pending = np.setdiff1d(left, np.concatenate([found[found >= 0], gone]))
     nothing = np.full(len(pending), NONE)
     called_back = repeated(str(StepOutcome.CANCELLED), len(marks))
-    not_yet = absent(TO, nothing, unless_no_key(f, pending, AbsentReason.NOT_YET))
+    not_yet = absent(TO, nothing, reason_unless_no_key(f, pending, AbsentReason.NOT_YET))
     return [
         _delay_steps(f, pending, nothing, pending, not_yet),
-        _delay_steps(f, found, delivered, delivered, absent(FROM, found, why_nothing_before(f, delivered, spans))),
-        _delay_steps(f, rolled_from, again, again, absent(FROM, rolled_from, why_nothing_before(f, again, spans))),
+        _delay_steps(f, found, delivered, delivered, absent(FROM, found, reason_nothing_before(f, delivered, spans))),
+        _delay_steps(f, rolled_from, again, again, absent(FROM, rolled_from, reason_nothing_before(f, again, spans))),
         _delay_steps(
             f,
             cancelled,
             marks,
             marks,
-            {"outcome": called_back, **absent(FROM, cancelled, why_nothing_before(f, marks, spans))},
+            {"outcome": called_back, **absent(FROM, cancelled, reason_nothing_before(f, marks, spans))},
         ),
     ]
 
@@ -102,18 +108,18 @@ def _delay_steps(f: Families, from_rows: Array, to_rows: Array, definers: Array,
         "to_key": f.column("unique_key", known),
         "from_broker": f.column("broker", known),
         "to_broker": f.column("broker", known),
-        **definer(f, definers),
+        **definer_columns(f, definers),
         **more,
     }
     kinds = pc.if_else(mask_of(by_timer), str(EdgeKind.TIMER), str(EdgeKind.DELAYED))
     return make_steps(kinds, f.table, from_rows, to_rows, columns)
 
 
-def _in_order(f: Families, delivered: Array, waiting: Array) -> Array:
+def _pair_in_order(f: Families, delivered: Array, waiting: Array) -> Array:
     same = ["broker", "unique_key", "attempt"]
     left, right = key_codes(
-        [*f.columns([*same, "topic"], delivered), _flags(f, "by_timer", delivered)],
-        [*f.columns([*same, "next_topic"], waiting), _flags(f, "by_timer", waiting)],
+        [*f.columns([*same, "topic"], delivered), _flag_column(f, "by_timer", delivered)],
+        [*f.columns([*same, "next_topic"], waiting), _flag_column(f, "by_timer", waiting)],
     )
     if not len(waiting):
         return np.full(len(delivered), NONE, np.int64)
@@ -131,11 +137,11 @@ def _in_order(f: Families, delivered: Array, waiting: Array) -> Array:
     return found
 
 
-def _flags(f: Families, name: str, rows: Array) -> pa.Array:
+def _flag_column(f: Families, name: str, rows: Array) -> pa.Array:
     return pa.array((f.numbers(name)[rows] != 0).astype(np.int64))
 
 
-def _cancelled(f: Families, marks: Array, timers: Array) -> Array:
+def _cancelled_timers(f: Families, marks: Array, timers: Array) -> Array:
     """Find the records that marks cancel. A mark names a unique key, since 5.3 with its topic as prefix."""
     plain = f.before(marks, timers, ["broker", ("cancels", "unique_key")])
     texts = pc.binary_join_element_wise(f.column("next_topic", timers), f.column("unique_key", timers), "_")
@@ -214,7 +220,7 @@ def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
         "from_broker": pc.if_else(is_placed, brokers, None),
         "from_physical_offset": pa.array(offsets, mask=offsets < 0),
         "from_topic": pc.if_else(is_placed, f.column("origin_topic", copies), None),
-        **definer(f, copies),
+        **definer_columns(f, copies),
         **absent(FROM, found, reasons),
     }
     is_dead = mask_of(leads_to_dead_letters(f)[copies])
@@ -240,7 +246,7 @@ def consumable(f: Families) -> tuple[Array, Array]:
 
 
 def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
-    """Return whether several earlier records of a message match, as after it was sent twice, and no id names one.
+    """Return which copies have several possible originals, as after a message was sent twice, and no id that names one.
 
     If the group has made a copy before, it has consumed what was stored until then, so only records since then match.
     """
@@ -303,7 +309,7 @@ def link_replays(f: Families, spans: Spans) -> list[pa.Table]:
             "from_physical_offset": offsets,
             "from_topic": topics,
             "replay_id": f.column("replay_id", sent),
-            **definer(f, sent),
+            **definer_columns(f, sent),
             **absent(FROM, found, spans.at_places(brokers, offsets)),
         })
     ]  # fmt: skip

@@ -41,18 +41,18 @@ def members_of(text: str) -> Families:
     Args:
         text: table with columns of `MEMBERS`.
     """
-    rows = [{**row, "store_timestamp": row["physical_offset"]} for row in _rows(text)]
-    return Families(_table(rows, MEMBERS))
+    rows = [{**row, "store_timestamp": row["physical_offset"]} for row in _parse_rows(text)]
+    return Families(_to_table(rows, MEMBERS))
 
 
 def entries_of(text: str) -> pa.Table:
     """Return entries of traces from a table with columns of `ENTRIES`."""
-    return _table(_rows(text), ENTRIES)
+    return _to_table(_parse_rows(text), ENTRIES)
 
 
 def ops_of(text: str) -> pa.Table:
     """Return op records from a table with columns of `OPS`."""
-    return _table(_rows(text), OPS)
+    return _to_table(_parse_rows(text), OPS)
 
 
 def print_steps(steps: pa.Table | Iterable[pa.Table], *more: str) -> None:
@@ -73,17 +73,17 @@ def print_steps(steps: pa.Table | Iterable[pa.Table], *more: str) -> None:
         print(" ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def _rows(text: str) -> list[dict[str, str]]:
+def _parse_rows(text: str) -> list[dict[str, str]]:
     names, *lines = (line.split() for line in text.strip().splitlines())
     return [{**_USUAL, **dict(zip(names, line, strict=True))} for line in lines]
 
 
-def _table(rows: list[dict[str, str]], schema: pa.Schema) -> pa.Table:
-    columns = [pa.array([_value(row.get(f.name, _NULL), f.type) for row in rows], f.type) for f in schema]
+def _to_table(rows: list[dict[str, str]], schema: pa.Schema) -> pa.Table:
+    columns = [pa.array([_parse_cell(row.get(f.name, _NULL), f.type) for row in rows], f.type) for f in schema]
     return pa.table(columns, schema=schema)
 
 
-def _value(cell: str, data_type: pa.DataType) -> str | int | bool | None:
+def _parse_cell(cell: str, data_type: pa.DataType) -> str | int | bool | None:
     if cell == _NULL:
         return None
     if pa.types.is_string(data_type):

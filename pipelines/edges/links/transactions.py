@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
-from commitlake.pipelines.edges.links.common import definer, is_null, why_nothing_before
+from commitlake.pipelines.edges.links.common import definer_columns, is_null, reason_nothing_before
 from commitlake.pipelines.edges.matching import NONE, Families, key_codes, latest_before
 from commitlake.pipelines.edges.members import Role
 from commitlake.pipelines.edges.spans import Spans
@@ -73,7 +73,7 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
         "from_physical_offset": places,
         "from_topic": repeated(HALF_TOPIC, len(copies)),
         "outcome": repeated(str(StepOutcome.COMMITTED), len(copies)),
-        **definer(f, copies),
+        **definer_columns(f, copies),
         **absent(FROM, prepared, spans.at_places(f.column("broker", copies), places)),
     })  # fmt: skip
     checks = f.numbers("checks")[halves] > 0
@@ -87,11 +87,11 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
     ):
         more = {
             "from_key": f.column("unique_key", to_rows),
-            **definer(f, to_rows),
-            **absent(FROM, from_rows, why_nothing_before(f, to_rows, spans)),
+            **definer_columns(f, to_rows),
+            **absent(FROM, from_rows, reason_nothing_before(f, to_rows, spans)),
         }
         steps.append(make_steps(kind, f.table, from_rows, to_rows, more))
-    finished, named = _finished(f, ops, halves, copies, spans)
+    finished, named = _link_finished(f, ops, halves, copies, spans)
     done = np.concatenate([before, last, named])
     pending = np.setdiff1d(halves, done[done >= 0])
     is_there = _has_copy(f, pending, copies, None)
@@ -99,13 +99,13 @@ def link_transactions(f: Families, ops: pa.Table, spans: Spans) -> list[pa.Table
     waiting = make_steps(EdgeKind.FINISHED, f.table, pending, nothing, {
         "to_key": f.column("unique_key", pending),
         "outcome": pc.if_else(mask_of(is_there), str(StepOutcome.COMMITTED), pa.scalar(None, pa.string())),
-        **definer(f, pending),
+        **definer_columns(f, pending),
         **absent(TO, nothing, repeated(str(AbsentReason.NOT_YET), len(pending))),
     })  # fmt: skip
     return [*steps, finished, waiting]
 
 
-def _finished(f: Families, ops: pa.Table, halves: Array, copies: Array, spans: Spans) -> tuple[pa.Table, Array]:
+def _link_finished(f: Families, ops: pa.Table, halves: Array, copies: Array, spans: Spans) -> tuple[pa.Table, Array]:
     records = f.with_role(Role.OP)
     left, right = key_codes(
         [ops.column("broker"), ops.column("physical_offset")], f.columns(["broker", "physical_offset"], records)
@@ -127,7 +127,7 @@ def _finished(f: Families, ops: pa.Table, halves: Array, copies: Array, spans: S
         "from_queue_id": ops.column("queue_id"),
         "from_queue_offset": ops.column("half_offset"),
         "outcome": pc.if_else(mask_of(found >= 0), outcome, pa.scalar(None, pa.string())),
-        **definer(f, of_op),
+        **definer_columns(f, of_op),
         **absent(FROM, found, spans.before(f.column("broker", of_op), f.times[of_op])),
     })  # fmt: skip
     return steps, found

@@ -122,7 +122,7 @@ class ChosenMessages:
 
     def consumed(self, offsets: Mapping[tuple[str, str, int], int]) -> Consumed:
         """Return how many of the chosen messages are before a group's offsets."""
-        messages = sum(self._before(queue, offsets) for queue in self._others)
+        messages = sum(self._count_consumed(queue, offsets) for queue in self._others)
         unknown = self._of_deleted_topics
         if not self._failed:
             return Consumed(messages, unknown)
@@ -132,7 +132,7 @@ class ChosenMessages:
             messages += int((numbers < offsets.get((broker, topic, queue_id), 0)).sum())
         return Consumed(messages, unknown)
 
-    def _before(self, queue: QueueCount, offsets: Mapping[tuple[str, str, int], int]) -> int:
+    def _count_consumed(self, queue: QueueCount, offsets: Mapping[tuple[str, str, int], int]) -> int:
         place = Queue(queue.broker, queue.topic, queue.queue_id)
         offset, life = offsets.get(place, 0), self._lives.get(place)
         if offset > queue.last_offset and life is None:
@@ -143,9 +143,9 @@ class ChosenMessages:
         if life is not None:
             is_before += f" AND physical_offset >= {life.floor}"
             is_before += "" if life.restart is None else f" AND physical_offset < {life.restart}"
-        return self._count(place, is_before)
+        return self._count_matching(place, is_before)
 
-    def _count(self, queue: Queue, condition: str) -> int:
+    def _count_matching(self, queue: Queue, condition: str) -> int:
         sql = (
             f"SELECT count(*) AS messages FROM messages WHERE {self._condition} "
             f"AND broker = {text_literal(queue.broker)} AND topic = {text_literal(queue.topic)} "
@@ -169,7 +169,7 @@ class ChosenMessages:
         """Number of messages of topics that had been deleted before the groups' offsets were read."""
         chosen = {Queue(queue.broker, queue.topic, queue.queue_id) for queue in self._others}
         return sum(
-            self._count(queue, f"physical_offset < {life.floor}")
+            self._count_matching(queue, f"physical_offset < {life.floor}")
             for queue, life in self._lives.items()
             if queue in chosen and life.floor
         )

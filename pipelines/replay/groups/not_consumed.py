@@ -92,7 +92,7 @@ class NotConsumed:
 
 
 class QueueLife(NamedTuple):
-    """Part of a log to which a group's offset in a queue belongs, if the queue's topic was created again.
+    """Range of the log in which a group's offset is valid, for a queue whose topic was deleted and created again.
 
     Attributes:
         floor: physical offset; records before it are from a topic that had been deleted at the time of the offset.
@@ -155,13 +155,13 @@ def not_consumed_in_lake(
 
         stores.append(_StoreOffsets(moment, subscriptions, LakeQueues(messages, broker, lake.bodies), has_messages))
     when = "" if at is None else " at that time"
-    then = "" if at is None else f" at or before {_text(at)}"
+    then = "" if at is None else f" at or before {_time_text(at)}"
     warnings = [
         f"{broker}: the lake has no snapshot of its groups{then}: none of its messages is chosen" for broker in missing
     ]
     if not any(_is_known(group, store) for store in stores):
         raise UnknownGroupError(f"the lake has no offsets of the group {group!r}{when}. {_STORE_IT}")
-    return _not_consumed(group, stores, takes_topic, warnings)
+    return _collect_not_consumed(group, stores, takes_topic, warnings)
 
 
 def not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
@@ -190,7 +190,7 @@ def not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Cal
         found.append(_StoreOffsets(moment, subscriptions_of(progress), queues, has_messages))
     if not any(_is_known(group, store) for store in found):
         raise UnknownGroupError(f"the store has no offsets of the group {group!r}")
-    return _not_consumed(group, found, takes_topic, warnings)
+    return _collect_not_consumed(group, found, takes_topic, warnings)
 
 
 def not_consumed_live(admin: Admin, group: str, topics: Iterable[str], brokers: Collection[str] = ()) -> NotConsumed:
@@ -212,7 +212,7 @@ def not_consumed_live(admin: Admin, group: str, topics: Iterable[str], brokers: 
             found.append(_StoreOffsets(moment, subscriptions_of(progress), queues, queues.has_messages))
     if not any(_is_known(group, store) for store in found):
         raise UnknownGroupError(f"the broker has neither offsets nor clients of the group {group!r}")
-    return _not_consumed(group, found, wanted.__contains__, [])
+    return _collect_not_consumed(group, found, wanted.__contains__, [])
 
 
 class _LiveQueues:
@@ -245,7 +245,7 @@ class _LiveQueues:
         return any((span.first or 0) < span.end for span in self.spans({topic}).values())
 
 
-def _not_consumed(
+def _collect_not_consumed(
     group: str, stores: Sequence[_StoreOffsets], takes_topic: Callable[[str], bool], warnings: list[str]
 ) -> NotConsumed:
     queues: dict[Queue, QueueStart] = {}
@@ -256,7 +256,7 @@ def _not_consumed(
         _check_offsets_are_known(group, store.moment, takes_topic)
         names = _consumed_topics(group, store, takes_topic)
         topics |= {(store.moment.broker, topic) for topic in names}
-        found, more = _starts(group, store, names, takes_topic)
+        found, more = _queue_starts(group, store, names, takes_topic)
         queues |= found
         notes += more
     consumed = {topic for _, topic in topics} | {queue.topic for queue in queues}
@@ -309,9 +309,9 @@ def _check_offsets_are_known(group: str, moment: Moment, takes_topic: Callable[[
     was_set_back = any(offset.reached is not None for offset in unknown.values())
     what = "was set back" if was_set_back else "got its first offset, or lost its last one,"
     more = f" and {len(unknown) - _SHOWN} more" if len(unknown) > _SHOWN else ""
-    before, after = _text(moment.taken), _text(moment.taken_next)
+    before, after = _time_text(moment.taken), _time_text(moment.taken_next)
     raise ReplayError(
-        f"{moment.broker}: the offsets of {group} at {_text(moment.at)} are not known in "
+        f"{moment.broker}: the offsets of {group} at {_time_text(moment.at)} are not known in "
         f"{', '.join([*unknown][:_SHOWN])}{more}: the group {what} between the snapshots of {before} and {after}. "
         f"--offsets-at {before} and --offsets-at {after} take its offsets before and after that"
     )
@@ -327,7 +327,7 @@ def _consumed_topics(group: str, store: _StoreOffsets, takes_topic: Callable[[st
     return set(consumers(committed, store.subscriptions, is_chosen))
 
 
-def _starts(
+def _queue_starts(
     group: str, store: _StoreOffsets, names: Collection[str], takes_topic: Callable[[str], bool]
 ) -> tuple[dict[Queue, QueueStart], list[str]]:
     """Return the first message of each queue, and notes on them."""
@@ -369,13 +369,13 @@ def queue_lives(queues: QueueSpans, now: Mapping[Queue, QueueSpan], at: datetime
 def _notes_on_bounds(group: str, moment: Moment, committed: Mapping[Queue, OffsetAt]) -> Iterable[str]:
     if moment.at == moment.taken or not committed:
         return
-    at, taken = _text(moment.at), _text(moment.taken)
+    at, taken = _time_text(moment.at), _time_text(moment.taken)
     if moment.taken_next is None:
         yield f"{moment.broker}: {group} may have consumed some of them between {taken} and {at}"
     elif between := sum((offset.high or offset.low) - offset.low for offset in committed.values()):
         yield (
             f"{moment.broker}: {group} consumed {count_text(between, 'message')} between the snapshots of {taken} and "
-            f"{_text(moment.taken_next)}, perhaps before {at}: they are chosen, too"
+            f"{_time_text(moment.taken_next)}, perhaps before {at}: they are chosen, too"
         )
 
 
@@ -383,23 +383,23 @@ def _notes_on_queues(broker: str, starts: Mapping[Queue, QueueStart], known: Col
     without = [queue for queue, start in starts.items() if not start.is_committed and queue in known]
     if without:
         yield (
-            f"{broker}: no committed offset in {count_text(len(without), 'queue')} of {_names(without)}: chosen from "
+            f"{broker}: no committed offset in {count_text(len(without), 'queue')} of {_topics(without)}: chosen from "
             "the first message"
         )
     if again := [queue for queue, start in starts.items() if start.floor and start.restart is None]:
-        yield (f"{broker}: {_names(again)}: deleted and created again; messages of the deleted topic are not chosen")
+        yield (f"{broker}: {_topics(again)}: deleted and created again; messages of the deleted topic are not chosen")
     if later := [queue for queue, start in starts.items() if start.restart is not None]:
         yield (
-            f"{broker}: {_names(later)}: deleted and created again after the time of the offsets; all messages of the "
+            f"{broker}: {_topics(later)}: deleted and created again after the time of the offsets; all messages of the "
             "new topic are chosen"
         )
 
 
-def _names(queues: Iterable[Queue]) -> str:
+def _topics(queues: Iterable[Queue]) -> str:
     names = sorted({queue.topic for queue in queues})
     more = f" and {count_text(len(names) - _SHOWN, 'other topic')}" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
-def _text(moment: datetime.datetime) -> str:
+def _time_text(moment: datetime.datetime) -> str:
     return iso_text(moment, "milliseconds" if moment.microsecond else "seconds")

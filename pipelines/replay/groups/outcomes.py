@@ -121,7 +121,7 @@ def read_sent(lake: Lake, replay_id: str) -> pa.Table:
 _TYPES = {"physical_offset": pa.int64(), "target_queue_id": pa.int32(), "target_offset": pa.int64()}
 
 
-def by_group_of_dead_letters(rows: pa.Table) -> dict[str, pa.Table]:
+def rows_by_dead_letter_group(rows: pa.Table) -> dict[str, pa.Table]:
     """Return the rows of messages that were dead letters, by the group that gave them up."""
     topics = rows.column("topic").unique().to_pylist()
     return {
@@ -185,14 +185,14 @@ class GroupFollower:
         admin = self.client.admin
         brokers = sorted(admin.clusters().broker_addr_table)
         topics = self._retry_topics()
-        retry_queues = [queue for topic in topics for broker in brokers for queue in self._stats(topic, broker)]
+        retry_queues = [queue for topic in topics for broker in brokers for queue in self._topic_stats(topic, broker)]
         committed = {queue: admin.offsets.committed(queue, self.group) for queue in {*self._queues, *retry_queues}}
         self._skip_delivered(brokers)
         for broker in brokers:
             log_extent(admin, broker)
         for broker in brokers:
             self._read_copies(broker, topics)
-        return self._outcomes(committed)
+        return self._current_outcomes(committed)
 
     def _retry_topics(self) -> list[str]:
         """Return the topics that may have retries: the group's, and those of POP consumers for each topic."""
@@ -200,7 +200,7 @@ class GroupFollower:
         pop = [f"{RETRY_PREFIX}{self.group}{separator}{name}" for name in names for separator in POP_SEPARATORS]
         return [f"{RETRY_PREFIX}{self.group}", *pop]
 
-    def _stats(self, topic: str, broker: str) -> Mapping[MessageQueue, TopicOffset]:
+    def _topic_stats(self, topic: str, broker: str) -> Mapping[MessageQueue, TopicOffset]:
         try:
             found = self.client.admin.broker_topic_stats(topic, broker)
         except RefusedError as error:
@@ -216,20 +216,20 @@ class GroupFollower:
                 self._next.setdefault(MessageQueue(SCHEDULE_TOPIC, broker, level - 1), offset)
 
     def _read_copies(self, broker: str, retry_topics: Sequence[str]) -> None:
-        for queue, ends in self._stats(SCHEDULE_TOPIC, broker).items():
+        for queue, ends in self._topic_stats(SCHEDULE_TOPIC, broker).items():
             for origin, message in self._new_messages(queue, ends, self._next.setdefault(queue, ends.min_offset)):
                 if message.properties.get(REAL_TOPIC) in retry_topics:
                     copies = self._copies.setdefault(origin, _Copies())
                     copies.scheduled = max(copies.scheduled, message.reconsume_times)
         for topic in retry_topics:
-            for queue, ends in self._stats(topic, broker).items():
-                for origin, message in self._new_messages(queue, ends, self._start(queue, ends)):
+            for queue, ends in self._topic_stats(topic, broker).items():
+                for origin, message in self._new_messages(queue, ends, self._search_start(queue, ends)):
                     copies = self._copies.setdefault(origin, _Copies())
                     if message.reconsume_times >= copies.retried:
                         copies.retried = message.reconsume_times
                         copies.retry_queue, copies.retry_offset = queue, message.queue_offset
-        for queue, ends in self._stats(f"{DLQ_PREFIX}{self.group}", broker).items():
-            for origin, message in self._new_messages(queue, ends, self._start(queue, ends)):
+        for queue, ends in self._topic_stats(f"{DLQ_PREFIX}{self.group}", broker).items():
+            for origin, message in self._new_messages(queue, ends, self._search_start(queue, ends)):
                 self._copies.setdefault(origin, _Copies()).dead_offset = message.queue_offset
 
     def _new_messages(self, queue: MessageQueue, ends: TopicOffset, start: int) -> Iterator[tuple[Origin, Message]]:
@@ -244,7 +244,7 @@ class GroupFollower:
             yield from find_sent(self.client.puller, queue, start, self.plan.replay_id)
         self._next[queue] = ends.max_offset
 
-    def _start(self, queue: MessageQueue, ends: TopicOffset) -> int:
+    def _search_start(self, queue: MessageQueue, ends: TopicOffset) -> int:
         """Return the queue offset from which copies are possible."""
         if queue in self._next or not ends.max_offset:
             return self._next.get(queue, 0)
@@ -266,7 +266,7 @@ class GroupFollower:
                 found.append(result.messages[0].store_timestamp)
         return min(found, default=epoch_ms(self.plan.created_at) - _PLAN_MARGIN_MS)
 
-    def _outcomes(self, committed: Mapping[MessageQueue, int | None]) -> GroupOutcomes:
+    def _current_outcomes(self, committed: Mapping[MessageQueue, int | None]) -> GroupOutcomes:
         states = np.full(self.rows.num_rows, State.WAITING, np.int8)
         ahead = np.full(self.rows.num_rows, -1, np.int64)
         details: dict[int, str] = {}
@@ -292,7 +292,7 @@ class GroupFollower:
         """Set the state of waiting messages that are no longer in their queue."""
         if not waiting.any():
             return
-        ends = self._stats(queue.topic, queue.broker_name).get(queue, TopicOffset(0, 0))
+        ends = self._topic_stats(queue.topic, queue.broker_name).get(queue, TopicOffset(0, 0))
         is_deleted = waiting & (self._offsets < ends.min_offset)
         is_missing = waiting & (self._offsets >= ends.max_offset)
         states[is_deleted | is_missing] = State.LOST

@@ -39,7 +39,7 @@ MAX_NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupStep:
-    """Move of a group in a queue to which a replay has sent.
+    """Move of a group's offset in a queue to which a replay has sent.
 
     Attributes:
         group: The consumer group.
@@ -113,17 +113,17 @@ def plan_steps(
         for group in sorted(groups.get(queue.topic, ())):
             sent = sum(run.end - run.start for run in of_queue)
             offset = client.admin.offsets.committed(queue, group)
-            if problem := _problem(of_queue, offset, end):
+            if problem := _skip_problem(of_queue, offset, end):
                 yield GroupStep(group, queue, sent, offset, None, problem)
                 continue
             assert offset is not None
             reader = OtherMessagesReader(client.puller, queue, replay_id, _group_filter(client, group, queue, sources))
-            step = step_over(of_queue, max(offset, first), reader.others_in, skips_others=skips_others)
-            problem = _other_queue(reader, of_queue, max(offset, first), step)
+            step = move_past_runs(of_queue, max(offset, first), reader.others_in, skips_others=skips_others)
+            problem = _queue_mismatch(reader, of_queue, max(offset, first), step)
             yield GroupStep(group, queue, sent, offset, None if problem else step, problem)
 
 
-def _problem(runs: Sequence[OffsetRun], offset: int | None, end: int) -> str:
+def _skip_problem(runs: Sequence[OffsetRun], offset: int | None, end: int) -> str:
     if end < runs[-1].end:
         return (
             f"the queue ends at {end}, but the replay's last message was at {runs[-1].end - 1}: the topic was deleted "
@@ -134,13 +134,13 @@ def _problem(runs: Sequence[OffsetRun], offset: int | None, end: int) -> str:
     return ""
 
 
-def _other_queue(reader: OtherMessagesReader, runs: Sequence[OffsetRun], position: int, step: GroupMove) -> str:
+def _queue_mismatch(reader: OtherMessagesReader, runs: Sequence[OffsetRun], position: int, step: GroupMove) -> str:
     """Return an error text if the messages to skip are not the replay's; empty if they are."""
     stepped = [run for run in runs if position < run.end <= step.to]
     if not step.stepped or not stepped:
         return ""
     for offset in (max(stepped[0].start, position), stepped[-1].end - 1):
-        if not reader.is_replays(offset):
+        if not reader.is_of_replay(offset):
             return f"the message at offset {offset} is no longer the replay's: the topic was deleted and created again"
     return ""
 
@@ -176,7 +176,7 @@ class OtherMessages:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """Move of a group past a replay's messages in a queue.
+    """Move of a group's offset past a replay's messages in a queue.
 
     Attributes:
         to: The offset to set; the group's own if there is nothing to skip.
@@ -195,10 +195,10 @@ class GroupMove:
     others: OtherMessages
 
 
-def step_over(
+def move_past_runs(
     runs: Sequence[OffsetRun], position: int, others_in: Callable[[int, int], OtherMessages], *, skips_others: bool
 ) -> GroupMove:
-    """Return the move of a group past runs of messages.
+    """Return the move of a group's offset past runs of messages.
 
     Args:
         runs: Runs of the replay, in ascending order.
@@ -219,16 +219,16 @@ def step_over(
         if between.count and not skips_others:
             is_blocked = True
         if is_blocked:
-            others = _sum(others, between)
+            others = _add_others(others, between)
             left += size
         else:
-            skipped = _sum(skipped, between)
+            skipped = _add_others(skipped, between)
             to, stepped = run.end, stepped + size
     consumed = sum(min(run.end, position) - run.start for run in runs if run.start < position)
     return GroupMove(to, stepped, consumed, left, skipped, others)
 
 
-def _sum(first: OtherMessages, second: OtherMessages) -> OtherMessages:
+def _add_others(first: OtherMessages, second: OtherMessages) -> OtherMessages:
     return OtherMessages(first.count + second.count, (*first.names, *second.names)[:MAX_NAMED])
 
 
@@ -244,32 +244,32 @@ class OtherMessagesReader:
 
     def __init__(self, puller: Puller, queue: MessageQueue, replay_id: str, wanted: SubscriptionFilter) -> None:
         self._puller, self._queue, self._replay_id = puller, queue, replay_id
-        self._is_wanted = _test_of(wanted)
+        self._is_wanted = _compile_filter(wanted)
         self._left = MAX_READ
 
     def others_in(self, start: int, end: int) -> OtherMessages:
         """Return the other messages from `start` to before `end`."""
         if end - start > self._left:
-            return OtherMessages(end - start, self._names(self._read(start, start + MAX_NAMED)))
+            return OtherMessages(end - start, self._message_names(self._read_messages(start, start + MAX_NAMED)))
         self._left -= end - start
-        found = [message for message in self._read(start, end) if self._is_others(message)]
-        return OtherMessages(len(found), self._names(found[:MAX_NAMED]))
+        found = [message for message in self._read_messages(start, end) if self._is_others(message)]
+        return OtherMessages(len(found), self._message_names(found[:MAX_NAMED]))
 
-    def is_replays(self, offset: int) -> bool:
+    def is_of_replay(self, offset: int) -> bool:
         """Return whether the message at an offset is of the replay."""
-        found = self._read(offset, offset + 1)
+        found = self._read_messages(offset, offset + 1)
         return bool(found) and found[0].properties.get(REPLAY_ID) == self._replay_id
 
     def _is_others(self, message: Message) -> bool:
         return message.properties.get(REPLAY_ID) != self._replay_id and self._is_wanted(message)
 
-    def _names(self, messages: Sequence[Message]) -> tuple[str, ...]:
+    def _message_names(self, messages: Sequence[Message]) -> tuple[str, ...]:
         return tuple(
             f"offset {message.queue_offset}" + (f", keys {' '.join(message.keys)}" if message.keys else "")
             for message in messages
         )
 
-    def _read(self, start: int, end: int) -> list[Message]:
+    def _read_messages(self, start: int, end: int) -> list[Message]:
         found = list(self._puller.read(self._queue, start, end))
         if found and found[-1].queue_offset >= end:
             raise ProtocolError(
@@ -279,7 +279,7 @@ class OtherMessagesReader:
         return found
 
 
-def _test_of(wanted: SubscriptionFilter) -> Callable[[Message], bool]:
+def _compile_filter(wanted: SubscriptionFilter) -> Callable[[Message], bool]:
     if wanted.expression_type == SQL92_EXPRESSION:
         condition = compile_sql92(wanted.expression)
         return lambda message: condition(message.properties)

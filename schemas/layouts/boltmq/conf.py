@@ -64,12 +64,12 @@ def parse_boltmq_conf(text: str = "") -> BoltmqConf:
     Raises:
         BrokerConfError: if the file is not a valid broker.toml, or the broker would refuse a value.
     """
-    document = _document(text)
-    hour = _number(document, "broker", "delete_when", _HOURS_A_DAY) or DEFAULT_DELETE_HOUR
-    hours = _number(document, "store", "file_reserved_time", _MAX_HOURS) or DEFAULT_RESERVED_HOURS
-    role = _get(document, "cluster", "broker_role") or _ROLES[1]
+    document = _parse_document(text)
+    hour = _get_number(document, "broker", "delete_when", _HOURS_A_DAY) or DEFAULT_DELETE_HOUR
+    hours = _get_number(document, "store", "file_reserved_time", _MAX_HOURS) or DEFAULT_RESERVED_HOURS
+    role = _get_setting(document, "cluster", "broker_role") or _ROLES[1]
     if role not in _ROLES:
-        raise BrokerConfError(f"cluster.broker_role: expected one of {', '.join(_ROLES)}, found {_cut(role)}")
+        raise BrokerConfError(f"cluster.broker_role: expected one of {', '.join(_ROLES)}, found {_shorten(role)}")
     return BoltmqConf(
         BrokerConf(
             file_reserved_hours=min(hours, STORE_CONF.file_reserved_hours),
@@ -85,41 +85,41 @@ def boltmq_broker_name(text: str) -> str | None:
     Raises:
         BrokerConfError: if the text is not a valid broker.toml.
     """
-    name = _get(_document(text), "cluster", "broker_name")
+    name = _get_setting(_parse_document(text), "cluster", "broker_name")
     if name is not None and not isinstance(name, str):
-        raise BrokerConfError(f"cluster.broker_name: expected a string, found {_cut(name)}")
+        raise BrokerConfError(f"cluster.broker_name: expected a string, found {_shorten(name)}")
     return name or None
 
 
-def _document(text: str) -> dict[str, Any]:
+def _parse_document(text: str) -> dict[str, Any]:
     try:
         document = parse_toml(_LEADING_ZEROS.sub(r"\1", text))
     except TomlError as error:
         raise BrokerConfError(f"expected BoltMQ's settings in TOML: {error}") from None
     if foreign := [name for name in document if name not in _TABLES]:
         raise BrokerConfError(
-            f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {_cut(foreign[0])}"
+            f"expected the tables {', '.join(_TABLES)} of BoltMQ's settings, found {_shorten(foreign[0])}"
         )
     return document
 
 
-def _cut(found: object) -> str:
+def _shorten(found: object) -> str:
     """Return a value for a message, shortened if it is long."""
     text = repr(found)
     return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}..."
 
 
-def _get(document: Mapping[str, Any], table: str, key: str) -> object:
+def _get_setting(document: Mapping[str, Any], table: str, key: str) -> object:
     found = document.get(table, {})
     if not isinstance(found, dict):
-        raise BrokerConfError(f"{table}: expected a table, found {_cut(found)}")
+        raise BrokerConfError(f"{table}: expected a table, found {_shorten(found)}")
     return found.get(key)
 
 
-def _number(document: Mapping[str, Any], table: str, key: str, limit: int) -> int:
-    found = _get(document, table, key)
+def _get_number(document: Mapping[str, Any], table: str, key: str, limit: int) -> int:
+    found = _get_setting(document, table, key)
     if found is None:
         return 0
     if type(found) is not int or not 0 <= found < limit:
-        raise BrokerConfError(f"{table}.{key}: expected a number from 0 to {limit - 1}, found {_cut(found)}")
+        raise BrokerConfError(f"{table}.{key}: expected a number from 0 to {limit - 1}, found {_shorten(found)}")
     return found

@@ -342,14 +342,14 @@ def serialize_message(
     try:
         head = HEAD.pack(*values)
     except struct.error as error:
-        raise _without_room(values) from error
+        raise _unfit_value_error(values) from error
     pieces = [head]
     for layout, part in zip(LENGTHS, (body, topic, app, business_id, properties), strict=True):
         pieces += layout.pack(len(part)), part
     return b"".join(pieces)
 
 
-def _without_room(values: Sequence[int]) -> UnserializableError:
+def _unfit_value_error(values: Sequence[int]) -> UnserializableError:
     """Return an error for the first value that does not fit in its field."""
     for (name, code, _), value in zip(HEAD.fields, values, strict=True):
         bits = 8 * struct.calcsize(">" + code)

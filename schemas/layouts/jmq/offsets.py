@@ -51,39 +51,39 @@ def parse_offsets(data: bytes) -> tuple[Positions, int]:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise LayoutError("offset.json", 0, "a JSON document", str(error)) from error
-    fields = _object("offset.json", document)
+    fields = _check_object("offset.json", document)
     if (version := fields.get("version")) != VERSION:
         raise LayoutError("version", 0, f"{VERSION}", f"{version!r}"[:100])
     positions = {}
-    for topic, apps in _object("consumers", fields.get("consumers")).items():
-        for app, queues in _object(topic, apps).items():
-            for queue_id, position in _object(app, queues).items():
-                place = ConsumedQueue(topic, app, _queue_id(queue_id))
-                positions[place] = _position(place, _object(queue_id, position))
-    return positions, _number("updated", fields.get("updated"))
+    for topic, apps in _check_object("consumers", fields.get("consumers")).items():
+        for app, queues in _check_object(topic, apps).items():
+            for queue_id, position in _check_object(app, queues).items():
+                place = ConsumedQueue(topic, app, _parse_queue_id(queue_id))
+                positions[place] = _parse_position(place, _check_object(queue_id, position))
+    return positions, _check_number("updated", fields.get("updated"))
 
 
-def _object(name: str, value: Any) -> dict[str, Any]:
+def _check_object(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise LayoutError(name[:100], 0, "an object", f"{value!r}"[:100])
     return value
 
 
-def _queue_id(text: str) -> int:
+def _parse_queue_id(text: str) -> int:
     number = parse_int(text, 0, MAX_QUEUE_ID)
     if number is None or str(number) != text:
         raise LayoutError("queue_id", 0, f"0 to {MAX_QUEUE_ID}", repr(text[:100]))
     return number
 
 
-def _position(place: ConsumedQueue, fields: Mapping[str, Any]) -> ConsumerPosition:
-    position = ConsumerPosition(*(_number(name, fields.get(name)) for name in ConsumerPosition._fields))
+def _parse_position(place: ConsumedQueue, fields: Mapping[str, Any]) -> ConsumerPosition:
+    position = ConsumerPosition(*(_check_number(name, fields.get(name)) for name in ConsumerPosition._fields))
     if position.ack > position.pull:
         raise LayoutError("pull", 0, f"at least ack, {position.ack}, for {tuple(place)}", f"{position.pull}")
     return position
 
 
-def _number(name: str, value: Any) -> int:
+def _check_number(name: str, value: Any) -> int:
     number = int_within(value, 0, INT64_MAX)
     if number is None:
         raise LayoutError(name, 0, f"a number from 0 to {INT64_MAX}", f"{value!r}"[:100])

@@ -26,7 +26,7 @@ from commitlake.schemas.layouts.rocketmq.scan import (
     SizeLimits,
     SpanKind,
     fault_finding,
-    wrong_size,
+    find_size_fault,
 )
 
 _AT_OFFSET = HEAD.offset_of("journal_offset")
@@ -73,7 +73,7 @@ def _examine_rest(rest: memoryview, journal_offset: int, bounds: SizeLimits) -> 
 
 def _examine_record(window: memoryview, position: int, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
     total_size, _ = FILLER.unpack(window, position)
-    wrong = wrong_size(total_size, MIN_RECORD_SIZE, len(window) - position, journal_offset, bounds)
+    wrong = find_size_fault(total_size, MIN_RECORD_SIZE, len(window) - position, journal_offset, bounds)
     if wrong is not None:
         return wrong
     head = HEAD.unpack(window, position)

@@ -73,18 +73,21 @@ def parse_broker_conf(text: str) -> BrokerConf:
     _refuse_other_stores(settings)
     default = BrokerConf()
     return BrokerConf(
-        file_reserved_hours=_get(settings, "fileReservedTime", _integer(0), default.file_reserved_hours),
-        delete_hours=_get(settings, "deleteWhen", _hours, default.delete_hours),
+        file_reserved_hours=_get_setting(settings, "fileReservedTime", _integer_parser(0), default.file_reserved_hours),
+        delete_hours=_get_setting(settings, "deleteWhen", _parse_hours, default.delete_hours),
         # The broker raises smaller values to 10, and lowers larger ones to 95.
         disk_max_used_percent=min(
-            max(_get(settings, "diskMaxUsedSpaceRatio", _integer(), default.disk_max_used_percent), 10), 95
+            max(_get_setting(settings, "diskMaxUsedSpaceRatio", _integer_parser(), default.disk_max_used_percent), 10),
+            95,
         ),
-        clean_forcibly_percent=_get(
-            settings, "diskSpaceCleanForciblyRatio", _integer(), default.clean_forcibly_percent
+        clean_forcibly_percent=_get_setting(
+            settings, "diskSpaceCleanForciblyRatio", _integer_parser(), default.clean_forcibly_percent
         ),
-        warning_percent=_get(settings, "diskSpaceWarningLevelRatio", _integer(), default.warning_percent),
-        cleans_forcibly=_get(settings, "cleanFileForciblyEnable", _boolean, default.cleans_forcibly),
-        delete_batch=_get(settings, "deleteFileBatchMax", _integer(1), default.delete_batch),
+        warning_percent=_get_setting(
+            settings, "diskSpaceWarningLevelRatio", _integer_parser(), default.warning_percent
+        ),
+        cleans_forcibly=_get_setting(settings, "cleanFileForciblyEnable", _parse_boolean, default.cleans_forcibly),
+        delete_batch=_get_setting(settings, "deleteFileBatchMax", _integer_parser(1), default.delete_batch),
         store_path=settings.get("storePathRootDir"),
     )
 
@@ -122,14 +125,14 @@ def _refuse_other_stores(settings: Mapping[str, str]) -> None:
     folders = settings.get("storePathCommitLog", "").split(",")
     if len(folders) > 1:
         raise BrokerConfError(f"storePathCommitLog: expected one folder, found {len(folders)}: {', '.join(folders)}")
-    if _get(settings, "enableDLegerCommitLog", _boolean, False):
+    if _get_setting(settings, "enableDLegerCommitLog", _parse_boolean, False):
         raise BrokerConfError("enableDLegerCommitLog: expected false, found true: a DLedger log is not a CommitLog")
-    replicas = _get(settings, "replicasPerDiskPartition", _integer(), 1)
+    replicas = _get_setting(settings, "replicasPerDiskPartition", _integer_parser(), 1)
     if replicas > 1:
         raise BrokerConfError(f"replicasPerDiskPartition: expected 1, a disk used by one broker, found {replicas}")
 
 
-def _get(settings: Mapping[str, str], key: str, parse: Callable[[str], T], default: T) -> T:
+def _get_setting(settings: Mapping[str, str], key: str, parse: Callable[[str], T], default: T) -> T:
     if key not in settings:
         return default
     try:
@@ -138,7 +141,7 @@ def _get(settings: Mapping[str, str], key: str, parse: Callable[[str], T], defau
         raise BrokerConfError(f"{key}: expected {error}, found {settings[key][:100]!r}") from None
 
 
-def _integer(minimum: int = INT32_MIN) -> Callable[[str], int]:
+def _integer_parser(minimum: int = INT32_MIN) -> Callable[[str], int]:
     expected = "a number" if minimum < 0 else f"a number of at least {minimum}"
 
     def parse(text: str) -> int:
@@ -150,14 +153,14 @@ def _integer(minimum: int = INT32_MIN) -> Callable[[str], int]:
     return parse
 
 
-def _boolean(text: str) -> bool:
+def _parse_boolean(text: str) -> bool:
     """Parse a boolean like Java's parseBoolean, but refuse anything else than true or false."""
     if text.lower() not in {"true", "false"}:
         raise ValueError("true or false")
     return text.lower() == "true"
 
 
-def _hours(text: str) -> tuple[int, ...]:
+def _parse_hours(text: str) -> tuple[int, ...]:
     """Parse hours; trailing empty parts are ignored as in Java, and others would stop deletion with an exception."""
     hours = {parse_int(part, 0, _HOURS_A_DAY - 1) for part in text.rstrip(";").split(";")}
     known = {hour for hour in hours if hour is not None}
@@ -194,10 +197,10 @@ def format_delay_levels(levels_ms: Iterable[int]) -> str:
     >>> format_delay_levels((1_000, 90_000, 7_200_000))
     '1s 90s 2h'
     """
-    return " ".join(_format(level) for level in levels_ms)
+    return " ".join(_format_delay(level) for level in levels_ms)
 
 
-def _format(delay_ms: int) -> str:
+def _format_delay(delay_ms: int) -> str:
     unit = next(unit for unit in reversed(_MS_OF_UNIT) if delay_ms % _MS_OF_UNIT[unit] == 0)
     return f"{delay_ms // _MS_OF_UNIT[unit]}{unit}"
 

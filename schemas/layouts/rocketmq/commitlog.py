@@ -379,12 +379,12 @@ def dialect_of_segment(read: Callable[[int], ReadableBuffer]) -> Dialect | None:
     Args:
         read: returns the bytes of the segment at a position, as many as a BLANK has, or fewer at its end.
     """
-    size, first = _head(read(0))
-    _, second = _head(read(size)) if size >= MIN_RECORD_SIZE else (0, None)
+    size, first = _parse_head(read(0))
+    _, second = _parse_head(read(size)) if size >= MIN_RECORD_SIZE else (0, None)
     return first if second in (None, first) else None
 
 
-def _head(data: ReadableBuffer) -> tuple[int, Dialect | None]:
+def _parse_head(data: ReadableBuffer) -> tuple[int, Dialect | None]:
     if len(data) < BLANK.size:
         return 0, None
     size, magic = BLANK.unpack(data)

@@ -119,7 +119,9 @@ def fault_finding(fault: Fault, expected: str, found: str, size: int = 0) -> Sca
     return ScanFinding(SpanKind.FAULT, size, fault, expected, found)
 
 
-def wrong_size(total_size: int, min_size: int, available: int, offset: int, bounds: SizeLimits) -> ScanFinding | None:
+def find_size_fault(
+    total_size: int, min_size: int, available: int, offset: int, bounds: SizeLimits
+) -> ScanFinding | None:
     """Check the size that a record claims, before any byte after it is examined.
 
     Args:
@@ -181,7 +183,7 @@ def _examine_blank(total_size: int, expected: int) -> ScanFinding:
 
 def _examine_record(window: memoryview, position: int, physical_offset: int, bounds: SizeLimits) -> ScanFinding:
     total_size, magic = BLANK.unpack(window, position)
-    wrong = wrong_size(total_size, MIN_RECORD_SIZE, len(window) - position, physical_offset, bounds)
+    wrong = find_size_fault(total_size, MIN_RECORD_SIZE, len(window) - position, physical_offset, bounds)
     if wrong is not None:
         return wrong
     head = HEAD.unpack(window, position)

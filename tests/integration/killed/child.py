@@ -25,7 +25,7 @@ from commitlake.connectors.runtime.runner import Runner
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.from_broker.pulled_part import BrokerSource
 from commitlake.pipelines.archive.run import Config, plan_work
-from commitlake.pipelines.quality.loading import load_quietly, spared_packages
+from commitlake.pipelines.quality.loading import load_quietly, skip_unused_packages
 from tests.support.process_trees import kill_tree
 
 STEPS: dict[str, tuple[str, str, str] | tuple[str, str, str, int]] = {
@@ -130,7 +130,7 @@ def main() -> None:
     """Start, wait, archive, and print the result."""
     where, store, lake, *steps = sys.argv[1:]
     step = steps[0] if steps else None
-    with spared_packages():  # most kills would hit a run while it loads what judges it
+    with skip_unused_packages():  # most kills would hit a run while it loads what judges it
         load_quietly()
     with {"spark": spark_runner, "threads": thread_runner}[where](step) as runner:
         if step in STEPS:

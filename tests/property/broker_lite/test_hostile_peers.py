@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from commitlake.broker_lite.broker.broker import Broker
 from commitlake.broker_lite.broker.options import BrokerOptions
 from commitlake.broker_lite.handlers.dispatcher import HANDLERS, Dispatcher
-from commitlake.broker_lite.handlers.relays import offsets_in
+from commitlake.broker_lite.handlers.relays import member_offsets
 from commitlake.broker_lite.nameserver import NameServer
 from commitlake.broker_lite.protocol import Channel, FrameReader
 from commitlake.broker_lite.server.wire import Wire, WireError
@@ -283,7 +283,7 @@ def test_any_text_is_an_expression_or_none(text: str, properties: dict[str, str]
     )
 )
 def test_a_member_reports_a_table_of_offsets_or_nothing(pieces: list[str]) -> None:
-    table = offsets_in(f'{{"messageQueueTable":{{{"".join(pieces)}}}}}'.encode())
+    table = member_offsets(f'{{"messageQueueTable":{{{"".join(pieces)}}}}}'.encode())
     offsets = parse_fastjson(table)
     assert isinstance(offsets, dict)
     assert all(isinstance(offset, int) for offset in offsets.values())

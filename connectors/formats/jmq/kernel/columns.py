@@ -68,7 +68,7 @@ def _gather_long(window, starts, offset, delay, out):
 
 @compiled
 def _intern_fields(window, starts, offset, size, seed, interner, out):
-    """Number the values of a fixed size at an offset."""
+    """Number the distinct values of a field of fixed size, at an offset in each record."""
     counts, table, texts_at, texts = interner
     likely = np.int64(-1)
     for row in range(len(starts)):

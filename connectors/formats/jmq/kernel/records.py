@@ -119,7 +119,7 @@ def examine(window, length, position, offset, segment_end, file_end, max_record,
         return _PART_LENGTHS, 0
     if verify and not agrees(window, position, located[0], located[1]):
         return _BODY_CRC, size
-    _note(parts, row, position, located)
+    _write_parts(parts, row, position, located)
     return RECORD, size
 
 
@@ -157,7 +157,7 @@ def _locate(window, position, size):
 
 
 @inlined
-def _note(parts, row, position, located):
+def _write_parts(parts, row, position, located):
     body, body_length, topic, topic_length, app, app_length, key, key_length, properties, properties_length = located
     parts[START, row] = position
     parts[BODY, row] = body
@@ -197,7 +197,7 @@ def take_records(window, length, origin, limit, max_record, verify, position, pa
         located = _locate(window, position, size)
         if located[0] < 0 or (verify and not agrees(window, position, located[0], located[1])):
             break
-        _note(parts, row, position, located)
+        _write_parts(parts, row, position, located)
         row += 1
         position += size
     return position, row

@@ -144,7 +144,7 @@ def _locate(window, position, size, magic):
 
 
 @inlined
-def _note(parts, row, position, located):
+def _write_parts(parts, row, position, located):
     store_host, body, body_length, topic, topic_length, properties, properties_length = located
     parts[START, row] = position
     parts[STORE_HOST, row] = store_host
@@ -176,7 +176,7 @@ def locate_parts(window, position, size, magic, parts, row):
     located = _locate(window, position, size, magic)
     if located[0] < 0:
         return False
-    _note(parts, row, position, located)
+    _write_parts(parts, row, position, located)
     return True
 
 
@@ -187,7 +187,7 @@ def _examine_parts(window, position, size, magic, verify, parts, row):
         return _PART_LENGTHS
     if verify and not agrees(window, position, located[1], located[2]):
         return _BODY_CRC
-    _note(parts, row, position, located)
+    _write_parts(parts, row, position, located)
     return RECORD
 
 
@@ -227,7 +227,7 @@ def _take_records(window, length, origin, end, max_record, verify, position, par
         located = _locate(window, position, size, magic)
         if located[0] < 0 or (verify and not _agrees(window, position, mask, located[1], located[2])):
             break
-        _note(parts, row, position, located)
+        _write_parts(parts, row, position, located)
         row += 1
         position += size
     return position, row

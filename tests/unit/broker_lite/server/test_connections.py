@@ -174,13 +174,13 @@ async def test_unread_answers_have_a_budget_and_the_connection_with_most_is_clos
         assert asked == [None]
         modest_writer.write(FRAME)
         assert await modest.read(1)
-        connections.note_kept(9 << 20)
+        connections.note_kept_bytes(9 << 20)
         assert await is_cut_off_after_rest(greedy)
         modest_writer.write(FRAME)
         assert await modest.read(1)
         for writer in (greedy_writer, modest_writer):
             writer.close()
-        connections.note_kept(-(9 << 20))
+        connections.note_kept_bytes(-(9 << 20))
         await until(lambda: not len(connections))
         assert connections._kept_bytes == 0
 

@@ -166,7 +166,7 @@ def test_a_folder_is_not_taken_from_another_machine(catalog: UnityCatalog, monke
     register(catalog, TABLES, "file:///data/lake")
     assert find_lake("unity.logs") == "file:///data/lake"
     monkeypatch.setattr(CatalogServer, "is_local", False)
-    lookup._find.cache_clear()
+    lookup._find_root.cache_clear()
     for ask in (lambda: register(catalog, TABLES, "file:///data/lake"), lambda: find_lake("unity.logs")):
         with pytest.raises(CatalogError, match=r"a folder, and the catalog .* is on another machine"):
             ask()

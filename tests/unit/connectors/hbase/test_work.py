@@ -12,7 +12,7 @@ import pytest
 
 from commitlake.connectors.hbase import work as work_module
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.hbase.work import PIECE_ROWS, KeptPlaces, Work, kept_places, pieces_of
+from commitlake.connectors.hbase.work import PIECE_ROWS, KeptPlaces, Work, divide_into_pieces, find_kept_places
 from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion
 
 
@@ -28,7 +28,7 @@ def _file(root: Path, name: str, offsets: range, rows_in_group: int) -> AddedFil
     ("rows", "parts"), [(None, 1), (0, 1), (1, 1), (PIECE_ROWS, 1), (PIECE_ROWS + 1, 2), (5 * PIECE_ROWS, 5)]
 )
 def test_a_large_file_is_divided_into_pieces(rows: int | None, parts: int) -> None:
-    pieces = pieces_of([AddedFile("/t/f", "f", None, 1, rows)])
+    pieces = divide_into_pieces([AddedFile("/t/f", "f", None, 1, rows)])
     assert [(piece.part, piece.parts) for piece in pieces] == [(part, parts) for part in range(parts)]
 
 
@@ -42,7 +42,7 @@ def test_pieces_have_every_row_once_with_its_date(tmp_path: Path, monkeypatch: p
         return len(taken)
 
     monkeypatch.setattr(work_module, "write_messages", keep)
-    pieces = pieces_of(files)
+    pieces = divide_into_pieces(files)
     assert len(pieces) == 5
     for piece in pieces:
         Work(HBaseOptions(batch_rows=50), 4, str(tmp_path)).run([piece])
@@ -54,7 +54,7 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
     removed = _file(tmp_path, "old", range(100), 30)
     added = [_file(tmp_path, "new", range(40), 30), _file(tmp_path, "other", range(60, 90), 30)]
     work = Work(HBaseOptions(), 4, str(tmp_path))
-    kept = kept_places(work, AddedVersion(1, tuple(added), (removed,)))
+    kept = find_kept_places(work, AddedVersion(1, tuple(added), (removed,)))
     assert {broker: len(offsets) for broker, offsets in kept.all.items()} == {"a": 35, "b": 35}
     assert all(bool(np.all(np.diff(offsets) > 0)) for offsets in kept.all.values())
     gone: list[int] = []
@@ -64,10 +64,10 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
         return len(gone)
 
     monkeypatch.setattr(work_module, "delete_messages", delete)
-    assert work.deleting(kept).run(pieces_of([removed])) == 30
+    assert work.deleting(kept).run(divide_into_pieces([removed])) == 30
     assert sorted(gone) == [*range(40, 60), *range(90, 100)]
 
 
 def test_a_version_that_only_adds_has_no_kept_places(tmp_path: Path) -> None:
     added = _file(tmp_path, "new", range(10), 30)
-    assert kept_places(Work(HBaseOptions(), 4, str(tmp_path)), AddedVersion(1, (added,))) == KeptPlaces({}, {})
+    assert find_kept_places(Work(HBaseOptions(), 4, str(tmp_path)), AddedVersion(1, (added,))) == KeptPlaces({}, {})

@@ -62,11 +62,11 @@ def test_the_dialect_of_a_store_is_read_from_its_segments(store: Path, tmp_path:
     write_store(tmp_path / "mixed", mixed)
     found = find_stores(str(tmp_path / "mixed"), formats=COMMITLOGS)[0]
     assert found.format.dialects.of(found.segments) == {ROCKETMQ, BOLTMQ}
-    assert found.format.dialects.main(found.segments) is ROCKETMQ
+    assert found.format.dialects.dialect_of(found.segments) is ROCKETMQ
     mixed = [(0, closed_segment(messages(3), 4096, dialect=BOLTMQ)), (4096, open_segment(messages(3), 4096, 4096))]
     write_store(tmp_path / "later", mixed)
     found = find_stores(str(tmp_path / "later"), formats=COMMITLOGS)[0]
-    assert found.format.dialects.main(found.segments) is ROCKETMQ
+    assert found.format.dialects.dialect_of(found.segments) is ROCKETMQ
 
 
 @pytest.mark.parametrize("dialect", [ROCKETMQ, BOLTMQ])
@@ -83,7 +83,7 @@ def test_the_dialect_is_read_from_later_records_if_the_first_are_damaged(
     write_store(tmp_path, [(0, bytes(log[:4096])), (4096, bytes(log[4096:]))])
     (store,) = find_stores(str(tmp_path), formats=COMMITLOGS)
     assert store.format.dialects.of(store.segments) == {dialect}
-    assert store.format.dialects.main(store.segments) is dialect
+    assert store.format.dialects.dialect_of(store.segments) is dialect
 
 
 @pytest.mark.parametrize("first", [bytes(4096), b"x" * 4096, b"", b"\xff" * 5])
@@ -91,4 +91,4 @@ def test_a_store_without_records_at_its_beginning_has_no_dialect(first: bytes, t
     write_store(tmp_path, [(0, first)])
     found = find_stores(str(tmp_path), formats=COMMITLOGS)[0]
     assert found.format.dialects.of(found.segments) == frozenset()
-    assert found.format.dialects.main(found.segments) is ROCKETMQ
+    assert found.format.dialects.dialect_of(found.segments) is ROCKETMQ

@@ -19,7 +19,7 @@ from commitlake.connectors.reading.planning import check_complete
 from commitlake.connectors.reading.settings_files import naming_settings
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
-from commitlake.connectors.reading.unread import noticed_unread
+from commitlake.connectors.reading.unread import watch_unread_warnings
 from commitlake.schemas.layouts.jmq.checkpoint import FILE_NAME, parse_journal_checkpoint, serialize_journal_checkpoint
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, message, write_indexed_store
@@ -196,7 +196,7 @@ def test_store_with_dledger_alone_is_refused(root: Path) -> None:
 def test_glob_skips_dledger_with_a_warning(root: Path, made: Path, caplog: pytest.LogCaptureFixture) -> None:
     shutil.copytree(made, root.parent.parent / "broker-b" / "store")
     (root / "commitlog").rename(root / "dledger-n0")
-    with noticed_unread() as has_unread:
+    with watch_unread_warnings() as has_unread:
         assert [store.broker for store in find_stores(str(root.parent.parent / "*" / "store"), formats=COMMITLOGS)] == [
             "broker-b"
         ]
@@ -206,7 +206,7 @@ def test_glob_skips_dledger_with_a_warning(root: Path, made: Path, caplog: pytes
 
 def test_warning_is_printed_once(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     move(root, root / "dledger-n0" / "data", LAST)
-    with caplog.at_level(logging.WARNING), noticed_unread() as has_unread:
+    with caplog.at_level(logging.WARNING), watch_unread_warnings() as has_unread:
         assert not has_unread()
         assert newer(root) == newer(root)
         assert has_unread()

@@ -214,7 +214,7 @@ def test_glob_over_copies_looks_no_deeper_than_it_names(tmp_path: Path, monkeypa
         make_store(tmp_path / "remote" / name)
         make_store(tmp_path / "remote" / name / "deeper" / "c")
     looked: list[str] = []
-    look = stores._look_into
+    look = stores._find_logs_in
 
     def note(
         filesystem: pafs.FileSystem, names: Sequence[str], known: Sequence[Format], folder: str
@@ -222,7 +222,7 @@ def test_glob_over_copies_looks_no_deeper_than_it_names(tmp_path: Path, monkeypa
         looked.append(folder.rpartition("example/")[2] or folder)
         return look(filesystem, names, known, folder)
 
-    monkeypatch.setattr(stores, "_look_into", note)
+    monkeypatch.setattr(stores, "_find_logs_in", note)
     assert [store.broker for store in find_stores(f"{container}/{{broker}}", formats=COMMITLOGS)] == ["a", "b"]
     assert not any("deeper" in folder for folder in looked)
     assert [store.broker for store in find_stores(f"{container}/a/**/{{broker}}", formats=COMMITLOGS)] == ["c"]

@@ -261,14 +261,14 @@ def test_a_request_that_is_sent_while_a_tls_alert_is_handled_gets_the_alerts_rea
     lines = ("tls.server.need.client.auth=require", "tls.server.authClient=true")
     certificates = Certificates(tmp_path)
     properties = parse_tls_properties(certificates.server_properties(*lines), {})
-    alerted, sent, fail = threading.Event(), threading.Event(), connection.PeerConnection._fail
+    alerted, sent, fail = threading.Event(), threading.Event(), connection.PeerConnection._fail_requests
 
     def fail_later(self: connection.PeerConnection, problem: RocketMQError) -> None:
         alerted.set()
         sent.wait(60)
         fail(self, problem)
 
-    monkeypatch.setattr(connection.PeerConnection, "_fail", fail_later)
+    monkeypatch.setattr(connection.PeerConnection, "_fail_requests", fail_later)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

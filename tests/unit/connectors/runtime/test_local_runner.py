@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commitlake.connectors.runtime.local_runner import HERE, ProcessRunner, ThreadRunner
-from commitlake.connectors.runtime.runner import Runner, available_cores, in_groups
+from commitlake.connectors.runtime.runner import Runner, available_cores, group_small_tasks
 from commitlake.schemas.layouts.numbers import NumberError
 from tests.support.exchanged import PARTS, SUMS, TASKS, divide, fail_to_combine, fail_to_divide, sum_part
 
@@ -144,7 +144,7 @@ def test_questions_are_answered_in_order_and_end_at_an_error(runner: Runner) -> 
 @pytest.mark.parametrize("cores", [1, 2, 64])
 @pytest.mark.parametrize("sizes", [[], [5], [1 << 30] * 3, [1] * 10_000, [1 << 20] * 1000, [0, 40 << 20, 0, 0, 3]])
 def test_small_tasks_are_in_groups_and_large_ones_are_not(sizes: list[int], cores: int) -> None:
-    groups = in_groups(range(len(sizes)), sizes, cores)
+    groups = group_small_tasks(range(len(sizes)), sizes, cores)
     assert [task for group in groups for task in group] == [*range(len(sizes))]
     assert all(len(group) == 1 or sum(sizes[task] for task in group) <= 32 << 20 for group in groups)
     assert all(0 < len(group) <= 64 for group in groups)

@@ -12,7 +12,7 @@ from commitlake.connectors.reading.files import segment_files
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
 from commitlake.connectors.sources.stream_ends import SEARCH_BYTES, ZEROS_BYTES, LogEnd
-from commitlake.connectors.sources.stream_offsets import StorePosition, known_record
+from commitlake.connectors.sources.stream_offsets import StorePosition, read_known_record
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_blank
 from commitlake.schemas.layouts.segments import segment_name
 from tests.support.logs import messages, new_message, records, write_store
@@ -81,7 +81,7 @@ def test_the_end_equals_a_batchs_while_the_log_grows_over_segments(tmp_path: Pat
         position = end.find(log.store, position)
         assert position.offset == batch_end(log, position.offset)
         assert position.record is not None
-        assert position.record == known_record(log.store, position.record.offset)
+        assert position.record == read_known_record(log.store, position.record.offset)
     assert position.offset == log.end
 
 

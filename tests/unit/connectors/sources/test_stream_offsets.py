@@ -18,8 +18,8 @@ from commitlake.connectors.sources.stream_offsets import (
     check_same_store,
     from_checkpoint,
     initial_checkpoint,
-    known_record,
     next_checkpoint,
+    read_known_record,
     to_checkpoint,
 )
 from commitlake.schemas.errors import UsageError
@@ -81,7 +81,7 @@ def test_a_checkpoint_is_unchanged_without_new_records() -> None:
         ({"version": 1}, "KeyError"),
         ({"version": 1, "stores": [1]}, "damaged"),
         ({"version": 1, "stores": {"b": {"offset": "many"}}}, "many"),
-        ({"version": 1, "stores": {"b": {"offset": -1}}}, "offset -1"),
+        ({"version": 1, "stores": {"b": {"offset": -1}}}, "found -1"),
         ({"version": 1, "stores": {"b": {"offset": 1, "record": {"offset": 2, "size": 1, "digest": ""}}}}, "offset 1"),
         ({"version": 1, "stores": {"b": {"offset": 1, "record": {"offset": 0}}}}, "size"),
     ],
@@ -93,7 +93,7 @@ def test_an_invalid_checkpoint_is_refused(value: dict[str, Any], message: str) -
 
 def test_a_store_is_recognised_by_a_record(root: Path) -> None:
     store, offset = store_at(root), second_record()
-    record = known_record(store, offset)
+    record = read_known_record(store, offset)
     assert record is not None
     assert (record.offset, record.size) == (offset, len(records(messages(30))[1]))
     check_same_store(store, StorePosition(offset + record.size, record))
@@ -101,7 +101,7 @@ def test_a_store_is_recognised_by_a_record(root: Path) -> None:
 
 def test_a_store_with_another_record_at_that_place_is_refused(root: Path) -> None:
     offset = second_record()
-    record = known_record(store_at(root), offset)
+    record = read_known_record(store_at(root), offset)
     other = [*messages(1), *messages(29, seed=7)]  # as long, up to here
     write_store(root, [(0, closed_segment(other, SIZE))])
     with pytest.raises(StoreReplacedError, match=f"physical offset {offset} expected the record of .*option broker"):
@@ -114,7 +114,7 @@ def test_a_log_that_ends_before_the_position_is_refused(root: Path) -> None:
 
 
 def test_a_record_that_the_broker_has_deleted_is_not_checked(root: Path) -> None:
-    record = known_record(store_at(root), 0)
+    record = read_known_record(store_at(root), 0)
     (root / "commitlog" / f"{0:020d}").unlink()
     check_same_store(store_at(root), StorePosition(SIZE, record))
 
@@ -122,12 +122,12 @@ def test_a_record_that_the_broker_has_deleted_is_not_checked(root: Path) -> None
 def test_incomplete_properties_do_not_change_the_known_record(root: Path) -> None:
     path = root / "commitlog" / f"{SIZE:020d}"
     whole = path.read_bytes()
-    record = known_record(store_at(root), SIZE)
+    record = read_known_record(store_at(root), SIZE)
     size = len(records(messages(1, seed=2), SIZE)[0])
     path.write_bytes(whole[: size - 8] + bytes(8) + whole[size:])
-    assert known_record(store_at(root), SIZE) == record
+    assert read_known_record(store_at(root), SIZE) == record
 
 
 @pytest.mark.parametrize("offset", [2 * SIZE - 40, 2 * SIZE, 5 * SIZE])
 def test_a_position_without_a_record_has_no_known_record(root: Path, offset: int) -> None:
-    assert known_record(store_at(root), offset) is None
+    assert read_known_record(store_at(root), offset) is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from commitlake.connectors.formats.registry import COMMITLOGS
 from commitlake.connectors.reading.snapshots import take_snapshot
 from commitlake.connectors.reading.stores import Store, find_stores
-from commitlake.connectors.sources.stream_offsets import StorePosition, known_record
+from commitlake.connectors.sources.stream_offsets import StorePosition, read_known_record
 from commitlake.connectors.sources.stream_shares import cut_at, fair_shares
 from tests.support.logs import closed_segment, messages, new_message, open_segment, records, write_store
 
@@ -82,7 +82,7 @@ def test_a_share_ends_after_the_first_record_that_reaches_it(store: Store, share
     assert start < found.offset
     if found.record is not None:
         before = max(one for one in begins if one < found.offset)
-        assert found.record == known_record(store, before)
+        assert found.record == read_known_record(store, before)
 
 
 def test_shares_of_any_size_together_equal_the_log(store: Store) -> None:

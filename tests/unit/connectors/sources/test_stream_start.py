@@ -16,7 +16,7 @@ from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.walking import WalkStep, walk
 from commitlake.connectors.sources import stream_start
-from commitlake.connectors.sources.stream_offsets import known_record
+from commitlake.connectors.sources.stream_offsets import read_known_record
 from commitlake.connectors.sources.stream_start import first_positions, late_position
 from commitlake.schemas.errors import UsageError
 from tests.support.hostile import BEFORE_BODY, fake_record, store_record
@@ -46,7 +46,7 @@ def offsets(root: Path, **options: object) -> dict[str, int]:
     positions = first_positions(find_stores(parsed.path, formats=COMMITLOGS), parsed)
     for store in find_stores(parsed.path, formats=COMMITLOGS):
         record = positions[store.broker].record
-        assert record is None or record == known_record(store, record.offset)
+        assert record is None or record == read_known_record(store, record.offset)
     return {broker: position.offset for broker, position in positions.items()}
 
 

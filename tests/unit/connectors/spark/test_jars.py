@@ -11,7 +11,7 @@ from typing import Any
 import pyspark
 import pytest
 
-from commitlake.connectors.spark.jars import JarsError, _locked, delta_jars, fetch, s3_jars
+from commitlake.connectors.spark.jars import JarsError, _locked_digests, delta_jars, fetch, s3_jars
 from commitlake.connectors.spark.versions import TESTED
 from tests.servers.jars import JarsError as ServerJarsError
 from tests.servers.jars import check_jars
@@ -172,15 +172,15 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_what_to_do(folder
 
 def test_the_lock_names_the_jars_of_each_spark_version() -> None:
     sparks = [f"delta-spark_{version}_2.13-4.4.0.jar" for version in TESTED]
-    assert [name for name in _locked() if "/" not in name] == [*sparks, "delta-storage-4.4.0.jar"]
-    assert len([name for name in _locked() if name.startswith("s3/")]) == 36
+    assert [name for name in _locked_digests() if "/" not in name] == [*sparks, "delta-storage-4.4.0.jar"]
+    assert len([name for name in _locked_digests() if name.startswith("s3/")]) == 36
 
 
 def test_another_hadoop_has_no_jars_for_object_stores(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("commitlake.connectors.spark.jars._hadoop_version", lambda: "3.4.2")
     with pytest.raises(JarsError, match=r"contains Hadoop 3\.4\.2, .* no jars .* use Spark 4\.2, or .*--local"):
         s3_jars()
-    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in _locked().values())
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in _locked_digests().values())
 
 
 def test_a_servers_jar_that_no_lock_names_is_refused(tmp_path: Path) -> None:

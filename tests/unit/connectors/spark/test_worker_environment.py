@@ -27,7 +27,7 @@ print(module.__file__, packaging.__file__, sys.prefix)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user's cache folder, for archives with few packages."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(worker_environment, "_required", lambda **_: iter([metadata.distribution("packaging")]))
+    monkeypatch.setattr(worker_environment, "_distributions", lambda **_: iter([metadata.distribution("packaging")]))
     return tmp_path / "cache"
 
 
@@ -156,7 +156,7 @@ def test_executor_without_a_suitable_python_prints_what_to_do(
 ) -> None:
     monkeypatch.setattr(sys, "version_info", (2, 99, 0, "final", 0))
     script = tmp_path / "python"
-    script.write_text(worker_environment._launcher())
+    script.write_text(worker_environment._launcher_script())
     script.chmod(0o755)
     done = run(script, "-c", "pass", folder=tmp_path)
     assert done.returncode == 127

@@ -353,7 +353,7 @@ def test_errors_have_our_description_and_advice(error: Exception, found: str, ad
 def test_a_temporary_failure_has_its_own_error_class(error: Exception, temporary: bool) -> None:
     assert isinstance(s3_error(error, "name", ""), S3UnavailableError) == temporary
     store = open_store(PackLocation("s3://bucket/bodies", LOCAL))
-    with pytest.raises(PackStoreError) as raised, store._errors("a bucket"):
+    with pytest.raises(PackStoreError) as raised, store._convert_errors("a bucket"):
         raise s3_error(error, "name", "")
     assert isinstance(raised.value, PackStoreUnavailableError) == temporary
 

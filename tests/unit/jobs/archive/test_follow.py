@@ -23,7 +23,7 @@ from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow as archive_follow
-from commitlake.jobs.archive.follow import Follower, find_left, may_succeed_later
+from commitlake.jobs.archive.follow import Follower, find_unfinished_work, may_succeed_later
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.archive.work import ArchiveWork, find_work
 from commitlake.schemas.errors import ConcurrentRunError
@@ -78,7 +78,7 @@ class Query:
 def waits_of(follower: Follower, monkeypatch: pytest.MonkeyPatch, errors: list[Exception | None]) -> list[float]:
     """Let its streams end with these errors in turn; return the waits between them."""
     waits: list[float] = []
-    monkeypatch.setattr(follower, "_start", lambda *_: Query(errors.pop(0)))
+    monkeypatch.setattr(follower, "_start_query", lambda *_: Query(errors.pop(0)))
     monkeypatch.setattr(follower, "_stop", SimpleNamespace(is_set=bool, set=bool, wait=waits.append))
     return waits
 
@@ -164,7 +164,7 @@ def test_an_error_that_follow_raises_is_not_also_logged_with_a_trace(
             log.error("There was an exception while executing the Python Proxy on the Python Side.", exc_info=error)
         return Query(StreamingQueryException("no store"))
 
-    monkeypatch.setattr(Follower, "_start", fails)
+    monkeypatch.setattr(Follower, "_start_query", fails)
     with pytest.raises(StoreError, match="no store"):
         follower(config).follow(SECOND, 1 << 20)
     (printed,) = caplog.records
@@ -179,10 +179,10 @@ def test_an_error_that_follow_raises_is_not_also_logged_with_a_trace(
 def test_a_store_without_a_segment_is_not_an_error(config: Config, tmp_path: Path) -> None:
     (tmp_path / "new" / "commitlog").mkdir(parents=True)
     empty = Config(str(tmp_path / "new"), config.lake, "a")
-    assert find_left(empty) is None
-    assert find_left(config) is None
+    assert find_unfinished_work(empty) is None
+    assert find_unfinished_work(config) is None
     with pytest.raises(StoreError):
-        find_left(Config(str(tmp_path / "nowhere"), config.lake, "a"))
+        find_unfinished_work(Config(str(tmp_path / "nowhere"), config.lake, "a"))
 
 
 def test_a_quality_page_in_a_missing_folder_is_refused(

@@ -158,7 +158,7 @@ def at_physical_offset(offset: int) -> Lie:
         (
             RequestCode.GET_TOPIC_STATS_INFO,
             lambda _, answer: replace(answer, body=bytes(answer.body).replace(b'"minOffset":0', b'"minOffset":900')),
-            "topic orders, queue 0 of broker-a: expected its first offset and its end, found 900 and 5",
+            "topic orders, queue 0 of broker-a: expected a first offset from 0 to its end, found 900 and 5",
         ),
     ],
 )

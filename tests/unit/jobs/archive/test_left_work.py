@@ -10,7 +10,7 @@ import pytest
 from commitlake.connectors.lake.follower import unfinished_commits
 from commitlake.jobs.archive import command as archive
 from commitlake.jobs.archive import follow
-from commitlake.jobs.archive.follow import Follower, find_left
+from commitlake.jobs.archive.follow import Follower, find_unfinished_work
 from commitlake.pipelines.archive.run import Config, Result
 from commitlake.pipelines.message_keys.progress import followed_version
 from tests.support.jmq_consumers import JmqShop
@@ -59,7 +59,7 @@ def test_an_unfinished_run_is_finished(growing: GrowingLake, capsys: pytest.Capt
 def test_a_follower_adds_missing_keys_before_its_stream_begins(growing: GrowingLake) -> None:
     config = Config(str(growing.store), growing.lake.root, "broker-a")
     reported: list[Result] = []
-    left = find_left(config)
+    left = find_unfinished_work(config)
     assert left is not None
     Follower(None, config, reported.append)._catch_up(left)  # type: ignore[arg-type]
     assert [result.keys for result in reported] == [20]
@@ -95,7 +95,7 @@ def test_a_follower_leaves_deliveries_to_a_running_micro_batch(tmp_path: Path) -
 def test_no_run_is_planned_for_stores_without_logs_of_deliveries(
     growing: GrowingLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "find_left", lambda _: pytest.fail("a run was planned"))
+    monkeypatch.setattr(follow, "find_unfinished_work", lambda _: pytest.fail("a run was planned"))
     results: list[Result] = []
     config = Config(str(growing.store), growing.lake.root, "broker-a")
     Follower(None, config, results.append).add_deliveries()  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def test_lines_state_how_much_is_done(printed_lines: Callable[[], list[str]]) ->
 def stored(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """A function that sets the number of compiled functions that this machine has."""
     counts = [100]
-    monkeypatch.setattr(function_cache, "stored_count", lambda: counts[0])
+    monkeypatch.setattr(function_cache, "compiled_function_count", lambda: counts[0])
     return lambda count: counts.__setitem__(0, count)
 
 

@@ -15,9 +15,9 @@ from commitlake.jobs.launch.cluster_job import (
     TerminalOutput,
     check_attempts,
     job_file,
+    replace_lake_name,
     run_on_yarn,
     with_file,
-    with_lake_found,
 )
 
 COMMAND = ["archive", "--store", "s3://logs/{broker}", "--lake", "s3://b/lake", "--topic", "\udcff{{x}} $y"]
@@ -54,10 +54,10 @@ def test_a_lake_that_is_named_in_a_catalog_is_found_here(monkeypatch: pytest.Mon
     monkeypatch.setattr(lookup, "find_lake", {"main.logs": "s3://b/lake"}.__getitem__)
     words = ["archive", "--store", "s3://logs", "--lake", "main.logs", "--topic", "main.logs"]
     parsed = build_parser().parse_args(words[1:])
-    sent = with_lake_found(words, parsed)
+    sent = replace_lake_name(words, parsed)
     assert parsed.lake == "s3://b/lake"
     assert build_parser().parse_args(sent[1:]) == parsed
-    assert with_lake_found(COMMAND, build_parser().parse_args(COMMAND[1:])) == COMMAND
+    assert replace_lake_name(COMMAND, build_parser().parse_args(COMMAND[1:])) == COMMAND
 
 
 def test_more_than_one_attempt_is_refused() -> None:

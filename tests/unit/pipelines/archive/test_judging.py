@@ -19,7 +19,7 @@ from commitlake.connectors.lake.archive_log import CommittedRange
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.connectors.lake.rows.data_files import DataFile
-from commitlake.jobs.archive.run import page_in
+from commitlake.jobs.archive.run import default_page_writer
 from commitlake.pipelines.archive import judging, profile_files
 from commitlake.pipelines.archive.judging import CriticalQualityError, judge_run
 from commitlake.pipelines.archive.profile_files import stage_profile
@@ -57,7 +57,7 @@ def test_a_run_that_stops_names_the_broker_and_others_can_be_archived(tmp_path: 
     manifest = [ManifestRow.of_file(file, "messages"), ManifestRow(profile=serialize_profile(profile_of(rows)))]
     (tmp_path / "lake").mkdir()
     with pytest.raises(CriticalQualityError) as raised:
-        judge_run(lake, work, manifest, page_in(lake))
+        judge_run(lake, work, manifest, default_page_writer(lake))
     assert "Stopped: critical expectations are not met" in (tmp_path / "lake" / "quality.html").read_text()
     text = str(raised.value)
     assert "broker 'a', topic 'orders', queue 0" in text
@@ -80,7 +80,7 @@ def judged(
     counted = sum(sum(profile.column("messages").to_pylist()) for profile in tasks)
     file = DataFile("x.parquet", None, 1, counted, "{}")
     manifest = [ManifestRow.of_file(file, "messages"), *(ManifestRow.of_task({}, {}, "", one) for one in profiles)]
-    page = page_in(lake)
+    page = default_page_writer(lake)
     kept = judge_run(lake, work, manifest, page)
     assert not (folder / "quality.html").exists()  # the run may not get as far as its commit
     assert kept.report is not None

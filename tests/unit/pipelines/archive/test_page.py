@@ -11,7 +11,7 @@ from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
-from commitlake.jobs.archive.run import page_in
+from commitlake.jobs.archive.run import default_page_writer
 from commitlake.pipelines.archive.run import Config, run_archive
 from commitlake.pipelines.archive.work import find_work
 from commitlake.schemas.errors import ConcurrentRunError
@@ -28,7 +28,7 @@ def growing(tmp_path: Path) -> GrowingLake:
 
 def config_of(growing: GrowingLake, hbase: HBaseOptions | None = None) -> Config:
     """Return the settings of a run that is judged and shown."""
-    return Config(str(growing.store), growing.lake.root, page=page_in(growing.lake), hbase=hbase)
+    return Config(str(growing.store), growing.lake.root, page=default_page_writer(growing.lake), hbase=hbase)
 
 
 def page_of(growing: GrowingLake) -> Path:

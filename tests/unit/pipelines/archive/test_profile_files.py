@@ -14,7 +14,7 @@ import pytest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow
 from commitlake.pipelines.archive import profile_files
-from commitlake.pipelines.archive.profile_files import gather_profiles, inline_bytes, stage_profile, staging
+from commitlake.pipelines.archive.profile_files import gather_profiles, max_inline_bytes, stage_profile, staging
 from commitlake.pipelines.quality.merging import merge_profiles
 from commitlake.pipelines.quality.profile_columns import ProfileError, parse_profile
 from tests.support.profiles import many_windows, message, messages, profile_of
@@ -46,7 +46,7 @@ def files_of(lake: Lake) -> list[str]:
 
 
 def test_a_small_profile_is_in_the_manifest_and_a_large_one_in_a_file(lake: Lake) -> None:
-    small, large = manifest_of(lake, inline_bytes(1), [SMALL[0], LARGE[0]])
+    small, large = manifest_of(lake, max_inline_bytes(1), [SMALL[0], LARGE[0]])
     assert small.task_profile is not None
     assert parse_profile(small.task_profile.data).equals(SMALL[0])
     assert (small.profile_path, large.profile_path) == ("", f"staged/{RUN}/part-00001.arrow")
@@ -56,8 +56,8 @@ def test_a_small_profile_is_in_the_manifest_and_a_large_one_in_a_file(lake: Lake
 
 
 def test_each_of_many_tasks_sends_less() -> None:
-    assert inline_bytes(1) == inline_bytes(2000) == 16 << 10
-    assert all(count * inline_bytes(count) <= 32 << 20 for count in (0, 1, 3000, 10**6))
+    assert max_inline_bytes(1) == max_inline_bytes(2000) == 16 << 10
+    assert all(count * max_inline_bytes(count) <= 32 << 20 for count in (0, 1, 3000, 10**6))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from commitlake.pipelines.audit.run_counts import RUN_COLUMNS, TAKEN, Counted, counted_of
+from commitlake.pipelines.audit.run_counts import RUN_COLUMNS, TAKEN, Counted, counted_part
 from commitlake.pipelines.audit.span import Stretch
 
 Run = tuple[int, str, int]
@@ -18,7 +18,7 @@ R1, R2, R3, R4 = (1, "r1", 5), (2, "r2", 5), (3, "r3", 5), (4, "r4", 5)
 def counted(runs: Sequence[Run], taken: Sequence[Taken], *, has_expired: bool = False) -> Counted | None:
     tables = [pa.Table.from_pylist([dict(zip(TAKEN.names, row, strict=True)) for row in taken], schema=TAKEN)]
     rows = pa.Table.from_pylist([dict(zip(RUN_COLUMNS.names, run, strict=True)) for run in runs], schema=RUN_COLUMNS)
-    found = counted_of(rows, tables, 4, has_expired=has_expired)
+    found = counted_part(rows, tables, 4, has_expired=has_expired)
     return found and Counted(found.runs, found.stretches and sorted(found.stretches))
 
 

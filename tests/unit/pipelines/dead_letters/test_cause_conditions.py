@@ -6,7 +6,12 @@ import pytest
 
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.pipelines.dead_letters import cause_conditions
-from commitlake.pipelines.dead_letters.cause_conditions import find_cause, narrow_to_cause, sent_before, without_places
+from commitlake.pipelines.dead_letters.cause_conditions import (
+    find_cause,
+    narrow_to_cause,
+    offsets_sent_before,
+    without_places,
+)
 from commitlake.pipelines.dead_letters.causes import group_letters
 from commitlake.pipelines.dead_letters.letters import count_letters, letters_condition
 from commitlake.schemas.errors import UsageError
@@ -52,7 +57,7 @@ def test_messages_sent_before_are_left_out(dead_letters: GrowingLake) -> None:
     where = letters_condition(table)
     assert without_places(where, []) == where
     assert count_letters(table, without_places(where, [{"broker-a": [0]}, {"broker-a": [0], "other": [5]}])) == 5
-    assert sent_before(dead_letters.lake, table, where) == {}
+    assert offsets_sent_before(dead_letters.lake, table, where) == {}
 
 
 def test_a_long_list_of_places_is_answered(dead_letters: GrowingLake) -> None:

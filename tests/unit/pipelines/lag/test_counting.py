@@ -81,7 +81,7 @@ def test_records_before_a_floor_or_the_start_of_the_log_are_not_counted() -> Non
     rows = batch_of([("orders", queue, number, 1, 100 + number, None) for queue in (0, 1) for number in range(5)])
     counter.add("a", rows)
     assert (counter.behind[cursor].messages, counter.behind[other].messages) == (4, 4)
-    counter.begin_again({ORDERS: 103_000})
+    counter.reset_counts({ORDERS: 103_000})
     counter.add("a", rows)
     assert (counter.behind[cursor], counter.behind[other].messages) == (Behind(2, 2, 3, 103), 4)
 
@@ -91,7 +91,7 @@ def test_messages_that_an_index_lists_are_timed_afterwards() -> None:
     counter = BacklogCounter([cursor])
     counter.add_entries(ORDERS, np.array([1, 2, 3]), np.array([5, 6, 7]), np.array([10, 20, 30]))
     asked: list[tuple[Queue, int, int]] = []
-    counter.find_times(lambda *place: asked.append(place) or 77)  # type: ignore[func-returns-value]
+    counter.set_next_times(lambda *place: asked.append(place) or 77)  # type: ignore[func-returns-value]
     assert counter.behind[cursor] == Behind(2, 13, 2, 77)
     assert asked == [(ORDERS, 2, 20)]
 
@@ -120,7 +120,7 @@ def test_the_message_before_a_cursor_is_the_newest_of_its_topic_and_one_that_the
     both_topics = [("orders", 0, number, 1, time, None) for number, time in ((1, 104), (0, 100), (1, 101), (0, 103))]
     counter.add("a", batch_of(both_topics))
     assert [counter.behind[cursor].last_time_ms for cursor in cursors] == [103, 104]
-    counter.begin_again({ORDERS: 104_000})
+    counter.reset_counts({ORDERS: 104_000})
     counter.add("a", batch_of(both_topics))
     assert [counter.behind[cursor].last_time_ms for cursor in cursors] == [None, 104]
 
@@ -129,5 +129,5 @@ def test_the_message_before_a_cursor_that_an_index_lists_is_timed_afterwards_if_
     cursors = [Cursor(ORDERS, offset) for offset in (1, 2, 3)]
     counter = BacklogCounter(cursors, finds_last=True)
     counter.add_entries(ORDERS, np.array([0, 1]), np.array([5, 6]), np.array([10, 20]))
-    counter.find_last_times(lambda _queue, _offset, physical: None if physical == 20 else 77)
+    counter.set_last_times(lambda _queue, _offset, physical: None if physical == 20 else 77)
     assert [counter.behind[cursor].last_time_ms for cursor in cursors] == [77, None, None]

@@ -65,7 +65,7 @@ def test_what_was_seen_long_before_has_its_age(lake: Lake) -> None:
     add_subscription(lake, 900, None)
     found = ask(lake, 7200)
     assert found.of(BILLING).as_of == START + datetime.timedelta(seconds=600)
-    soon, late = (found.aged(START + datetime.timedelta(seconds=second)) for second in (1000, 8000))
+    soon, late = (found.at_later_time(START + datetime.timedelta(seconds=second)) for second in (1000, 8000))
     assert (soon.of(BILLING).members, soon.of(BILLING).note) == (0, "")
     assert late.of(BILLING).wanted == SubscriptionFilter.of("TAG", "paid")
     assert late.of(BILLING).note == (

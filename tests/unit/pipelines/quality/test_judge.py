@@ -312,7 +312,7 @@ def test_a_missing_column_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("suite", "words"),
     [
-        (suite_of("ExpectNothing", column="topic"), "has no ExpectNothing"),
+        (suite_of("ExpectNothing", column="topic"), "has no expectation ExpectNothing"),
         (suite_of("ExpectColumnMaxToBeBetween", column="topic", max_value=1), "could not be judged"),
         (suite_of("ExpectColumnMaxToBeBetween", column="bytes", no_argument=1), "could not be judged"),
         (suite_of("ExpectColumnValuesToMatchRegex", column="messages", regex="("), "could not be judged"),

@@ -43,7 +43,7 @@ def test_an_error_is_the_same(process: JudgeProcess) -> None:
     unknown = dataclasses.replace(suite.expectations[0], type="ExpectNothing")
     suites = [dataclasses.replace(suite, expectations=(unknown,))]
     windows = windows_of(profile_of(messages(range(10))), FACTS)
-    with pytest.raises(QualityError, match="no ExpectNothing"):
+    with pytest.raises(QualityError, match="no expectation ExpectNothing"):
         process.start().call(FrameJudge().judge, suites, windows, KEYS[Grain.WINDOW])
 
 

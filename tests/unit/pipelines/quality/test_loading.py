@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[4]
 
 def test_a_program_without_a_file_loads_only_needed_packages() -> None:
     code = (
-        f"import __main__, sys; from {loading.__name__} import load, spared_packages\n"
-        "with spared_packages(): gx = load()\n"
+        f"import __main__, sys; from {loading.__name__} import load, skip_unused_packages\n"
+        "with skip_unused_packages(): gx = load()\n"
         "loaded = [name for name, module in sys.modules.items() if module is not None]; "
         "spared = ('pyspark', 'boto3', 'scipy.stats.', 'altair.'); "
         "print([name for name in loaded if name.startswith(spared)], hasattr(__main__, '__file__')); "
@@ -32,5 +32,5 @@ def test_a_program_without_a_file_loads_only_needed_packages() -> None:
 def test_a_loaded_package_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = ModuleType("scipy.stats")
     monkeypatch.setitem(sys.modules, "scipy.stats", loaded)  # it has no specification
-    with loading.spared_packages():
+    with loading.skip_unused_packages():
         assert sys.modules["scipy.stats"] is loaded

@@ -252,7 +252,7 @@ def test_a_profile_round_trips_as_bytes() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"nothing", serialize_profile(SCHEMA.empty_table())[:-20]])
 def test_other_bytes_are_not_a_profile(data: bytes) -> None:
-    with pytest.raises(ProfileError, match="expected a profile as bytes"):
+    with pytest.raises(ProfileError, match="expected a serialized profile"):
         parse_profile(data)
 
 

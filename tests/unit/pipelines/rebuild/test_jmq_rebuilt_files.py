@@ -237,5 +237,5 @@ def test_sizes_are_those_of_the_remaining_files(store: Path, tmp_path: Path) -> 
     ],
 )
 def test_options_that_a_jmq_store_does_not_have_are_refused(store: Path, wanted: RequestedSettings) -> None:
-    with pytest.raises(UsageError, match="expected no option of an index or of delay levels"):
+    with pytest.raises(UsageError, match="has no index and no delay levels: expected no option"):
         find_settings(store, wanted, JMQ)

@@ -131,7 +131,7 @@ def test_an_unfinished_run_with_other_options_is_refused(store: Path, rebuild: R
 @pytest.mark.parametrize("name", ["consumequeue", "index", "checkpoint"])
 def test_existing_files_are_not_overwritten(store: Path, rebuild: Rebuild, tmp_path: Path, name: str) -> None:
     (tmp_path / "out" / name).mkdir(parents=True)
-    with pytest.raises(UsageError, match=f"holds {name}: expected a folder without"):
+    with pytest.raises(UsageError, match=f"holds {name}, and nothing is overwritten"):
         rebuild(store, tmp_path / "out")
     with pytest.raises(UsageError, match="holds consumequeue"):
         rebuild(store, store)

@@ -152,7 +152,7 @@ def test_get_by_key_without_an_index_is_an_error(root: Path) -> None:
     options = StoreOptions(segment_size_bytes=4096, keep_index=False)
     with MessageStore.open(root, options) as store:
         store.put(message())
-        with pytest.raises(IndexDisabledError, match="keep_index=False"):
+        with pytest.raises(IndexDisabledError, match="keep_index is False"):
             store.get_by_key("orders", "order-0")
         assert list((store.path / "index").iterdir()) == []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from commitlake.connectors.formats.index_entries.entry_columns import batch_of, timestamps, together
+from commitlake.connectors.formats.index_entries.entry_columns import batch_of, join_short_batches, timestamps
 
 _SCHEMA = pa.schema([("topic", pa.string()), ("size", pa.int32()), ("flag", pa.int64())])
 
@@ -23,5 +23,5 @@ def test_times_that_no_column_holds_are_null() -> None:
 
 def test_short_batches_are_joined() -> None:
     short = [batch_of(_SCHEMA, rows, {"size": np.arange(rows)}) for rows in (10_000, 0, 10_000, 5)]
-    assert [batch.num_rows for batch in together(short)] == [20_000, 5]
-    assert list(together([])) == []
+    assert [batch.num_rows for batch in join_short_batches(short)] == [20_000, 5]
+    assert list(join_short_batches([])) == []

@@ -128,8 +128,8 @@ def test_a_link_that_replaces_a_checked_file_is_not_read(
         (shop.store / name).symlink_to(tmp_path / "other" / name)
         return file
 
-    before = retry_files._file_of
-    monkeypatch.setattr(retry_files, "_file_of", check_and_replace)
+    before = retry_files._file_identity
+    monkeypatch.setattr(retry_files, "_file_identity", check_and_replace)
     assert "the file was replaced by a link or another file while it was opened" in problem(shop.store)
 
 
@@ -207,7 +207,7 @@ database.commit()
 print("open", flush=True)
 sys.stdin.read()
 """
-CUT = """def _rows(database):
+CUT = """def _select_rows(database):
     import os
     os.truncate(sys.argv[1] + "-shm", 0)
     return _rows_then(database)
@@ -230,7 +230,7 @@ def used(shop: JmqShop) -> Iterator[Path]:
 def test_a_lock_file_that_is_cut_while_it_is_read_is_a_problem(used: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = inspect.getsource(retry_database)
     assert found(used) == FAILED
-    monkeypatch.setattr(inspect, "getsource", lambda _: source.replace("def _rows(", CUT, 1))
+    monkeypatch.setattr(inspect, "getsource", lambda _: source.replace("def _select_rows(", CUT, 1))
     assert "was ended by SIGBUS" in problem(used)
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_each
+from commitlake.connectors.lake.delta_log.file_actions import file_actions, one_value_per_file
 from commitlake.connectors.lake.delta_log.versions import (
     VersionGoneError,
     VersionsError,
@@ -188,8 +188,8 @@ def test_files_of_a_time_range_are_those_that_may_have_rows_in_it(tmp_path: Path
     assert of(0, 2) == ["0", "2"]  # the log has no time for the last file
     assert of(1, 3) == ["0", "1", "2"]
     assert of(4, 9) == ["2"]
-    runs = one_value_each(file_actions(table), "run_id")
+    runs = one_value_per_file(file_actions(table), "run_id")
     assert runs is not None
     assert sorted(runs.to_pylist()) == ["run-0", "run-1", "run-2"]
     write_deltalake(uri, pa.table({"minute": [start] * 2, "run_id": ["run-3", None]}), mode="append")
-    assert one_value_each(file_actions(DeltaTable(uri)), "run_id") is None
+    assert one_value_per_file(file_actions(DeltaTable(uri)), "run_id") is None

@@ -136,7 +136,7 @@ def test_a_frame_wiped_completely_in_two_steps_is_a_skippable_frame(tmp_path: Pa
 def test_a_frame_is_padded_to_the_exact_size(missing: int) -> None:
     for content in (b"", b"a", b"abc" * 100, random.Random(1).randbytes(300), b"ab" * 40_000):
         frame = pa.Codec("zstd").compress(content, asbytes=True)
-        padded = wiping._padded(frame, len(frame) + missing)
+        padded = wiping._pad_frame(frame, len(frame) + missing)
         assert len(padded) == len(frame) + missing
         assert decompress_frame(pa.py_buffer(padded), len(content)).to_pybytes() == content
 

@@ -81,9 +81,9 @@ def test_the_folder_is_in_numbas_if_the_user_has_chosen_one(tmp_path: Path, monk
 
 def test_stored_functions_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert function_cache.stored_count() == 0
+    assert function_cache.compiled_function_count() == 0
     assert compiled(plus_one)(6) == 7
-    assert function_cache.stored_count() == 1
+    assert function_cache.compiled_function_count() == 1
 
 
 def test_a_function_is_compiled_without_a_cache_if_no_folder_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,4 +40,4 @@ def test_the_shape_of_other_steps_follows_from_their_kind() -> None:
 
 
 def test_edges_of_unknown_kinds_have_a_plain_line() -> None:
-    assert (glyphs.edge_look("dead"), glyphs.edge_look("</svg>")) == ("dead", "plain")
+    assert (glyphs.edge_class("dead"), glyphs.edge_class("</svg>")) == ("dead", "plain")
