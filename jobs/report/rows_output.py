@@ -86,7 +86,7 @@ def write_csv(rows: Iterable[Row], columns: Sequence[str], out: TextIO) -> int:
     writer.writerow(map(csv_text, columns) if is_guarded else columns)
     count = 0
     for row in chain(first, remaining):
-        writer.writerow([_csv_field(row.get(name), is_guarded=is_guarded) for name in columns])
+        writer.writerow([_csv_field(row.get(getattr(name, "key", name)), is_guarded=is_guarded) for name in columns])
         count += 1
     return count
 

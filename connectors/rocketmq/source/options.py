@@ -21,6 +21,7 @@ from commitlake.connectors.source_options import (
     time_ms,
     whole_number,
 )
+from commitlake.schemas.remoting.heartbeats import tags_of
 from commitlake.schemas.remoting.routes import MessageQueue
 
 TOOLS_GROUP = "TOOLS_CONSUMER"
@@ -34,6 +35,14 @@ def _parse_filter(text: str) -> str:
     if not text.strip():
         raise ValueError("expected a filter, found nothing")
     return text.strip()
+
+
+def _parse_tags(text: str) -> str:
+    """Return a tag expression as it is, because blanks beside `*` make it a tag; refuse one without a tag."""
+    _parse_filter(text)
+    if tags_of(text) == ():
+        raise ValueError(f"expected a tag, found none in {text!a}")
+    return text
 
 
 def _parse_time(text: str) -> int | Mapping[MessageQueue, int]:
@@ -100,7 +109,7 @@ class SourceOptions(ConnectionOptions):
         "fail if messages were deleted before they were read; false: log their number and continue",
     )
     tags: str | None = option(
-        "tags", _parse_filter, None, "one or more, separated by `||`: brokers return no other messages", shown="all"
+        "tags", _parse_tags, None, "one or more, separated by `||`: brokers return no other messages", shown="all"
     )
     sql: str | None = option(
         "sql",

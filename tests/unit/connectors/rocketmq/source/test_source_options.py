@@ -72,6 +72,7 @@ def test_positions_are_offsets_times_or_words() -> None:
         ({"failOnDataLoss": "no"}, "option failOnDataLoss: expected true or false, found 'no'"),
         ({"tags": "a", "sql": "b = 1"}, "options tags and sql: expected one of them"),
         ({"tags": " "}, "option tags: expected a filter"),
+        ({"tags": "|| ||"}, "option tags: expected a tag, found none in '|| ||'"),
         ({"body": "text"}, "option body: expected none, stored, decompressed"),
         ({"mode": "x"}, "option mode: expected FAILFAST"),
         ({"retrySeconds": "-1"}, "option retrySeconds: expected at least 0"),
