@@ -92,7 +92,7 @@ class LogCopy:
             if message is None:
                 self._known = self._known._replace(log_end=self._known.log_end + size)
                 continue
-            self._index_record(self._dispatches.of_message(message))
+            self._index_record(self._dispatches.entries_of_message(message))
             self._known = LogProgress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
     def _next_record(self) -> tuple[int, Message | None] | None:

@@ -88,7 +88,10 @@ def _check_jmq(arguments: BrokerArguments, broker: BrokerOptions) -> None:
     if arguments.role != "ASYNC_MASTER" or arguments.ha_listen:
         raise JobError("--layout jmq: its journal cannot be copied to slaves", "leave out --role and --ha-listen")
     if arguments.delay_levels:
-        raise JobError("--layout jmq: it has no delayed messages", "leave out --delay-levels")
+        raise JobError(
+            "--delay-levels and --layout jmq cannot be used together: JMQ has no delayed messages",
+            "leave out --delay-levels",
+        )
     _check_v4(arguments, broker)
 
 

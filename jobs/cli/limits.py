@@ -50,7 +50,7 @@ class Limits:
     hint: str
 
 
-def limits_of_where(job: str, where: str | None) -> Limits:
+def where_limits(job: str, where: str | None) -> Limits:
     """Return the limits for the first evaluation of a condition that selects messages; none without a condition."""
     return Limits(
         job,

@@ -16,7 +16,7 @@ from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.arguments.places import bodies_of
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.limits import limited, limits_of_where
+from commitlake.jobs.cli.limits import limited, where_limits
 from commitlake.jobs.cli.lost_ranges import warn_of_lost_ranges
 from commitlake.jobs.dlq.arguments import DlqOptions
 from commitlake.pipelines.dead_letters.cause_conditions import find_cause, narrow_to_cause
@@ -74,7 +74,7 @@ def choose(arguments: DlqOptions, lake: Lake, *, samples: int | None) -> Chosen:
     table = lake.table("messages")
     condition = letters_condition(table, arguments.selection)
     if arguments.where is not None:
-        with explain_invalid_where(arguments, lake), limited(limits_of_where("dlq", arguments.where)):
+        with explain_invalid_where(arguments, lake), limited(where_limits("dlq", arguments.where)):
             count_letters(table, condition)
     _warn_of_unknown_names(table, arguments.selection)
     missing = warn_of_lost_ranges("dlq", lake, arguments.broker, arguments.start, arguments.end)

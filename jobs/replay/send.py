@@ -24,7 +24,7 @@ from commitlake.jobs.arguments.times import time_text
 from commitlake.jobs.cli.command import JobError
 from commitlake.jobs.cli.confirm import confirm
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.limits import limited, limits_of_where
+from commitlake.jobs.cli.limits import limited, where_limits
 from commitlake.jobs.cli.process import stop_softly
 from commitlake.jobs.cli.progress import counted_progress
 from commitlake.jobs.cli.terminal import print_line
@@ -174,7 +174,7 @@ def _show_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
 
 def _count_chosen(arguments: SendingArguments, lake: Lake, source: MessageSource, condition: str) -> list[QueueCount]:
     try:
-        with limited(limits_of_where("replay", arguments.where)):
+        with limited(where_limits("replay", arguments.where)):
             return count_queues(source.table, condition)
     except QueryError as error:
         if arguments.where is None:

@@ -92,7 +92,7 @@ class Erased:
             )
         return notes
 
-    def correction(self, span: AuditSpan, stretches: Sequence[Stretch] | None) -> pa.Table | None:
+    def uncounted_windows(self, span: AuditSpan, stretches: Sequence[Stretch] | None) -> pa.Table | None:
         """Return windows to add to an expected profile, as a table of `AUDIT` without messages; None for no change.
 
         Args:

@@ -171,7 +171,7 @@ class Sides:
             expected: profile of the runs' counts.
             stretches: ranges that are compared; None for all.
         """
-        windows = self.erased.correction(self.span, stretches)
+        windows = self.erased.uncounted_windows(self.span, stretches)
         if windows is not None:
             expected.add(windows)
 

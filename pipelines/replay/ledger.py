@@ -400,7 +400,8 @@ def _parse_owner(replay_id: str, text: str) -> _Owner:
     is_text = isinstance(owner.host, str) and isinstance(owner.started, str | None)
     if not (is_text and owner.host and int_within(owner.pid, 1, INT32_MAX)):
         raise ReplayError(
-            f"the replay {replay_id} in the table 'replays': owner: expected a process, found {text[:_MAX_SHOWN]!r}"
+            f"the replay {replay_id} in the table 'replays': owner: expected host, pid and start, found "
+            f"{text[:_MAX_SHOWN]!r}"
         )
     return owner
 

@@ -170,7 +170,7 @@ class JsonCursor:
         try:
             key: str = json.loads(without_half_pairs(match[0]), strict=False)
         except ValueError as error:
-            raise BodyError(f"expected a key at character {start}, found {str(error)[:80]}") from None
+            raise BodyError(f"expected a key at character {start}: {str(error)[:80]}") from None
         return key
 
     def _take(self, token: str) -> bool:

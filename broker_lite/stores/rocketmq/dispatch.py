@@ -79,7 +79,7 @@ class DispatchBuilder:
         self._tags_code = lru_cache(maxsize=4096)(options.dialect.tags_code)
         self.schedule_topic = options.dialect.schedule_topic
 
-    def of_message(self, message: Message) -> Dispatch:
+    def entries_of_message(self, message: Message) -> Dispatch:
         """Return the dispatch of a record that was read."""
         properties = message.properties
         base, count = queue_numbers(properties, message.queue_offset)

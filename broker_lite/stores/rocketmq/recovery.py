@@ -100,7 +100,7 @@ class Recovery:
                     continue
                 self._queues.decide_kinds()
                 return RecoveryReport(crashed, start, records, last, str(error))
-            dispatch = self._dispatching.of_message(message)
+            dispatch = self._dispatching.entries_of_message(message)
             self._queues.dispatch_again(dispatch, from_log_start=from_log_start)
             if self._index is not None:
                 self._index.put_again(dispatch)

@@ -96,7 +96,7 @@ class _Folder:
         mask = ir.Constant(ir.VectorType(_INT, 2), [2 * number, 2 * number + 1])
         return self.builder.shuffle_vector(vector, vector, mask)
 
-    def joined_blocks(self, vector: Any) -> Any:
+    def combined_crc(self, vector: Any) -> Any:
         """Fold a vector's blocks into its last one."""
         last = self.block(vector, self.blocks - 1)
         if self.blocks == 1:
@@ -178,7 +178,7 @@ def _fold_vectors(builder: Any, stretch: _Stretch, folder: _Folder, state: Any) 
         lambda: stretch.has(folder.size),
         lambda: builder.store(folder.fold(builder.load(vector), step, stretch.take(folder)), vector),
     )
-    return folder.joined_blocks(builder.load(vector))
+    return folder.combined_crc(builder.load(vector))
 
 
 def _fold_rest(builder: Any, stretch: _Stretch, folder: _Folder, block: Any) -> None:

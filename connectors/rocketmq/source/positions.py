@@ -173,7 +173,7 @@ def check_within(
     )
 
 
-def data_loss(text: str) -> RocketMQError:
+def data_loss_error(text: str) -> RocketMQError:
     """Return the error for missing messages."""
     return RocketMQError(
         f"{text}. With the option failOnDataLoss=false, the read continues without them, and logs their number",

@@ -14,7 +14,7 @@ from commitlake.connectors.reading.request import Request
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import Pulled, QueueRange, read_range
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.rocketmq.source.positions import data_loss
+from commitlake.connectors.rocketmq.source.positions import data_loss_error
 from commitlake.schemas.counts import count_text
 
 logger = logging.getLogger(__name__)
@@ -114,6 +114,6 @@ class RangeReader:
     def _report_lost_count(self, where: QueueRange, count: int, why: str) -> None:
         text = f"{where}: {count_text(count, 'message')} cannot be read: {why}"
         if self._options.fail_on_data_loss:
-            raise data_loss(text)
+            raise data_loss_error(text)
         self.lost += count
         logger.warning("%s; %d so far", text, self.lost)

@@ -12,7 +12,7 @@ from commitlake.connectors.rocketmq.errors import NoRouteError
 from commitlake.connectors.rocketmq.puller import Puller
 from commitlake.connectors.rocketmq.queue_reading import QueueRange, queue_text
 from commitlake.connectors.rocketmq.source.options import SourceOptions
-from commitlake.connectors.rocketmq.source.positions import QueueBounds, ReadPosition, check_within, data_loss
+from commitlake.connectors.rocketmq.source.positions import QueueBounds, ReadPosition, check_within, data_loss_error
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.remoting.routes import MessageQueue
 
@@ -99,7 +99,7 @@ def report_loss(text: str, *, fail: bool) -> None:
         RocketMQError: if `fail`.
     """
     if fail:
-        raise data_loss(text)
+        raise data_loss_error(text)
     logger.warning("%s: continuing without them", text)
 
 

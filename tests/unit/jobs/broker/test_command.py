@@ -59,7 +59,7 @@ def test_a_store_in_a_table_or_in_another_store_is_refused(
         (["--role", "SLAVE", "--register", "127.0.0.1:1", "--broker-id", "0"], "expected more than 0"),
         (["--layout", "jmq", "--role", "SLAVE", "--register", "127.0.0.1:1"], "its journal cannot be copied to slaves"),
         (["--layout", "jmq", "--ha-listen", "127.0.0.1:1"], "its journal cannot be copied to slaves"),
-        (["--layout", "jmq", "--delay-levels", "1s"], "it has no delayed messages"),
+        (["--layout", "jmq", "--delay-levels", "1s"], "JMQ has no delayed messages"),
         (["--layout", "jmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout jmq"),
         (["--layout", "boltmq", "--ha-listen", "127.0.0.1:1"], "its log cannot be copied to slaves"),
         (["--layout", "boltmq", "--listen", "[::1]:10911"], "expected an IPv4 address for --layout boltmq"),

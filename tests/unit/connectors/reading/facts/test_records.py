@@ -59,7 +59,7 @@ def check(chunks: Sequence[Facts], expected: Sequence[Message], dialect: Dialect
     """Compare every column with broker_lite's own rules."""
     builder = DispatchBuilder(StoreOptions(dialect=dialect))
     assert sum(facts.rows for facts in chunks) == len(expected)
-    dispatches = iter([builder.of_message(message) for message in expected])
+    dispatches = iter([builder.entries_of_message(message) for message in expected])
     flags = iter([message.sys_flag for message in expected])
     for facts in chunks:
         begin = 0
@@ -124,7 +124,7 @@ def test_entries_are_grouped_by_queue_in_the_order_of_the_log(tmp_path: Path) ->
     (facts,) = facts_of(tmp_path)
     expected: dict[tuple[str, int], list[tuple[int, int, int, int]]] = {}
     for message in parsed(records(wanted))[:200]:
-        dispatch = DispatchBuilder(StoreOptions()).of_message(message)
+        dispatch = DispatchBuilder(StoreOptions()).entries_of_message(message)
         entry = (message.queue_offset, message.physical_offset, message.size, dispatch.tags_code)
         expected.setdefault((message.topic, message.queue_id), []).append(entry)
     found = {
