@@ -8,9 +8,11 @@ messages for both.
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.selection import Selection, text_in_tables
@@ -18,6 +20,11 @@ from commitlake.schemas.times import FIRST_USUAL_TIME, epoch_us, last_usual_time
 
 _MAX_PRUNED = 20
 """Largest number of values of an IN for which DataFusion prunes files, row groups and pages."""
+_SHOWN = 100
+_NO_CODE = r"`[^`]*`|--[^\n]*|/\*.*?\*/"
+_PARTS = re.compile(rf"""'[^']*'|"[^"]*"|{_NO_CODE}|[()]""", re.DOTALL)
+_SPARK_PARTS = re.compile(rf"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|{_NO_CODE}|[()]""", re.DOTALL)
+"""Texts, names, comments and parentheses; in Spark's texts, a backslash escapes the next character."""
 
 
 class Engine(StrEnum):
@@ -150,6 +157,9 @@ def conditions(selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_d
         has_dates: whether there is the partition column `store_date`, so that partitions outside of the time are not
             even listed.
 
+    Raises:
+        UsageError: if the predicate of the selection closes a parenthesis that it has not opened.
+
     >>> conditions(Selection(topics=["orders"], queue_ids=[1, 2], tags=["paid"]))
     ["topic IN ('orders')", 'queue_id IN (1, 2)', "tags IN ('paid')"]
     """
@@ -162,8 +172,22 @@ def conditions(selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_d
         found.append(any_of([f"({part})" for each in selection.ids for part in id_conditions(each, engine)]))
     found += _time_conditions(selection, engine, has_dates=has_dates and not selection.is_by_birth)
     if selection.where:
+        _check_predicate(selection.where, engine)
         found.append(f"({selection.where}\n)")  # on a line of its own, because the predicate may end with a comment
     return found
+
+
+def _check_predicate(where: str, engine: Engine) -> None:
+    """Refuse a predicate that closes a parenthesis which it has not opened: it would leave the other conditions out.
+
+    Raises:
+        UsageError: if it does.
+    """
+    depth = 0
+    for part in (_SPARK_PARTS if engine is Engine.SPARK else _PARTS).findall(where):
+        depth += {"(": 1, ")": -1}.get(part, 0)
+        if depth < 0:
+            raise UsageError(f"where: expected a predicate, found a ')' without its '(' in {where[:_SHOWN]!r}")
 
 
 def _time_conditions(selection: Selection, engine: Engine, *, has_dates: bool) -> list[str]:

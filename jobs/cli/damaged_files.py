@@ -47,11 +47,11 @@ def refuse_damaged_files(lake: Lake, tables: Iterable[str], reason: str) -> None
     Raises:
         LogDamagedError: if a data file is damaged.
     """
-    if not any(word in reason.lower() for word in ("parquet", "object store", "not found")):
+    if not any(word in reason.lower() for word in ("parquet", "object store", "object at location")):
         return
     from commitlake.pipelines.repair.data_check import find_damaged_files  # slow to load, and rarely needed
 
-    asked = list(tables)
+    asked, lake = list(tables), Lake(lake.root, lake.s3)  # at its newest version, whose files are there
     for table in asked:
         for deep in (False, True):
             for damage in find_damaged_files(lake, table, deep=deep):

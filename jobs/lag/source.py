@@ -25,8 +25,8 @@ from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
 from commitlake.pipelines.snapshot.progress import GroupTopic
 from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION, TAG_EXPRESSION
 
-_READ = ("messages", "consumer_offsets", "subscriptions", "store_config", "edges")
-"""Tables from which the lag in a lake is computed."""
+_READ = ("messages", "consumer_offsets", "subscriptions", "store_config", "edges", "gaps", "topic_minutes")
+"""Tables from which the lag in a lake is computed, and lost ranges are read."""
 
 
 def measure_lag(arguments: LagArguments, question: LagQuestion | None = None) -> LagAnswer:

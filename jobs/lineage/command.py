@@ -58,7 +58,7 @@ EXAMPLES = (
     ("lineage --lake lake --topics --from -1d --to now", "which topics feed which"),
     ("lineage --lake lake --key order-4711 --openlineage http://marquez:5000", "for a tool that reads OpenLineage"),
 )
-_READ = ("messages", "message_keys", "edges", "consumer_offsets")
+_READ = ("messages", "message_keys", "edges", "consumer_offsets", "gaps", "topic_minutes")
 _FOLLOWED = datetime.timedelta(minutes=10)
 
 

@@ -59,7 +59,7 @@ def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str]
         count = write(query.output, iter(shown), columns, missing)
         cut = bool(query.limit) and next(rows, None) is not None
     except QueryError as error:
-        refuse_damaged_files(lake, tables, str(error))
+        refuse_damaged_files(lake, [*tables, "gaps", "topic_minutes"], str(error))  # the last two for lost ranges
         reason = _explain_table_error(explain_body_error(query.sql, str(error)))
         hint = "'commitlake query --tables' lists the tables, and --describe TABLE the columns of one"
         raise JobError(f"the query is invalid: {reason}", hint) from None

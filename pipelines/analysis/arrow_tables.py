@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.lake.followed_runs import check_follows
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.packs.body_batches import BodyForm, batches_with_bodies, decompressed, in_form
 from commitlake.connectors.lake.packs.reader import FrameCache
@@ -25,7 +26,7 @@ from commitlake.pipelines.query.keys import condition_of_keys, condition_of_uniq
 from commitlake.pipelines.tps.question import Origins, PartialCount, RatesQuestion
 from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
-from commitlake.schemas.tables.columns import Columns
+from commitlake.schemas.tables.columns import TEXT, Column, Columns
 from commitlake.schemas.tables.dead_letters import DEAD_LETTERS
 from commitlake.schemas.tables.lake_tables import LakeTable
 from commitlake.schemas.tables.messages import MESSAGES
@@ -119,7 +120,10 @@ class ArrowTables:
         Raises:
             LakeError: if there is no lake, or no permission.
             QueryError: if the predicate of the selection is not valid.
+            LogDamagedError: if `topic_minutes` has lost rows of finished runs.
         """
+        if not question.is_by_second:
+            check_follows(self.lake, "topic_minutes")
         tables = {name: self.lake.find(name) for name in ("messages", "topic_minutes")}
         messages = tables["messages"] or self.lake.table("messages")
         columns = {field.name for field in messages.schema().fields}
@@ -148,11 +152,13 @@ class ArrowTables:
         table = self.lake.table(name)
         there = {field.name for field in table.schema().fields}
         listed = ", ".join(
-            f"{computed.get(each) or (column_name(each) if each in there else 'NULL')} AS {column_name(each)}"
-            for each in columns.names
+            f"{computed.get(each) or column_name(each)} AS {column_name(each)}" for each in columns.names
         )
         condition = " AND ".join(["true", *where])
-        found = run_sql(table, name, f"SELECT {listed} FROM {name} WHERE {condition}").read_all()
+        # Conditions may name columns that an older lake lacks.
+        lacking = [f"{_null_of(each)} AS {column_name(each.name)}" for each in columns if each.name not in there]
+        source = f"(SELECT *, {', '.join(lacking)} FROM {name})" if lacking else name
+        found = run_sql(table, name, f"SELECT {listed} FROM {source} WHERE {condition}").read_all()
         return found.cast(arrow_schema(columns))
 
     def _with_bodies(self, rows: pa.Table, form: BodyForm) -> Iterator[pa.RecordBatch]:
@@ -165,6 +171,10 @@ class ArrowTables:
                 yield in_form(empty.append_column("body_error", pa.nulls(0, pa.string())), form)
             for stored in batches_with_bodies(batch, store, cache):
                 yield from (in_form(each, form) for each in decompressed(stored, DEFAULT_MAX_BYTES))
+
+
+def _null_of(column: Column) -> str:
+    return "CAST(NULL AS VARCHAR)" if column.type == TEXT else "NULL"
 
 
 def _partial_sql(part: PartialCount, keys: Sequence[str]) -> str:

@@ -139,9 +139,7 @@ class Lake(Generic[Frame]):
             raise LakeError(f"no table is named {name!r}: expected one of {', '.join(LAKE_TABLES)}")
         return self._tables.table(LAKE_TABLES[name])
 
-    def messages(
-        self, *, columns: Sequence[str] | None = None, body: Body | None = None, **chosen: Unpack[Chosen]
-    ) -> Frame:
+    def messages(self, *, columns: Texts | None = None, body: Body | None = None, **chosen: Unpack[Chosen]) -> Frame:
         """Return messages: one row for each record of a broker's log, in no particular order.
 
         Args:
@@ -155,18 +153,21 @@ class Lake(Generic[Frame]):
 
         Raises:
             LakeError: There is no lake, or a column does not exist.
-            UsageError: A time is not valid.
+            UsageError: A condition is not valid, or a column is given twice.
             QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
             PackError: A body is not available; with Spark, this error fails the query.
         """
         from commitlake.connectors.lake.packs.body_batches import BodyForm
 
         declared = LAKE_TABLES["messages"].columns
-        for name in columns or ():
+        asked = texts_of("columns", columns) or declared.names
+        for name in asked:
             if name not in declared.names:
                 raise LakeError(f"messages has no column {name!r}: expected one of {', '.join(declared.names)}")
-        wanted = declared if columns is None else declared.only(columns)
-        form = None if body is None else BodyForm(body)
+        if len(set(asked)) < len(asked):
+            raise UsageError(f"columns: expected different columns, found {', '.join(asked)}")
+        wanted = declared.only(asked)
+        form = BodyForm.named(body)
         return self._tables.messages(make_selection(**chosen), wanted, form)
 
     def tps(
@@ -175,8 +176,9 @@ class Lake(Generic[Frame]):
         """Return messages per second: one row for each group and window that has messages, in no particular order.
 
         Times are exact: of a window that begins before `since`, or ends after `until`, only the messages between them
-        are counted, and rates are for the seconds between them. Whole minutes are counted from `topic_minutes` where it
-        has what is asked; other questions, and lakes without this table, are counted from `messages`.
+        are counted, and rates are for the seconds between them. Without `since`, times begin in 1970. Whole minutes are
+        counted from `topic_minutes` where it has what is asked; other questions, and lakes without this table, are
+        counted from `messages`. While a run is archived, `topic_minutes` has its messages a little later.
 
         Args:
             by: Columns of groups: `broker`, `topic`, `queue`, `tag`, `kind`, `producer_host`, `producer_group` or
@@ -191,7 +193,8 @@ class Lake(Generic[Frame]):
 
         Raises:
             LakeError: There is no lake.
-            UsageError: A group, a window or a time is not valid.
+            UsageError: A group, a window or a condition is not valid.
+            LogDamagedError: `topic_minutes` has lost rows of finished runs.
             QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
         """
         from commitlake.pipelines.analysis.rates_question import make_rates_question
@@ -199,7 +202,7 @@ class Lake(Generic[Frame]):
         question = make_rates_question(by, window, make_selection(**chosen))
         return self._tables.rates(question, [name.replace("-", "_") for name in question.by])
 
-    def dead_letters(self, *, group: Texts = (), body: Body | None = None, **chosen: Unpack[Chosen]) -> Frame:
+    def dead_letters(self, *, group: Texts | None = None, body: Body | None = None, **chosen: Unpack[Chosen]) -> Frame:
         """Return messages that consumer groups gave up: one row for each, in no particular order.
 
         Args:
@@ -215,7 +218,7 @@ class Lake(Generic[Frame]):
 
         Raises:
             LakeError: There is no lake.
-            UsageError: A time is not valid, or `kind` is given.
+            UsageError: A condition is not valid, or `kind` is given.
             QueryError: The predicate `where` is not valid; Spark raises its own `AnalysisException`.
             PackError: A body is not available; with Spark, this error fails the query.
         """
@@ -223,8 +226,8 @@ class Lake(Generic[Frame]):
 
         selection = make_selection(**chosen)
         selection.refuse("dead_letters", "kinds")
-        wanted = replace(selection, groups=texts_of(group))
-        return self._tables.dead_letters(wanted, None if body is None else BodyForm(body))
+        wanted = replace(selection, groups=texts_of("group", group))
+        return self._tables.dead_letters(wanted, BodyForm.named(body))
 
     def lineage(
         self,

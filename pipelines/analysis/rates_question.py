@@ -17,14 +17,14 @@ from commitlake.schemas.times import EPOCH, LAST_TIME
 _LENGTH = re.compile(r"([0-9]+) ?(s|m|h|d|seconds?|minutes?|hours?|days?)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _MAX_COUNT = 999_999
-_SECOND = datetime.timedelta(seconds=1)
+_SECOND, _LONGEST = datetime.timedelta(seconds=1), datetime.timedelta(days=36_525)
 
 
 def make_window(window: datetime.timedelta | str) -> datetime.timedelta:
     """Return the length of windows.
 
     Raises:
-        UsageError: if it is no length of at least a second, in whole seconds.
+        UsageError: if it is no length of a second to 100 years, in whole seconds.
 
     >>> make_window("5 minutes"), make_window("90s")
     (datetime.timedelta(seconds=300), datetime.timedelta(seconds=90))
@@ -34,9 +34,10 @@ def make_window(window: datetime.timedelta | str) -> datetime.timedelta:
         match = _LENGTH.fullmatch(window.strip().lower())
         count = parse_int(match[1], 0, _MAX_COUNT) if match else None
         length = datetime.timedelta(**{_UNITS[match[2][0]]: count}) if match and count else datetime.timedelta()
-    assert isinstance(length, datetime.timedelta)
-    if length < _SECOND or length % _SECOND:
-        expected = "expected whole seconds as a timedelta, or a text such as '5 minutes', '30s', '1 h' or '1 day'"
+    if not isinstance(length, datetime.timedelta) or not _SECOND <= length <= _LONGEST or length % _SECOND:
+        expected = (
+            "expected whole seconds, up to 100 years: a timedelta, or a text such as '30s', '5 minutes' or '1 day'"
+        )
         raise UsageError(f"window: {expected}, found {window!r}")
     return length
 
@@ -47,9 +48,11 @@ def make_rates_question(by: Texts, window: datetime.timedelta | str, selection: 
     Tags, and conditions that only a message has, are counted in `messages`: `topic_minutes` names frequent tags only.
 
     Raises:
-        UsageError: if a group is unknown, or the window is not valid.
+        UsageError: if a group is unknown or given twice, or the window is not valid.
     """
-    groups = texts_of(by)
+    groups = texts_of("by", by) if by else []
+    if len(set(groups)) < len(groups):
+        raise UsageError(f"by: expected different columns, found {', '.join(groups)}")
     for name in groups:
         if name not in RATE_GROUPS.names:
             raise UsageError(f"by: expected some of {', '.join(RATE_GROUPS.names)}, found {name!r}")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias, TypedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias, TypedDict, TypeVar
 
 from commitlake.schemas.errors import UsageError
+from commitlake.schemas.layouts.rocketmq.topics import Kind
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import parse_iso, with_zone
 
+_Value = TypeVar("_Value")
 Texts: TypeAlias = str | Iterable[str]
 """One text, or several, of which a message must have one."""
 Time: TypeAlias = datetime.datetime | str
@@ -18,6 +20,8 @@ Time: TypeAlias = datetime.datetime | str
 
 class Chosen(TypedDict, total=False):
     """Conditions on messages, all of which must hold; each may have several values, of which one must hold.
+
+    None, or what is left out, is no condition; an empty list is an error, because it selects nothing.
 
     Attributes:
         broker: name of the store.
@@ -32,13 +36,13 @@ class Chosen(TypedDict, total=False):
         where: SQL predicate on a row of `messages`, in the dialect of the engine.
     """
 
-    broker: Texts
-    topic: Texts
-    queue: int | Iterable[int]
-    key: Texts
-    id: Texts
-    tag: Texts
-    kind: Texts
+    broker: Texts | None
+    topic: Texts | None
+    queue: int | Iterable[int] | None
+    key: Texts | None
+    id: Texts | None
+    tag: Texts | None
+    kind: Texts | None
     since: Time | None
     until: Time | None
     where: str | None
@@ -46,13 +50,13 @@ class Chosen(TypedDict, total=False):
 
 def make_selection(
     *,
-    broker: Texts = (),
-    topic: Texts = (),
-    queue: int | Iterable[int] = (),
-    key: Texts = (),
-    id: Texts = (),  # noqa: A002 (the name that callers write)
-    tag: Texts = (),
-    kind: Texts = (),
+    broker: Texts | None = None,
+    topic: Texts | None = None,
+    queue: int | Iterable[int] | None = None,
+    key: Texts | None = None,
+    id: Texts | None = None,  # noqa: A002 (the name that callers write)
+    tag: Texts | None = None,
+    kind: Texts | None = None,
     since: Time | None = None,
     until: Time | None = None,
     where: str | None = None,
@@ -60,35 +64,79 @@ def make_selection(
     """Return the selection of `Chosen`.
 
     Raises:
-        UsageError: if a time is not one.
+        UsageError: if a time is not one, or a list is empty or has other values.
 
     >>> make_selection(topic="orders", queue=[0, 1], since="2026-11-20").values
     [('topic', ['orders']), ('queue_id', [0, 1])]
     """
     return Selection(
-        brokers=texts_of(broker),
-        topics=texts_of(topic),
-        queue_ids=[queue] if isinstance(queue, int) else list(queue),
-        keys=texts_of(key),
-        ids=texts_of(id),
-        tags=texts_of(tag),
-        kinds=texts_of(kind),
+        brokers=texts_of("broker", broker),
+        topics=texts_of("topic", topic),
+        queue_ids=_numbers_of("queue", queue),
+        keys=texts_of("key", key),
+        ids=texts_of("id", id),
+        tags=texts_of("tag", tag),
+        kinds=_kinds_of(kind),
         start=_time("since", since),
         end=_time("until", until),
         where=where,
     )
 
 
-def texts_of(value: Texts) -> Sequence[str]:
-    """Return one text, or several, as a list."""
-    return [value] if isinstance(value, str) else list(value)
+def texts_of(name: str, value: Texts | None) -> Sequence[str]:
+    """Return one text, or several, as a list; an empty one for None.
+
+    Args:
+        name: name of the argument, for the error.
+
+    Raises:
+        UsageError: if the list is empty, or has another value than a text.
+    """
+    if value is None:
+        return []
+    return (
+        [value] if isinstance(value, str) else _checked_values(name, value, "texts", lambda each: isinstance(each, str))
+    )
+
+
+def _numbers_of(name: str, value: int | Iterable[int] | None) -> Sequence[int]:
+    if value is None:
+        return []
+    return (
+        [value]
+        if isinstance(value, int)
+        else _checked_values(name, value, "whole numbers", lambda each: isinstance(each, int))
+    )
+
+
+def _checked_values(
+    name: str, values: Iterable[_Value], expected: str, is_expected: Callable[[object], bool]
+) -> list[_Value]:
+    found = list(values)
+    if not found:
+        raise UsageError(f"{name}: expected at least one value, found none; leave it out for all messages")
+    for each in found:
+        if not is_expected(each):
+            raise UsageError(f"{name}: expected {expected}, found {each!r:.50}")
+    return found
+
+
+def _kinds_of(value: Texts | None) -> Sequence[str]:
+    kinds = texts_of("kind", value)
+    for each in kinds:
+        if each not in set(Kind):
+            raise UsageError(f"kind: expected some of {', '.join(Kind)}, found {each!r:.50}")
+    return kinds
 
 
 def _time(name: str, value: Time | None) -> datetime.datetime | None:
-    if not isinstance(value, str):
-        return None if value is None else with_zone(value)
     try:
-        return parse_iso(value)
+        if isinstance(value, datetime.datetime):
+            return with_zone(value).astimezone(datetime.UTC)
+        if isinstance(value, str):
+            return parse_iso(value)
     except (ValueError, OverflowError):
-        expected = "expected a time in ISO 8601, such as 2026-11-20T14:00"
-        raise UsageError(f"{name}: {expected}, found {value!r}") from None
+        pass
+    if value is None:
+        return None
+    raise UsageError(f"{name}: expected a time in ISO 8601, such as 2026-11-20T14:00, found {value!r:.50}")

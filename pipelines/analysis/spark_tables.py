@@ -17,6 +17,7 @@ from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.spark_reader import selected, table_name
 from commitlake.connectors.lake.sql import Engine, column_name, is_one_of, text_literal
 from commitlake.connectors.spark.worker_check import choose_python
+from commitlake.connectors.storage.uris import absolute_place
 from commitlake.pipelines.analysis.arrow_tables import with_body_columns
 from commitlake.pipelines.dead_letters.letters import computed_columns
 from commitlake.pipelines.tps.question import Origins, RatesQuestion
@@ -153,9 +154,9 @@ class SparkTables:
 
     def _bodies(self) -> str:
         if self.bodies is not None:
-            return self.bodies
+            return absolute_place(self.bodies)
         if isinstance(self.place, Lake):
-            return self.place.bodies
+            return absolute_place(self.place.bodies)  # workers have other working folders
         row = self.spark.sql(f"DESCRIBE DETAIL `{self.place.catalog}`.`{self.place.schema}`.messages").first()
         assert row is not None
         return f"{root_of(row['location'], 'messages')}/bodies"

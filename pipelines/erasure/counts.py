@@ -32,7 +32,6 @@ from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
-from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.pipelines.erasure.ledger import newest_rows, read_rows
 from commitlake.pipelines.erasure.rewriting import TableWork, commit
 from commitlake.pipelines.maintenance.compaction import rewrite_file
@@ -188,12 +187,7 @@ def _write_minutes(lake: Lake, counted: Sequence[tuple[Key, pa.Table]], whole: s
     if not parts:
         return []
     name = f"part-erased-{secrets.token_hex(16)}.zstd.parquet"
-    return [_table_file(write_minutes_file(pa.concat_tables(parts), lake, name))]
-
-
-def _table_file(file: DataFile) -> TableFile:
-    modified = int(datetime.datetime.now(datetime.UTC).timestamp() * 1000)
-    return TableFile(file.path, {}, file.size, file.rows, modified, statistics=file.statistics)
+    return [TableFile.of(write_minutes_file(pa.concat_tables(parts), lake, name))]
 
 
 def correct_profiles(lake: Lake, number: int) -> TableWork | None:

@@ -25,6 +25,7 @@ from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.delta_log.seals import newest_seal
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, UNKNOWN, SumChange, change_of
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.tables.messages import STORE_DATE
@@ -66,6 +67,12 @@ class TableFile:
     first_time: datetime.datetime | None = None
     statistics: str = "{}"
     has_deletions: bool = False
+
+    @classmethod
+    def of(cls, file: DataFile, modified_ms: int | None = None) -> TableFile:
+        """Return a new file without partition values, whose rows were added at a time, by default now."""
+        added = time.time_ns() // 1_000_000 if modified_ms is None else modified_ms
+        return cls(file.path, {}, file.size, file.rows, added, statistics=file.statistics)
 
     @property
     def date(self) -> datetime.date:

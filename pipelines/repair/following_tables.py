@@ -85,7 +85,7 @@ def replace_rows(
 
 def _write_rows(lake: Lake, name: str, rows: pa.Table, modified_ms: int) -> TableFile:
     file = write_plain_file(rows, lake, name, f"part-kept-{secrets.token_hex(16)}.zstd.parquet")
-    return TableFile(file.path, {}, file.size, file.rows, modified_ms, statistics=file.statistics)
+    return TableFile.of(file, modified_ms)
 
 
 def refill_tables(lake: Lake, parser_version: str) -> dict[str, int]:

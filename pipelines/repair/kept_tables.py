@@ -48,9 +48,10 @@ from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.connectors.lake.snapshot_tables import snapshot_application
-from commitlake.pipelines.maintenance.table_files import read_table_files
+from commitlake.pipelines.maintenance.table_files import TableFile, exchange_files, read_table_files
 from commitlake.pipelines.masking.erased_rows import CHANGED_COLUMNS, are_erased
 from commitlake.pipelines.masking.erasure_rows import ERASURES_SCHEMA, ErasureWriter, conform, erasure_rows
+from commitlake.pipelines.repair.commits import repair_note
 from commitlake.pipelines.repair.data_check import DataDamage
 from commitlake.pipelines.repair.delta_log import REPAIR_KEY, AsideFolder
 from commitlake.schemas.counts import count_text
@@ -131,18 +132,24 @@ def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[Dat
     """Rebuild one of `SNAPSHOT_TABLES` without the snapshots that cannot be known any more, for damaged data files.
 
     A snapshot of a store holds only what has changed since the one before. Those that are older than the ones in the
-    damaged files are complete, and later ones are not. The next snapshot is compared with what is left.
+    damaged files are complete, and later ones are not. The next snapshot is compared with what is left. One commit
+    exchanges the files, so that a repair that is killed has changed nothing, or all.
 
     Args:
         damages: the damaged data files; the table's log is intact.
 
     Yields:
         Sentences on snapshots that are lost.
+
+    Raises:
+        LakeError: if an intact file cannot be read; nothing was changed.
     """
     lake, columns = aside.lake, arrow_schema(LAKE_TABLES[table].columns)
-    damaged = {unquote(damage.file.path) for damage in damages}
-    intact = {unquote(file.path) for file in read_table_files(lake.table(table))} - damaged
-    found = _read_files(lake, table, columns, intact)
+    files = read_table_files(lake.table(table))
+    names = {unquote(file.path) for file in files}
+    found = _read_files(lake, table, columns, names - {unquote(damage.file.path) for damage in damages})
+    if found.problems:  # they were intact a moment ago
+        raise LakeError(f"{found.problems[0]}. Nothing of the table was changed: repair again")
     rows = found.rows
     for damage in damages:
         broker, since = _first_of(damage)
@@ -153,9 +160,12 @@ def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[Dat
         of_store = "" if broker is None else f" of broker {broker!r}"
         when = "so far" if since is None else f"from {since:%Y-%m-%d %H:%M:%S} UTC on"
         yield f"{table}: all snapshots{of_store} {when}"
-    brokers = rows.column("broker").unique().to_pylist()
-    numbers = {snapshot_application(broker): 1 for broker in brokers}
-    _replace_table(aside, table, rows, found.names, numbers or {REPAIR_KEY: 1})
+    name = f"part-repair-{secrets.token_hex(16)}.zstd.parquet"
+    kept = [TableFile.of(write_plain_file(rows, lake, table, name))] if rows.num_rows else []
+    lost = sum(file.rows or 0 for file in files) - rows.num_rows
+    exchange_files(lake, table, files, kept, changes_data=True, note=repair_note(lost))
+    for path in sorted(names):
+        aside.move(f"{table}/{path}")
 
 
 def _first_of(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]:

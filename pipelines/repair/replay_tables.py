@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import datetime
 import secrets
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
@@ -129,17 +128,12 @@ def _repair_table(
     added = _write_marks(lake, lake.table(table)) if table == EVENTS else []
     rows = sum(damage.file.rows or 0 for damage in found)
     exchange_files(
-        lake, table, [damage.file for damage in found], list(map(_as_table_file, added)), changes_data=True,
+        lake, table, [damage.file for damage in found], list(map(TableFile.of, added)), changes_data=True,
         note=repair_note(rows),
     )  # fmt: skip
     for damage in found:
         aside.move(f"{table}/{unquote(damage.file.path)}")
     yield f"{table}: {count_text(rows, 'row')} of {count_text(len(found), 'damaged data file')}"
-
-
-def _as_table_file(file: DataFile) -> TableFile:
-    now = time.time_ns() // 1_000_000
-    return TableFile(file.path, {}, file.size, file.rows, now, statistics=file.statistics)
 
 
 def _add_marks(lake: Lake, damaged: str) -> None:

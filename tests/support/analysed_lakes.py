@@ -108,8 +108,8 @@ def _random_lake(seed: int) -> tuple[GrowingLake, tempfile.TemporaryDirectory[st
     return growing, folder
 
 
-def _some(values: Iterable[Any]) -> st.SearchStrategy[list[Any]]:
-    return st.just([]) | st.lists(st.sampled_from(list(values)), min_size=1, max_size=2)
+def _some(values: Iterable[Any]) -> st.SearchStrategy[list[Any] | None]:
+    return st.none() | st.lists(st.sampled_from(list(values)), min_size=1, max_size=2)
 
 
 _TIMES = st.none() | st.builds(

@@ -19,9 +19,12 @@ from commitlake.connectors.lake.packs.reader import FrameCache, read_bodies
 from commitlake.connectors.lake.packs.stores import PackStore
 from commitlake.connectors.reading.decoding.bodies import decompress_as
 from commitlake.connectors.reading.errors import BodyError
+from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec
 from commitlake.schemas.tables.messages import BODY_PLACE
 
+MAX_JSON_BYTES = 8 << 20
+"""Size of the largest body that is checked to be JSON; the check takes up to 25 times its size in memory."""
 BATCH_BYTES = 64 << 20  # size of the bodies in one Arrow batch, which a worker and the JVM hold at once for each task
 
 
@@ -34,6 +37,18 @@ class BodyForm(StrEnum):
     """As text; a body that is not UTF-8 is null, with an error."""
     JSON = "json"
     """As the text of a JSON document; a body that is none, in UTF-8, is null, with an error."""
+
+    @classmethod
+    def named(cls, name: str | None) -> BodyForm | None:
+        """Return the form of a name; None for None.
+
+        Raises:
+            UsageError: if no form has the name.
+        """
+        try:
+            return None if name is None else cls(name)
+        except ValueError:
+            raise UsageError(f"body: expected one of {', '.join(cls)}, found {name!r:.50}") from None
 
 
 def batches_with_bodies(
@@ -124,6 +139,8 @@ def _text(body: bytes, *, is_json: bool) -> tuple[str | None, str | None]:
         text = body.decode()
     except UnicodeDecodeError as error:
         return None, f"expected UTF-8, found the byte 0x{body[error.start]:02x} at {error.start}"
+    if is_json and len(body) > MAX_JSON_BYTES:
+        return None, f"expected at most {MAX_JSON_BYTES:,} bytes of JSON, found {len(body):,}"
     if is_json:
         try:
             json.loads(text, parse_int=_no_number, parse_float=_no_number, parse_constant=_refuse_constant)

@@ -468,13 +468,17 @@ def assert_refused(answer: Answer, *words: str) -> None:
         "1; drop table messages",
         "no_function(topic)",
         "topic = 1 +",
-        ") --",
     ],
 )
 def test_an_invalid_predicate_is_refused_with_the_columns(ask: Ask, where: str) -> None:
     for form in ("jsonl", "csv", "table"):
         answer = ask("--where", where, "--output", form)
         assert_refused(answer, "the query is invalid: ", "columns are: broker, physical_offset")
+
+
+@pytest.mark.parametrize("where", [") --", "false) OR (true"])
+def test_a_predicate_that_would_leave_other_conditions_out_is_refused(ask: Ask, where: str) -> None:
+    assert_refused(ask("--topic", "none", "--where", where), f"found a ')' without its '(' in {where!r}")
 
 
 def test_a_predicate_that_cannot_be_evaluated_is_refused(ask: Ask) -> None:

@@ -346,7 +346,10 @@ def test_replays_are_listed_stopped_and_slowed_down(world: ReplayWorld, capsys: 
         ({"rate": float("nan")}, "rate: expected a number of at least 0, found nan"),
         ({"rate": -1.0}, "rate: expected a number of at least 0, found -1.0"),
         ({"event": "started", "owner": "[" * 100_000}, "owner: expected host, pid and start, found '[["),
-        ({"event": "started", "owner": '{"host": "a", "pid": "../../self", "started": ""}'}, "owner: expected a proc"),
+        (
+            {"event": "started", "owner": '{"host": "a", "pid": "../../self", "started": ""}'},
+            "owner: expected host, pid and start",
+        ),
         ({"event": "started", "owner": '{"host": "a", "pid": ' + "9" * 5000 + ', "started": ""}'}, "owner: expected"),
     ],
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 import commitlake
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.lake import NoTableError
+from commitlake.connectors.lake.packs import body_batches
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.lake.reader import QueryError
 from commitlake.pipelines.analysis.lake import Body, Lake
@@ -60,6 +64,8 @@ def test_columns_that_an_older_lake_lacks_are_null(growing: GrowingLake, tmp_pat
     found = commitlake.open(str(folder)).table("messages")
     assert found.schema.equals(arrow_schema(MESSAGES))
     assert found.column("origin_topic").null_count == found.num_rows == len(BODIES)
+    older = commitlake.open(str(folder))
+    assert older.messages(where="origin_topic IS NULL AND tags <> 'text'").num_rows == len(BODIES) - 1
 
 
 def test_a_folder_without_a_lake_is_refused(tmp_path: Path) -> None:
@@ -91,6 +97,36 @@ def test_wrong_conditions_are_named(lake: Lake[pa.Table]) -> None:
         lake.messages(columns=["tag"])
     with pytest.raises(TypeError, match="topics"):
         lake.messages(topics=["orders"])  # type: ignore[call-arg]
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"key": []}, "key: expected at least one value, found none"),
+        ({"queue": "12"}, "queue: expected whole numbers, found '1'"),
+        ({"topic": [1]}, "topic: expected texts, found 1"),
+        ({"kind": "dead"}, "kind: expected some of normal, .*, found 'dead'"),
+        ({"since": datetime.date(2026, 1, 1)}, "since: expected a time in ISO 8601"),
+        ({"until": datetime.datetime.max.replace(tzinfo=datetime.timezone(-datetime.timedelta(hours=5)))}, "until: "),
+        ({"body": "xml"}, "body: expected one of bytes, text, json, found 'xml'"),
+        ({"columns": []}, "columns: expected at least one value"),
+        ({"columns": ["tags", "tags"]}, "columns: expected different columns, found tags, tags"),
+    ]
+    for arguments, reason in wrong:
+        with pytest.raises(UsageError, match=reason):
+            lake.messages(**arguments)
+    with pytest.raises(UsageError, match="by: expected different columns, found topic, topic"):
+        lake.tps(by=["topic", "topic"])
+
+
+def test_a_predicate_cannot_leave_the_other_conditions_out(lake: Lake[pa.Table]) -> None:
+    asked: list[Callable[..., pa.Table]] = [lake.messages, lake.tps, lake.dead_letters]
+    for ask in asked:
+        with pytest.raises(UsageError, match=r"where: expected a predicate, found a '\)' without its '\('"):
+            ask(topic="none", where="false) OR (true")
+    assert lake.messages(topic="none", where="tags <> ') OR (' -- )").num_rows == 0
+
+
+def test_json_of_many_bytes_is_not_checked(lake: Lake[pa.Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_batches, "MAX_JSON_BYTES", 4)
+    rows = lake.messages(tag="zlib", body="json").to_pylist()
+    assert [row["body_error"] for row in rows] == ["expected at most 4 bytes of JSON, found 13"]
 
 
 @pytest.mark.parametrize(
