@@ -136,5 +136,5 @@ def test_answers_are_in_the_order_of_a_sql_query_on_delta(client: Client, uri: s
 
 
 def test_a_lookup_that_no_key_supports_is_refused(client: Client) -> None:
-    with pytest.raises(HBaseError, match="expected one of them"):
+    with pytest.raises(HBaseError, match="expected a message id, a key or a topic"):
         _ask(client, Selection(brokers=["broker-a"]))
