@@ -36,7 +36,7 @@ class StoreOptionError(StoreError, ValueError):
 
 
 class StoreLockedError(StoreError):
-    """Error for a folder that another store, or a broker, has open."""
+    """Error for a folder that is in use by another store object or by a broker."""
 
 
 class StoreFilesError(StoreError):
@@ -44,11 +44,11 @@ class StoreFilesError(StoreError):
 
 
 class FileSizeError(StoreFilesError):
-    """Error for files whose size differs from the options.
+    """Error for existing files that do not have the size set by an option.
 
     Attributes:
         option: name of the option for this size.
-        size: actual size; None if the files differ.
+        size: actual file size in bytes; None if the files have different sizes.
     """
 
     def __init__(self, message: str, option: str, size: int | None) -> None:
@@ -62,7 +62,7 @@ class IndexSizeError(StoreFilesError):
 
 
 class ConfigFileError(StoreError):
-    """Error for a file under `config/` that cannot be read, and neither can its `.bak`."""
+    """Error for a file under `config/` that cannot be read, and whose backup (`.bak`) cannot be read either."""
 
 
 class DiskFullError(StoreError):
@@ -98,8 +98,8 @@ class TransactionError(DeliveryError):
 
 
 class ReplicationError(CommitLakeError):
-    """Error for bytes that are not a valid continuation of this log, and base class of the errors of replication."""
+    """Base class of errors of replication, and error for bytes that do not continue this log."""
 
 
 class PeerError(ReplicationError):
-    """Error for a peer that violates the protocol, or requests data that does not exist."""
+    """Error for a peer that violates the replication protocol, or requests data that does not exist."""

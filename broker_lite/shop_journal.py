@@ -130,7 +130,7 @@ class JournalStory:
         self._advance(end_ms)
 
     def _advance(self, time_ms: int) -> None:
-        """Advance the clock, and ship retries when they are due."""
+        """Advance the clock to a time, and ship again failed shipments that are due on the way."""
         while (due_ms := self.consuming.retries.next_due_ms("shipments", SHIPPING_APP)) is not None:
             if due_ms > time_ms:
                 break
@@ -186,7 +186,7 @@ class JournalStory:
         self._timeline.after(self.rng.randint(10 * MINUTE, 40 * MINUTE), request)
 
     def _send_settlements(self) -> None:
-        """Send the day's settlements in batches, each to the queue that the broker chooses."""
+        """Send the settlements of the day in batches; the broker chooses a queue for each batch."""
         for start in range(0, len(self._to_settle), SETTLEMENT_BATCH):
             batch = self._to_settle[start : start + SETTLEMENT_BATCH]
             self.store.put_batch(
@@ -200,7 +200,7 @@ class JournalStory:
         self._to_settle.clear()
 
     def _consume_shipments(self) -> None:
-        """Consume the messages of the shipping service."""
+        """Consume the messages of the shipping service's queues."""
         for queue_id in range(self.store.options.queue_count_of("shipments")):
             while (batch := self._take_batch("shipments", SHIPPING_APP, queue_id, CARRIER)) is not None:
                 failures = {

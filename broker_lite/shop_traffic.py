@@ -128,7 +128,7 @@ class Story:
         self.store.config.groups.create(MAIL_GROUP)
 
     def _advance(self, time_ms: int) -> None:
-        """Advance the clock, and deliver delayed messages when they are due."""
+        """Advance the clock to a time, and deliver delayed messages that are due on the way."""
         while (due_ms := self.delivery.next_due_ms()) is not None and due_ms <= time_ms:
             self.clock.now_ms = max(due_ms, self.clock.now_ms)
             self.delivery.deliver_due(self.clock.now_ms)
@@ -202,7 +202,7 @@ class Story:
         self._to_settle.clear()
 
     def _consume_shipments(self) -> None:
-        """Consume the messages of the shipping service."""
+        """Consume the messages of the shipping service's queues."""
         offsets = self.store.config.consumer_offsets
         sources = [("shipments", queue_id) for queue_id in range(QUEUES["shipments"])]
         for topic, queue_id in [*sources, (f"{RETRY_PREFIX}{SHIPPING_GROUP}", 0)]:
@@ -221,12 +221,12 @@ class Story:
         self._send(self.shipper, ("orders", "shipped"), order, content)
 
     def _run_mail_service(self, stops_ms: int) -> None:
-        """Consume the payments until now, or until the mail service stops."""
+        """Run the mail service, which consumes payments until now, or until the time at which it stops."""
         self._consume_payments(min(self.clock.now_ms, stops_ms))
         self.pause()
 
     def _consume_payments(self, until_ms: int) -> None:
-        """Consume the payments of the mail service up to a time."""
+        """Consume the mail service's payment messages that were stored before a time."""
         for queue_id in range(QUEUES["payments"]):
             offset = self.store.offset_by_time("payments", queue_id, until_ms)
             self.store.config.consumer_offsets.commit("payments", MAIL_GROUP, queue_id, offset)
@@ -298,7 +298,7 @@ def _pause(store: MessageStore, clock: StoryClock, pause: Callable[[], None]) ->
 
 
 def _set_file_times(path: Path, now_ms: int) -> None:
-    """Set the modification times of the files of offsets."""
+    """Set the modification times of the offset files to the time of the generated traffic."""
     for name in ("consumerOffset.json", "delayOffset.json"):
         for file in path.glob(f"config/{name}"):
             os.utime(file, ns=(now_ms * 1_000_000, now_ms * 1_000_000))

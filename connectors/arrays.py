@@ -1,4 +1,4 @@
-"""The type of numpy arrays in signatures, and arrays that cannot be written.
+"""The type of numpy arrays in signatures, and read-only views of arrays.
 
 `Array` does not state the type of an array's elements. The docstring of each function does: compiled functions mostly
 take arrays of bytes, and mypy cannot check numba's compiled code.
@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 
 
 def read_only(values: Array) -> Array:
-    """Return a view of an array that cannot be written.
+    """Return a read-only view of an array.
 
     numba compiles a function once for such arrays, as Arrow's are, and once for others. Callers that have both pass all
     of them as such views.

@@ -28,7 +28,7 @@ def crc_of_range(descriptor: int, offset: int, size: int) -> int | None:
 
 
 def crc_of_parts(parts: Iterable[Part]) -> int:
-    """Return the CRC-32 of all bytes of parts that follow each other."""
+    """Return the CRC-32 of the concatenation of consecutive parts, from the CRC-32 and size of each."""
     crc = 0
     for part in parts:
         crc = combine_crcs(crc, part.crc, part.size)
@@ -36,7 +36,7 @@ def crc_of_parts(parts: Iterable[Part]) -> int:
 
 
 def combine_crcs(first: int, second: int, second_size: int) -> int:
-    """Return the CRC-32 of two ranges that follow each other.
+    """Return the CRC-32 of two consecutive ranges together, from the CRC-32 of each.
 
     This is zlib's `crc32_combine`, which Python does not have: appending a zero byte to a range is a linear function of
     its CRC, so appending n of them is a product of powers of a matrix over GF(2).
@@ -57,7 +57,7 @@ def combine_crcs(first: int, second: int, second_size: int) -> int:
 
 @lru_cache(maxsize=64)
 def _zero_bytes(power: int) -> _Matrix:
-    """Return the matrix that appends 2^power zero bytes."""
+    """Return the matrix that updates a CRC-32 for 2^power appended zero bytes."""
     if power:
         return _square_matrix(_zero_bytes(power - 1))
     one_bit = (_POLYNOMIAL, *(1 << bit for bit in range(_BITS - 1)))

@@ -27,7 +27,7 @@ def mask_of(chosen: Array) -> pa.Array:
 
 
 def repeated(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
-    """Return an array that repeats one integer or boolean.
+    """Return an Arrow array that repeats one integer or boolean.
 
     Args:
         value: the number.
@@ -41,14 +41,14 @@ def repeated(value: bool | int, data_type: pa.DataType, count: int) -> pa.Array:
 
 
 def texts_of(values: Sequence[str]) -> pa.Array:
-    """Return an array of texts."""
+    """Return an Arrow array of these strings."""
     data = [value.encode("utf-8", "surrogatepass") for value in values]
     offsets = read_only(np.cumsum([0, *map(len, data)], dtype=np.int32))
     return pa.Array.from_buffers(pa.string(), len(data), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(data))])
 
 
 def repeated_text(text: str, count: int) -> pa.DictionaryArray:
-    """Return a dictionary array that repeats one text."""
+    """Return an Arrow dictionary array that repeats one string."""
     data = text.encode()
     offsets = np.array([0, len(data)], np.int32)
     dictionary = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
@@ -56,7 +56,7 @@ def repeated_text(text: str, count: int) -> pa.DictionaryArray:
 
 
 def combined(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array, as its `combine_chunks` does, which uses `pyarrow.array` if there is no chunk."""
+    """Return a chunked column as one array; `combine_chunks` would use `pyarrow.array` if there is no chunk."""
     return column.combine_chunks() if column.num_chunks else pa.nulls(0, column.type)
 
 
@@ -91,12 +91,12 @@ def _unpack_bits(data: pa.Buffer, array: pa.Array) -> Array:
 
 
 def bytes_of(data: pa.Buffer | bytes | bytearray | memoryview | None) -> Array:
-    """Return bytes as an array of uint8 that cannot be written; an empty one for None."""
+    """Return bytes as a read-only array of uint8; an empty array for None."""
     return read_only(np.frombuffer(data, np.uint8) if data is not None and len(data) else np.empty(0, np.uint8))
 
 
 def text_spans(texts: pa.Array) -> tuple[Array, Array]:
-    """Return the bytes of texts, and their n + 1 offsets, as arrays that cannot be written.
+    """Return the bytes of an array of strings, and their n + 1 offsets, as read-only arrays.
 
     Args:
         texts: array of strings or binary values with offsets of 32 bits.

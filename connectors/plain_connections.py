@@ -10,7 +10,7 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_of_plain(server: str, host: str, way_out: str) -> None:
-    """Warn once of a server that is reached without TLS, unless it is on this machine.
+    """Log a warning, once per server, about a connection without TLS to another machine.
 
     Args:
         server: kind and address of the server.

@@ -37,7 +37,7 @@ NEEDED: Final[Any] = dataclasses.MISSING
 
 
 class Use(StrEnum):
-    """Use of a source in which an option is valid."""
+    """Way of using a source for which an option is valid, such as a stream."""
 
     ALWAYS = "always"
     BATCH = "batch"
@@ -149,7 +149,7 @@ class DeclaredOptions:
         """
 
     def for_batch(self) -> Self:
-        """Return the options after checking that none of them is for streams.
+        """Return these options; raise an error if one of them is valid only for streams.
 
         Raises:
             UsageError: for the first such option.
@@ -157,7 +157,7 @@ class DeclaredOptions:
         return self._refuse_use(Use.STREAM, "is for streams: expected spark.readStream, found spark.read")
 
     def for_stream(self) -> Self:
-        """Return the options after checking that none of them is for batches.
+        """Return these options; raise an error if one of them is valid only for batches.
 
         Raises:
             UsageError: for the first such option.
@@ -181,7 +181,7 @@ class DeclaredOptions:
 
 
 def _by_documented_name(given: Mapping[str, str], documented: Sequence[str]) -> dict[str, str]:
-    """Return the given texts by the options' documented names."""
+    """Return the given values by documented option name, whatever case the given names have."""
     names = {name.lower(): name for name in documented}
     texts: dict[str, str] = {}
     for name, text in given.items():
@@ -194,7 +194,7 @@ def _by_documented_name(given: Mapping[str, str], documented: Sequence[str]) -> 
 
 
 def one_of(words: Iterable[_W], fold: Callable[[str], str] = str.lower) -> Callable[[str], _W]:
-    """Return a parser for one of a few words.
+    """Return a parser that accepts only the given words.
 
     Args:
         words: the members of an enumeration, or plain words.
@@ -243,7 +243,7 @@ def flag(text: str) -> bool:
 
 
 def time_ms(text: str) -> int:
-    """Parse a bound of times: ms since 1970, or ISO 8601, which is UTC unless it says otherwise.
+    """Parse a time, given as ms since 1970, or as ISO 8601, which is UTC unless it has an offset.
 
     A bound between two milliseconds is rounded up, because it means the messages from the later one on, or before it.
     """

@@ -77,14 +77,14 @@ def write_synced(path: Path, data: bytes, *, below: Path | None = None) -> None:
 
 
 def move_synced(beside: Path, path: Path, *, below: Path | None = None) -> None:
-    """Rename a synced file to its path, and sync its folder; see `write_synced`."""
+    """Rename a file that is already synced to its final path, and sync the folder; see `write_synced`."""
     make_folders(path.parent, below=below)
     beside.replace(path)
     sync_folder(path.parent)
 
 
 def remove_but_last(folder: Path, last: str) -> None:
-    """Remove the folder of a finished run; the file that identifies it goes last, so that a rerun can resume."""
+    """Delete a finished run's folder, with the file that identifies the run last, so that a rerun can resume."""
     for path in folder.iterdir():
         if path.name != last:
             remove_tree(path)

@@ -37,7 +37,7 @@ _SPARK = frozenset({"pyspark", "py4j"})
 
 @contextmanager
 def carry_errors() -> Iterator[None]:
-    """Make exceptions raised in a Spark process known to the driver."""
+    """Make the driver receive this process's exceptions with their own type."""
     try:
         yield
     except Exception as error:
@@ -61,7 +61,7 @@ def raise_worker_errors() -> Iterator[None]:
 
 
 def raised_in_worker(error: BaseException) -> Exception | None:
-    """Return the exception that a worker raised, from Spark's error; None if there is none."""
+    """Return the exception that a worker raised, extracted from Spark's error; None if there is none."""
     if type(error).__module__.partition(".")[0] not in _SPARK:
         return None
     _, found, rest = str(error).rpartition(_MARK)

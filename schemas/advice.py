@@ -18,7 +18,7 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Command(NamedTuple):
-    """A command in an advice.
+    """Command in an advice text.
 
     Attributes:
         words: The program and its arguments.
@@ -35,11 +35,11 @@ class Command(NamedTuple):
 
 
 class FilledAdvice(NamedTuple):
-    """An advice with its places filled in.
+    """Advice whose placeholders are replaced by actual values.
 
     Attributes:
-        parts: The texts and the commands of the sentence, in order.
-        others: The same commands for other places, such as other stores.
+        parts: The sentence in pieces: plain texts and commands, in order.
+        others: The same commands for further places, such as other stores.
     """
 
     parts: tuple[str | Command, ...] = ()
@@ -47,7 +47,7 @@ class FilledAdvice(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The sentence, without a full stop; commands are in quotes."""
+        """The advice as one sentence without a full stop; commands are in quotes."""
         return "".join(part if isinstance(part, str) else _quote_command(part.line) for part in self.parts)
 
     @property
@@ -58,12 +58,12 @@ class FilledAdvice(NamedTuple):
 
 
 class Advice(NamedTuple):
-    """Advice on what to do.
+    """Advice on what to do, with placeholders for places such as a store or a lake.
 
     Attributes:
         text: A sentence without a full stop, in which `{}` stands for each command, in order.
-        commands: The commands, without the program. `{store}` stands for a place; a place that is a word of its own may
-            be several words, or none.
+        commands: The commands, without the program. A name in braces, such as `{store}`, is a placeholder. If it is a
+            word of its own, it may be replaced by several words, or by none.
     """
 
     text: str
@@ -85,14 +85,14 @@ class Advice(NamedTuple):
         return FilledAdvice(tuple(part for part in parts if part))
 
     def filled_for_each(self, places: Sequence[Places]) -> FilledAdvice:
-        """Return the advice for several places: the sentence of the first one, and the commands of all."""
+        """Return the advice for several places: one sentence, for the first place, and the commands for all places."""
         if not places:
             return self.filled()
         first, *others = (self.filled(each) for each in places)
         return first._replace(others=tuple(command for other in others for command in other.commands))
 
     def after(self, text: str) -> Advice:
-        """Return the advice with a text before it."""
+        """Return the advice with a text put in front of its sentence."""
         return Advice(text + self.text, self.commands)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def count_text(count: float, one: str, many: str = "") -> str:
-    """Return a count with its noun.
+    """Return a number with its noun in the singular or plural, such as `1 file` or `3 files`.
 
     Args:
         count: the number.

@@ -55,7 +55,7 @@ class CommitLakeError(Exception):
     def __init__(
         self, *arguments: object, exit_code: ExitCode | None = None, hint: str = "", is_transient: bool = False
     ) -> None:
-        """Initialize the error. What is not given is what its class declares.
+        """Initialize the error; parameters that are not given keep the values that the class declares.
 
         Args:
             arguments: the message, or what the class makes it of.
@@ -70,20 +70,20 @@ class CommitLakeError(Exception):
 
 
 class UsageError(CommitLakeError):
-    """Error for what was given: an option, a place or a file that cannot be used, or a combination of them."""
+    """Error for invalid input: an option, a place or a file that cannot be used, or a combination of options."""
 
     exit_code = ExitCode.USAGE
 
 
 class UnavailableError(CommitLakeError):
-    """Error for something that does not answer, or has not got that far yet; a later run may succeed."""
+    """Error for a service or data that is not available yet; a later run may succeed."""
 
     exit_code = ExitCode.FAILED
     is_transient = True
 
 
 class ConcurrentRunError(CommitLakeError):
-    """Error for a run that another one was faster than, or must not disturb; a later run may succeed."""
+    """Error for a conflict with another run at the same time; a later run may succeed."""
 
     exit_code = ExitCode.REFUSED
     is_transient = True

@@ -31,7 +31,7 @@ MAX_SERIES = 8
 
 
 class Kind(StrEnum):
-    """A severity, with a colour, a sign and a word."""
+    """Severity, with a colour, a sign and a word for its badge."""
 
     GOOD = "good"
     INFO = "info"
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
     @property
     def word(self) -> str:
-        """The word of a badge without a word of its own."""
+        """The default text of a badge of this severity."""
         return "Information" if self is Kind.INFO else self.value.capitalize()
 
 
@@ -51,7 +51,7 @@ class Html(str):
 
 
 class Name(str):
-    """A name from a lake or store: its direction of writing does not change the text around it."""
+    """Name from a lake or store; its writing direction (left or right) does not affect the text around it."""
 
     __slots__ = ()
 
@@ -63,7 +63,7 @@ class Moment(str):
 
 
 class Quiet(str):
-    """Text of less importance."""
+    """Text of minor importance, which is shown less prominently."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ class Strong(str):
 
 
 class Sentence(str):
-    """A sentence with names from a lake or store, in a cell of a table."""
+    """Sentence in a table cell that contains names from a lake or store."""
 
     __slots__ = ()
 
@@ -92,7 +92,7 @@ class Badge:
 
     Attributes:
         kind: the severity.
-        word: the word; by default that of the severity.
+        word: text of the badge; by default the word of the severity.
     """
 
     kind: Kind
@@ -103,7 +103,7 @@ class Badge:
 
 
 class Trend(NamedTuple):
-    """A small line without axes.
+    """Sparkline: a small line chart without axes, as in a table cell.
 
     Attributes:
         label: description of the line, for screen readers.
@@ -116,7 +116,7 @@ class Trend(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepLink:
-    """A link to the details of a step, in the report on a story.
+    """Link from a story's report to the details of one step.
 
     Attributes:
         number: number of the step.
@@ -135,7 +135,7 @@ Text: TypeAlias = Part | tuple[Part, ...]
 
 
 def text_of(text: Text) -> str:
-    """Return a text without its badges' colours and its emphasis.
+    """Return the plain text of a formatted text, without colours and emphasis.
 
     >>> text_of((Badge(Kind.GOOD), " for ", Name("billing")))
     'Good for billing'
@@ -147,7 +147,7 @@ class Cell(NamedTuple):
     """A cell of a table.
 
     Attributes:
-        content: content of the cell; its trend, if that is all that it has.
+        content: text of the cell; or a sparkline, for a cell without text.
         order: sort key; by default the text. A cell with None and no text is last.
     """
 
@@ -165,7 +165,7 @@ class Table(NamedTuple):
         caption: description of the rows.
         columns: columns; the first one names the row.
         rows: cells by column.
-        rest: a sentence about rows that are left out.
+        rest: a sentence about the rows that are not shown.
     """
 
     caption: str
@@ -175,7 +175,7 @@ class Table(NamedTuple):
 
     @classmethod
     def of(cls, caption: str, columns: Sequence[Column], rows: Iterable[Mapping[str, object]], rest: str = "") -> Table:
-        """Return a table with those values or cells of each row that its columns name.
+        """Create a table from row mappings, with the columns given and the values found under their keys.
 
         Times are shown in UTC, and lists with a `;` between, unless the column says otherwise.
         """
@@ -183,7 +183,7 @@ class Table(NamedTuple):
 
     @classmethod
     def of_values(cls, caption: str, rows: Iterable[Mapping[str, object]], rest: str = "") -> Table:
-        """Return a table with a column for each key of its rows."""
+        """Create a table from row mappings, with a column for each of their keys."""
         found = list(rows)
         numbers = {key for row in found for key, value in row.items() if isinstance(value, int | float)}
         columns = [Column(key, is_number=key in numbers) for key in (found[0] if found else ())]
@@ -242,11 +242,11 @@ class Figures(NamedTuple):
 
 
 class Advised(NamedTuple):
-    """An advice: its sentence, and its commands to copy.
+    """Advice as part of a report: its sentence, and its commands for copying.
 
     Attributes:
         advice: the advice.
-        commands: those of its commands that are to be copied here; None for all.
+        commands: the commands to show for copying; None for all.
         before: text before the sentence.
     """
 
@@ -262,7 +262,7 @@ class Notice:
         kind: severity.
         title: the heading.
         blocks: content below the heading.
-        word: word of the badge; by default that of the severity.
+        word: text of the badge; by default the word of the severity.
     """
 
     __slots__ = ("blocks", "kind", "title", "word")
@@ -286,7 +286,7 @@ class Folded:
 
 
 class Examples(NamedTuple):
-    """A numbered list of examples, each with its fields by name; empty fields are not shown.
+    """Numbered list of examples; each is a mapping of field names to texts, and empty fields are not shown.
 
     Attributes:
         examples: the examples.
@@ -320,7 +320,7 @@ class Mark(NamedTuple):
 
 
 class Series(NamedTuple):
-    """A series of figures over time.
+    """Series of figures over time, for a line chart or a row of a heat map.
 
     Attributes:
         name: name of the series; any text.
@@ -334,7 +334,7 @@ class Series(NamedTuple):
 
 
 def short_number(value: float) -> str:
-    """Format a figure for an axis.
+    """Format a figure briefly, as a label on an axis.
 
     >>> [short_number(value) for value in (0, 0.25, 20, 1500, 2_000_000)]
     ['0', '0.25', '20', '1.5k', '2M']
@@ -346,7 +346,7 @@ def short_number(value: float) -> str:
 
 
 def whole_number(value: float) -> str:
-    """Format a count: `1,203`."""
+    """Format a whole number with thousands separators: `1,203`."""
     return f"{value:,.0f}"
 
 
@@ -399,8 +399,8 @@ class Bar(NamedTuple):
 
     Attributes:
         name: name of the bar; any text.
-        value: its length.
-        group: what its colour means, which the legend names; empty for no meaning.
+        value: length of the bar, in the unit of the chart.
+        group: meaning of the bar's colour, as named in the legend; empty if the colour has no meaning.
     """
 
     name: str
@@ -432,7 +432,7 @@ class Verdict(NamedTuple):
     Attributes:
         kind: severity of the verdict.
         sentence: the sentence.
-        word: a word for the badge; by default that of the severity.
+        word: text of the badge; by default the word of the severity.
     """
 
     kind: Kind
@@ -463,7 +463,7 @@ class Report:
         verdict: the verdict at the beginning.
         facts: scope of the report: pairs of a label (lake, broker, period) and a value.
         sections: sections of the report.
-        job: the command that makes it.
+        job: name of the command that makes the report.
     """
 
     title: str

@@ -10,17 +10,18 @@ from typing import Any, Self
 
 
 class Column(str):
-    """The title of a column, with hints for its layout.
+    """Title of a table column, with hints for the layout of the column.
 
     Attributes:
-        key: key of its values in a row, if that is a mapping; by default the title.
-        spare: 0 if the column is always shown; of the others, those with the largest numbers are left out first.
+        key: key of the column's values in a row that is a mapping; by default the title.
+        spare: 0 if the column is always shown. If there is too little space, the other columns are left out, those with
+            the largest numbers first.
         is_number: True if cells are aligned right, and sorted by the cells' order, the largest first.
         is_ranked: True if cells are texts that are sorted by the cells' order, the largest first.
-        is_whole: True if a text is of no use if it is shortened, such as an id.
-        is_notes: True if the cells are sentences, which are listed below the table, each once.
+        is_whole: True if the text must not be shortened, such as an id.
+        is_notes: True if the cells contain sentences. Each different sentence is listed once, below the table.
         can_sort: True if rows of a page can be sorted by this column.
-        text: function that returns a value as people see it. Programs get the value.
+        text: function that formats a value for people; output for programs has the value itself.
     """
 
     key: str
@@ -45,7 +46,7 @@ class Column(str):
         can_sort: bool = True,
         text: Callable[[Any], str] | None = None,
     ) -> Self:
-        """Create a title with its hints."""
+        """Create a column title with layout hints."""
         column = super().__new__(cls, title)
         column.key, column.spare, column.is_number, column.is_ranked = key or title, spare, is_number, is_ranked
         column.is_whole, column.is_notes, column.can_sort, column.text = is_whole, is_notes, can_sort, text

@@ -14,7 +14,7 @@ _PROBE_BYTES = 64 << 10
 
 
 def files_by_start(folder: Path, *, below: Path | None = None) -> dict[int, str]:
-    """Return the names of a folder's segments by the offset of their first byte, in the order of the offsets.
+    """Return the segment files of a folder as a mapping from start offset to file name, sorted by offset.
 
     Args:
         folder: the folder; it need not exist.
@@ -27,7 +27,7 @@ def files_by_start(folder: Path, *, below: Path | None = None) -> dict[int, str]
 
 
 def names_by_start(names: Iterable[str], place: str) -> dict[int, str]:
-    """Return the names of segments by the offset of their first byte, in the order of the offsets.
+    """Return the given segment files as a mapping from start offset to file name, sorted by offset.
 
     Args:
         place: path or URI of their folder, for the error.
@@ -50,7 +50,7 @@ def names_by_start(names: Iterable[str], place: str) -> dict[int, str]:
 
 
 def written_end(path: Path) -> int:
-    """Estimate by bisection how many bytes of a segment are written; zeros follow the newest record.
+    """Estimate the number of bytes written to a segment by bisection, because the rest of the file is zeros.
 
     A body of zeros may make the result too small.
     """

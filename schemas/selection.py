@@ -48,7 +48,8 @@ class Selection:
             consumer offsets, the group's own.
         start: earliest time.
         end: latest time, exclusive.
-        is_by_birth: True to compare the time at which a producer made the message, not the time at which it was stored.
+        is_by_birth: True if `start` and `end` apply to the time at which a producer created the message, not to the
+            store time.
         where: SQL predicate on a row of `messages`.
     """
 
@@ -72,7 +73,7 @@ class Selection:
 
     @property
     def values(self) -> list[tuple[str, Sequence[str | int]]]:
-        """Columns of `messages` that must have one of several values, and these values."""
+        """The conditions on columns of `messages` as pairs of a column and its accepted values."""
         dead_letters = [DLQ_PREFIX + group for group in self.groups]
         listed: tuple[tuple[str, Sequence[str | int]], ...] = (
             ("broker", self.brokers),
@@ -85,7 +86,7 @@ class Selection:
         return [(column, values) for column, values in listed if values]
 
     def refuse(self, engine: str, *names: str) -> None:
-        """Refuse conditions that an engine cannot check, if they are given.
+        """Raise an error if the selection has a condition that an engine cannot check.
 
         Args:
             engine: name of the engine, for the error.

@@ -57,7 +57,7 @@ class ManifestError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A range of a file.
+    """Byte range of a file that was shipped.
 
     Attributes:
         offset: position of its first byte in the file.
@@ -79,13 +79,13 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class ShippedFile:
-    """The shipped bytes of one file.
+    """Shipped bytes of one file of a store.
 
     Attributes:
         name: path in the store.
         size: size of the whole file; bytes after the shipped ones are zeros.
         parts: the shipped ranges, without a gap from the first byte on; empty for a sealed file.
-        is_sealed: whether the file is complete, under its own name.
+        is_sealed: whether the copy is one complete file under the file's own name.
         crc: CRC-32 of a sealed file's bytes; None for one that is not sealed.
         head_size: number of first bytes that identify the file.
         head_crc: CRC-32 of these bytes.
@@ -103,7 +103,7 @@ class ShippedFile:
 
     @property
     def shipped(self) -> int:
-        """Number of first bytes that are shipped."""
+        """Number of bytes that are shipped, counted from the start of the file."""
         if self.is_sealed:
             return self.size
         return self.parts[-1].end if self.parts else 0
@@ -132,12 +132,12 @@ class Manifest:
     written_at_ms: int = 0
 
     def with_file(self, file: ShippedFile) -> Manifest:
-        """Return the manifest with another entry for a file."""
+        """Return a copy of the manifest with a file's entry added or replaced."""
         return replace(self, files={**self.files, file.name: file})
 
 
 def part_name(file: str, part: Part) -> str:
-    """Return the name of a part's object, below the prefix.
+    """Return the object name of a part, relative to the prefix of the copy.
 
     >>> part_name("commitlog/00000000000000000000", Part(16, 8, 255))
     'shipped/parts/of-commitlog/00000000000000000000/00000000000000000016-8-000000ff'
@@ -146,7 +146,7 @@ def part_name(file: str, part: Part) -> str:
 
 
 def fetch_hint(root: str) -> str:
-    """Return a hint for a store that is not in a folder, as the end of an error message.
+    """Return a hint to fetch a store into a folder first, as the end of an error message.
 
     >>> fetch_hint("s3://logs/a/commitlog")
     ". 'commitlake ship --store s3://logs/a --to FOLDER --once' fetches a copy that 'commitlake ship' made"
@@ -160,7 +160,7 @@ def fetch_hint(root: str) -> str:
 
 
 def is_part_name(name: str) -> bool:
-    """Return whether an object's name is that of a part.
+    """Return whether an object's name has the form of a part's name.
 
     >>> [is_part_name(f"shipped/parts/of-{name}/{20 * '0'}-8-000000ff") for name in ("commitlog/0", "")]
     [True, False]
@@ -173,7 +173,7 @@ def is_part_name(name: str) -> bool:
 
 
 def is_version_name(name: str) -> bool:
-    """Return whether a file name is that of a version of a manifest in HDFS.
+    """Return whether a file name in HDFS has the form of a manifest version's name.
 
     >>> is_version_name("00000000000000000017"), is_version_name("17")
     (True, False)
@@ -270,7 +270,7 @@ def _check_number(value: Any, largest: int = INT64_MAX) -> int:
 
 
 def _check_name(value: Any) -> str:
-    """Return the name of a store or a folder, which may become a part of a path."""
+    """Check that a value can be the name of a store or folder, as one part of a path, and return it."""
     if len(check_relative(_check_text(value)).parts) != 1 or not value.isprintable():
         raise ValueError(f"{value!r:.50} instead of a name")
     return str(value)

@@ -59,7 +59,7 @@ class UnsafeFileError(CommitLakeError, OSError):
 
     @classmethod
     def of(cls, path: str | Path, expected: str, found: str, number: int = errno.ELOOP) -> UnsafeFileError:
-        """Create the error with the arguments of an OSError, so that it can be pickled."""
+        """Create the error from a path and descriptions of what was expected and found there."""
         return cls(number, f"expected {expected}, found {found}", str(path))
 
 
@@ -79,13 +79,13 @@ def check_relative(name: str) -> PurePosixPath:
 
 
 def kind_of(mode: int) -> str:
-    """Return a description of the kind of file that a mode stands for."""
+    """Return the kind of file that a mode describes, in words, such as `a folder`."""
     return next((text for is_kind, text in _KINDS if is_kind(mode)), "a file of an unknown kind")
 
 
 @contextmanager
 def open_parent(path: Path, below: Path) -> Iterator[int]:
-    """Open the folder that contains `path`; follow links up to `below`, but not after it.
+    """Open the folder that contains `path`; follow symbolic links only in the part of the path down to `below`.
 
     Args:
         path: path of a file or folder.
@@ -104,7 +104,7 @@ def open_parent(path: Path, below: Path) -> Iterator[int]:
 
 @contextmanager
 def _open_folders(path: Path, below: Path) -> Iterator[int]:
-    """Open a folder that is `below` or below it, one path component at a time."""
+    """Open `below` or a folder under it, one path component at a time, without following symbolic links."""
     parts = path.parts[len(below.parts) :]
     if path.parts[: len(below.parts)] != below.parts or ".." in parts:
         raise ValueError(f"{path}: expected a path below {below}")
@@ -118,7 +118,7 @@ def _open_folders(path: Path, below: Path) -> Iterator[int]:
 
 
 def _open_folder(parent: int, name: str, path: Path) -> int:
-    """Open a folder within an open one, and close the parent; on an error the caller closes it."""
+    """Open a subfolder and close its parent; if an error is raised, the parent stays open."""
     try:
         found = os.open(name, _FOLDER, dir_fd=parent)
     except OSError as error:
@@ -234,7 +234,7 @@ def read_json(path: Path, *, below: Path | None = None) -> Any:
 
 
 def create_file(path: Path, *, below: Path | None = None, replace: bool = True) -> int:
-    """Create an empty file for writing, and return its descriptor.
+    """Create an empty file for writing, by default in place of an existing file, and return its descriptor.
 
     Args:
         path: path of the file.
@@ -469,7 +469,7 @@ def files_in(
 
 
 def _list_entries(folder: Path, below: Path | None) -> list[tuple[str, int]]:
-    """Return the names and modes of a folder's entries."""
+    """Return the name and the mode bits for the file kind of each entry of a folder."""
     try:
         with _open_folders(folder, folder if below is None else below) as parent:
             descriptor = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=parent)
@@ -485,7 +485,7 @@ def _list_entries(folder: Path, below: Path | None) -> list[tuple[str, int]]:
 
 
 def _mode_of(entry: os.DirEntry[str]) -> int:
-    """Return the kind of an entry, without a system call if the folder listing contains it."""
+    """Return the mode bits for the file kind of a folder entry, if possible without a system call."""
     if entry.is_file(follow_symlinks=False):
         return stat.S_IFREG
     if entry.is_dir(follow_symlinks=False):

@@ -104,12 +104,12 @@ def from_seconds(seconds: float) -> datetime.datetime:
 
 
 def after(moment: datetime.datetime, length: datetime.timedelta) -> datetime.datetime:
-    """Return the time that is a positive length after another, at most the calendar's last one."""
+    """Return `moment` plus a positive duration, at most the last time of the calendar."""
     return moment + length if length <= LAST_TIME - moment else LAST_TIME
 
 
 def last_usual_time() -> datetime.datetime:
-    """Return the last time that the clock of a broker can show by now, with a tolerance of a day."""
+    """Return the latest plausible time of a broker's clock: one day from now."""
     return datetime.datetime.now(datetime.UTC) + _TOLERATED
 
 
@@ -131,7 +131,7 @@ class TimeWindows:
     def covering(
         cls, start: datetime.datetime, end: datetime.datetime, max_count: int, min_length: datetime.timedelta = _MINUTE
     ) -> TimeWindows:
-        """Return the shortest windows of `LENGTHS` that cover a time range.
+        """Return windows that cover a time range, of the shortest length that needs at most `max_count` windows.
 
         Args:
             start: start of the range.
@@ -156,11 +156,11 @@ class TimeWindows:
         return [self.start + number * self.length for number in range(self.count)]
 
     def place(self, moment: datetime.datetime) -> float:
-        """Return the position of a moment: 0 at the start, 1 at the end; moments outside count as the nearer end."""
+        """Return the position of a time within all windows, from 0 (start) to 1 (end); times outside are clamped."""
         return min(1.0, max(0.0, (moment - self.start) / (self.end - self.start)))
 
     def middle(self, number: int) -> float:
-        """Return the position of a window's middle, 0 to 1."""
+        """Return the position of the middle of a window within all windows, from 0 to 1."""
         return (number + 0.5) / self.count
 
     def label(self, number: int) -> str:

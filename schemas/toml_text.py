@@ -1,4 +1,4 @@
-"""Parser of untrusted TOML, with bounded time.
+"""Parser for TOML from untrusted sources, which limits the parsing time.
 
 The time of `tomllib` grows with the square of the number of parts of a key: 14 seconds for one key with 20,000 dots.
 Deeply nested tables and lists raise RecursionError.

@@ -97,7 +97,7 @@ class AccountsError(CommitLakeError, ValueError):
 
 
 class Accounts:
-    """Secret keys by access key, with the rights of each account."""
+    """Accounts of a broker: secret keys by access key, with each account's rights."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class Accounts:
         administrators: frozenset[str],
         brokers: frozenset[str] = frozenset(),
     ) -> None:
-        """Check the accounts and keep them.
+        """Store the accounts, after checking them.
 
         Args:
             secret_keys: by access key.

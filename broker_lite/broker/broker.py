@@ -46,9 +46,9 @@ class Broker:
         locks: locks of consumers that read a queue in order.
         held: pulls that wait for a message.
         slices: scheduler of long requests.
-        relayed: unanswered requests that were relayed to clients: (deadline in ms, channel, opaque), by deadline.
-        kept_answers: bytes of clients' answers that wait for those of other clients.
-        statistics: counts and rates.
+        relayed: requests relayed to clients that are not answered yet, by deadline: (deadline in ms, channel, opaque).
+        kept_answers: bytes of clients' answers that are kept until other clients have answered, too.
+        statistics: counts and rates of messages and requests.
         started_ms: start time, ms since the epoch.
         is_writable: False when the disk is too full for more messages.
         property_suffix: properties that a 5.x broker adds to every message, in stored form.
@@ -87,7 +87,7 @@ class Broker:
         return sorted({*found, *(members.subscriptions if members else ())})
 
     def check_offsets_room(self, topic: str, group: str, queue_id: int) -> None:
-        """Raise an error if a new offset would exceed the limit on stored offsets.
+        """Raise an error if one more stored offset would exceed the limit.
 
         Raises:
             CommandError: if the limit is reached and the queue has no offset of this group yet.
@@ -97,7 +97,7 @@ class Broker:
             check_limit("offsets of all groups", MAX_OFFSETS, offsets.count + 1)
 
     def reset_offset(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Set a group's offset in a queue, and redirect its next pull of that queue to it."""
+        """Set a group's offset in a queue, and mark it as a pending reset, which the group's next pull receives."""
         self.store.config.consumer_offsets.commit(topic, group, queue_id, offset)
         if group in self.clients.consumers:
             self._resets[topic, group, queue_id] = offset
@@ -107,7 +107,7 @@ class Broker:
         return bool(self._resets) and (topic, group, queue_id) in self._resets
 
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """Return and clear the offset that a pending reset set for a queue, or None."""
+        """Remove a pending reset of a group's offset in a queue, and return its offset; None if there is none."""
         return self._resets.pop((topic, group, queue_id), None) if self._resets else None
 
     def notify_members(self, groups: set[str]) -> Steps:

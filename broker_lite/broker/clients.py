@@ -42,7 +42,7 @@ _MEMBERS_OF_STEP = 100
 
 
 class _Membership(NamedTuple):
-    """Membership of a client in a group."""
+    """Membership of a client in a producer or consumer group."""
 
     group: str
     client_id: str
@@ -66,12 +66,12 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """Group of consumers that share queues.
+    """Consumer group whose members share queues.
 
     Attributes:
         data: settings of the group in the latest heartbeat.
-        members: by client id.
-        subscriptions: by topic.
+        members: members of the group, by client id.
+        subscriptions: subscriptions of the group, by topic.
         size: characters of the subscriptions.
     """
 
@@ -106,7 +106,7 @@ class ConsumerGroup:
 
 
 def complete_subscription(subscription: SubscriptionData) -> SubscriptionData:
-    """Return the subscription with its tag hashes, which non-Java clients may leave out."""
+    """Return the subscription with the hashes of its tags filled in, which non-Java clients may leave out."""
     if subscription.expression_type != TAG_EXPRESSION or subscription.code_set:
         return subscription
     return subscription_of_tags(subscription.topic, subscription.sub_string, subscription.sub_version)
@@ -289,7 +289,7 @@ class Clients:
 
 
 def _memberships_of(heartbeat: Heartbeat) -> list[_Membership]:
-    """Return a client's memberships from a heartbeat, producer groups first."""
+    """Return the memberships that a client's heartbeat states, producer groups first."""
     client_id = heartbeat.client_id
     produced = [
         _Membership(producer.group_name, client_id, is_consumer=False) for producer in heartbeat.producer_data_set

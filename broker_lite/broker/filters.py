@@ -23,7 +23,7 @@ class FilterError(CommitLakeError, ValueError):
 
 
 class Filter(NamedTuple):
-    """Filter of a consumer, by tag hashes and by record.
+    """Filter of a consumer: conditions on a message's tag hash and on its record.
 
     Attributes:
         codes: hashes of the wanted tags; None for all tags.
@@ -61,7 +61,7 @@ def _codes_as_sent(_tags: Collection[str], codes: Collection[int]) -> frozenset[
 
 
 def filter_of(subscription: SubscriptionData, queue_codes: QueueCodes = _codes_as_sent) -> Filter:
-    """Return the filter for a subscription.
+    """Return the filter that a subscription describes.
 
     Args:
         subscription: subscription of a consumer.
@@ -88,7 +88,7 @@ def filter_of(subscription: SubscriptionData, queue_codes: QueueCodes = _codes_a
 
 
 class _PausableCondition:
-    """Function that returns whether a record matches an expression; see `Filter`."""
+    """Function that returns whether a record matches an SQL92 expression; see `Filter.accepts_record`."""
 
     def __init__(self, condition: Callable[[PausableProperties], bool]) -> None:
         self._condition = condition

@@ -40,7 +40,7 @@ class GroupTable:
         self._known: dict[str, tuple[Any, SubscriptionGroupConfig | None]] = {}
 
     def find(self, name: str) -> SubscriptionGroupConfig | None:
-        """Return the group's settings; create the group first if it is missing and may be created.
+        """Return the settings of a group; create the group if it does not exist and may be created automatically.
 
         Raises:
             CommandError: if there are too many groups.
@@ -59,7 +59,7 @@ class GroupTable:
         return known[1]
 
     def may_make(self, name: str) -> bool:
-        """Return whether a client's request may create a group of this name."""
+        """Return whether a group of this name may be created automatically."""
         return self._auto_create and is_valid_group(name) and not is_system_group(name)
 
     def check_room(self, count: int) -> None:
@@ -97,7 +97,7 @@ class GroupTable:
 
     @property
     def data_version(self) -> DataVersion:
-        """Version of the table."""
+        """Version of the group table, which increases with every change."""
         return from_json(DataVersion, self._config.document["dataVersion"])
 
 

@@ -25,7 +25,7 @@ _CODES = 16
 
 @dataclass(slots=True)
 class HeldPull:
-    """Pull request that found no message and waits.
+    """Pull request that waits, because there was no message for it.
 
     Attributes:
         request: command without the parts that the answer does not need.
@@ -44,7 +44,7 @@ class HeldPull:
 
     @property
     def weight(self) -> int:
-        """Number of ordinary pulls that this one counts as."""
+        """Cost of the pull for the limits, as a number of ordinary pulls."""
         codes = self.wanted.codes or ()
         return 1 + len(self.header.subscription or "") // _SUBSCRIPTION_LENGTH + len(codes) // _CODES
 
@@ -60,7 +60,7 @@ class HeldPulls:
         return sum(map(len, self._by_queue.values()))
 
     def hold(self, pull: HeldPull) -> bool:
-        """Add a pull, and return whether the limits allowed it."""
+        """Add a waiting pull; return False if the limits do not allow it."""
         if not self._quotas.take(pull.channel, pull.weight):
             return False
         self._by_queue.setdefault((pull.header.topic, pull.header.queue_id), []).append(pull)

@@ -29,11 +29,11 @@ from commitlake.schemas.layouts.rocketmq.timers import TimerCheckpoint
 
 
 class Offsets(Protocol):
-    """Consumer offsets of all groups."""
+    """Interface of the stored offsets of consumer groups."""
 
     @property
     def entries(self) -> Mapping[Any, Any]:
-        """Next queue offset of each queue, by `topic@group`."""
+        """The next queue offset to consume, by `topic@group` and queue."""
 
     @property
     def count(self) -> int:
@@ -43,20 +43,20 @@ class Offsets(Protocol):
         """Return the queue offset of the next message for the group, or None if it has no offset."""
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Set the group's offset, regardless of what it has consumed."""
+        """Set a group's offset in a queue, whether or not it has consumed the messages before it."""
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
-        """Record that a member of the group has consumed, or failed to consume, all messages before an offset."""
+        """Set a group's offset in a queue after a member has finished all messages before it, successfully or not."""
 
     def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
-        """Record that a member of the group receives the messages from `offset` up to, not including, `following`."""
+        """Record that a member of a group has been given the messages of a queue from `offset` to `following` - 1."""
 
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
-        """Remove the offsets of deleted topics and groups."""
+        """Remove the offsets whose topic or group was deleted."""
 
 
 class Config(Protocol):
-    """Tables that a store keeps besides its messages."""
+    """Interface of a store's tables: topics, groups and offsets."""
 
     @property
     def topics(self) -> Topics:
@@ -72,11 +72,11 @@ class Config(Protocol):
 
     @property
     def delay_offsets(self) -> DelayOffsets:
-        """Offsets of the delay levels."""
+        """Offsets of the messages to deliver next, by delay level."""
 
 
 class StoreSettings(Protocol):
-    """Settings of a store that other modules use."""
+    """Interface of a store's settings, as far as other modules use them."""
 
     @property
     def max_message_size_bytes(self) -> int:
@@ -88,7 +88,7 @@ class StoreSettings(Protocol):
 
 
 class BrokerStore(Protocol):
-    """Open store; the broker's thread uses it, and other threads flush it."""
+    """Interface of an open store, used by the broker's thread; other threads only flush it."""
 
     path: Path
     clock: Callable[[], int]
@@ -111,7 +111,7 @@ class BrokerStore(Protocol):
 
     @property
     def max_queues(self) -> int:
-        """Maximum number of queues of a topic."""
+        """Maximum number of queues that a topic may have."""
 
     @property
     def has_batch_queues(self) -> bool:
@@ -136,7 +136,7 @@ class BrokerStore(Protocol):
         codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
-        """Return records of a queue from a queue offset on that pass a filter."""
+        """Return records of a queue that match a filter, starting at a queue offset."""
 
     def take_arrived(self) -> set[tuple[str, int]]:
         """Return the (topic, queue id) pairs that received messages since the last call."""
@@ -185,7 +185,7 @@ class BrokerStore(Protocol):
         """Return the bytes of a message's record in the form that clients expect."""
 
     def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
-        """Return the tag hashes that the queue entries contain, or None if all messages must be taken.
+        """Return the hashes of tags as this store's queue entries contain them; None if all messages must be read.
 
         Args:
             tags: tags that a consumer subscribes to.
@@ -202,7 +202,7 @@ class BrokerStore(Protocol):
 
     @property
     def log_end(self) -> int:
-        """Same as `max_physical_offset`, without waiting for a lock."""
+        """Physical offset after the log's last record, without waiting for a lock."""
 
     def sync_log(self) -> int:
         """Flush the log to disk, and return the physical offset up to which it is flushed."""
@@ -219,7 +219,7 @@ class BrokerStore(Protocol):
 
 
 class Deliveries(Protocol):
-    """Deliveries of messages that are not consumed at once: delays, retries and transactions."""
+    """Interface for messages that are delivered later or again: delays, retries and transactions."""
 
     @property
     def delay_levels(self) -> int:
@@ -255,7 +255,7 @@ class Deliveries(Protocol):
         """Return the time at which the next delayed message is due, or None if no message is delayed."""
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> Sized:
-        """Deliver the messages that are due, and return them in a container whose size is their number."""
+        """Deliver due messages under their real topics; the size of the result is their number."""
 
     def find_half(self, physical_offset: int) -> Message | None:
         """Return the half message at a physical offset, or None.
@@ -271,4 +271,4 @@ class Deliveries(Protocol):
         """Roll back a half message."""
 
     def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
-        """Yield the half messages whose producers must be asked now, and None for each other one examined."""
+        """Check half messages; yield those whose producers must be asked now, and None for each other one."""

@@ -18,7 +18,7 @@ from commitlake.schemas.layouts.jmq.journal import FOLDER as JOURNAL_FOLDER
 
 
 class FileLayout(StrEnum):
-    """File layout of a store."""
+    """Layout of a store's files, with the classes that implement it."""
 
     ROCKETMQ = "rocketmq"
     JMQ = "jmq"

@@ -79,7 +79,7 @@ class Quotas:
         self.total = 0
 
     def has_room(self, channel: Channel, count: int = 1) -> bool:
-        """Return whether a client may hold `count` more."""
+        """Return whether the limits allow a client `count` more units of the resource."""
         return (
             self._by_channel[channel] + count <= self._of_one
             and self._by_address[channel.peer.site] + count <= self._of_address
@@ -87,7 +87,7 @@ class Quotas:
         )
 
     def take(self, channel: Channel, count: int = 1) -> bool:
-        """Add to a client's count; return False and change nothing if a limit would be exceeded."""
+        """Count `count` more units for a client; return False, and count nothing, if a limit would be exceeded."""
         if not self.has_room(channel, count):
             return False
         self._by_channel[channel] += count
@@ -96,7 +96,7 @@ class Quotas:
         return True
 
     def release(self, channel: Channel, count: int = 1) -> None:
-        """Subtract from a client's count."""
+        """Count `count` fewer units for a client."""
         self.total -= count
         _subtract(self._by_channel, channel, count)
         _subtract(self._by_address, channel.peer.site, count)
@@ -109,13 +109,13 @@ def _subtract(counts: Counter[K], key: K, count: int) -> None:
 
 
 class LimitedLog:
-    """Logger of warnings with a limit for each kind: a client that reconnects again and again must not fill the disk.
+    """Logger that limits the warnings of each kind, so that clients cannot fill the disk with them.
 
     The first lines of each kind of warning in a minute are logged; the others are counted, and the count is logged.
     """
 
     def __init__(self, logger: logging.Logger, clock: Callable[[], float]) -> None:
-        """Start with empty windows.
+        """Create a logger that has not counted any warnings yet.
 
         Args:
             logger: receives the lines.

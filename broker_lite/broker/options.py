@@ -68,5 +68,5 @@ class BrokerOptions:
     region: str = "DefaultRegion"
 
     def marks(self) -> dict[str, str]:
-        """Return the properties that a 5.x broker adds to every message."""
+        """Return the properties that a 5.x broker adds to each message it stores."""
         return {CLUSTER: self.cluster, REGION: self.region, TRACE_ON: "true"}

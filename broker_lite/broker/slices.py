@@ -35,7 +35,7 @@ Steps = Iterator[None]
 
 
 class _Work(NamedTuple):
-    """Work whose first slice has run, and which is not finished.
+    """Long work that has not finished; its slices take turns with those of other work.
 
     Attributes:
         channel: connection of the client that waits for it; None for the broker's own work.
@@ -59,7 +59,7 @@ class Slices:
     """
 
     def __init__(self, at_once: int | None = None) -> None:
-        """Start without work.
+        """Create a scheduler without work.
 
         Args:
             at_once: maximum number of clients whose work is in progress; other clients' work waits before its first
@@ -89,11 +89,11 @@ class Slices:
         return max(0.0, self._paused_until - now) if now - self._served_at < _RECENT_SECONDS else 0.0
 
     def served(self) -> None:
-        """Note that a short request was answered."""
+        """Note the time at which a short request was answered."""
         self._served_at = time.perf_counter()
 
     def run(self, steps: Steps, channel: Channel | None = None, kept_bytes: int = 0) -> bool:
-        """Run the first slice of work and queue the rest; return False if the limits do not allow the rest.
+        """Run the first slice of work and schedule its remaining slices; return False if the limits do not allow those.
 
         If the client has unfinished work, or the maximum number of clients have work in progress, or clients' work
         pauses, no slice runs yet.
@@ -134,7 +134,7 @@ class Slices:
         self._clients_in_hand += 1
 
     def turn(self) -> bool:
-        """Run one slice of the work that has the next turn, unless it pauses; return whether more work remains."""
+        """Run one slice of the next work, unless clients' work pauses; return whether any work remains."""
         waiting = self._take_next()
         if waiting is not None:
             work = waiting[0]
@@ -152,7 +152,7 @@ class Slices:
         return bool(self._in_hand)
 
     def _take_next(self) -> deque[_Work] | None:
-        """Remove and return the work that has the next turn; during a pause, this is the broker's own work, if any."""
+        """Remove and return the next work: that of a client or, during a pause, only the broker's own."""
         may_run = (waiting for waiting in self._in_hand if waiting[0].channel is None)
         found = next(may_run if self._pause_seconds() else iter(self._in_hand), None)
         if found is not None:
@@ -169,7 +169,7 @@ class Slices:
             self._paused_until = ended + (ended - started) * _PAUSE_FACTOR
 
     def _end_work(self, waiting: deque[_Work]) -> None:
-        """Release the quota of a client's oldest work, and start the work of the clients that have waited longest."""
+        """Remove a client's finished work, and start waiting work of clients, the longest waiting first."""
         work = waiting.popleft()
         if work.channel is None:
             return

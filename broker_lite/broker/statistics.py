@@ -29,7 +29,7 @@ _WINDOWS = ((10_000, 7), (600_000, 7), (3_600_000, 25))
 
 
 class _Series:
-    """Count with its recent samples."""
+    """Count with samples of its recent values."""
 
     __slots__ = ("morning", "samples", "times", "total", "yesterday")
 
@@ -75,7 +75,7 @@ class _Series:
 
 
 class Statistics:
-    """Counts by name and key, such as ("TOPIC_PUT_NUMS", topic)."""
+    """Counts by name and key, such as ("TOPIC_PUT_NUMS", topic), with rates."""
 
     def __init__(self, now_ms: int) -> None:
         self.started_ms = now_ms
@@ -95,7 +95,7 @@ class Statistics:
         series.times += 1
 
     def tick(self, now_ms: int) -> None:
-        """Sample all counts if the interval has passed; days are UTC days."""
+        """Take a sample of each count if the interval has passed; days begin at midnight UTC."""
         if now_ms < self._next_sample_ms:
             return
         self._next_sample_ms = now_ms + SAMPLE_INTERVAL_MS
@@ -111,7 +111,7 @@ class Statistics:
         return series.total if series else 0
 
     def day_start_totals(self, name: str, key: str) -> tuple[int, int]:
-        """Return a count's totals at the beginning of this day and of the day before."""
+        """Return the values that a count had at the beginning of today and of yesterday."""
         series = self._series.get((name, key))
         return (series.morning, series.yesterday) if series else (0, 0)
 

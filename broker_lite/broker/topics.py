@@ -80,7 +80,7 @@ class TopicTable:
         return list(self._config.entries)
 
     def has(self, topic: str) -> bool:
-        """Return whether the topic has an entry, valid or not."""
+        """Return whether the topic table has an entry for a topic, even an invalid one."""
         return topic in self._config.entries
 
     def find(self, topic: str) -> TopicConfig | None:
@@ -105,7 +105,7 @@ class TopicTable:
             check_limit("topics (see --max-topics)", self._max_topics, len(self._config.entries) + count)
 
     def put(self, config: TopicConfig) -> None:
-        """Create or update a topic; keep fields of its entry that are not among its settings."""
+        """Create or update a topic; fields of its stored entry that this broker does not use are kept."""
         known = self._config.entries.get(config.topic_name, {})
         self._config.put(config.topic_name, known | to_json(config))
 
@@ -168,7 +168,7 @@ class TopicTable:
             raise
 
     def is_system(self, topic: str) -> bool:
-        """Return whether administrators may not change the topic."""
+        """Return whether the topic is one of the broker's own, which administrators may not change."""
         return topic in self._system or topic.startswith(SYSTEM_PREFIX)
 
     @property
@@ -179,7 +179,7 @@ class TopicTable:
 
     @property
     def data_version(self) -> DataVersion:
-        """Version of the table."""
+        """Version of the topic table, which increases with every change."""
         return from_json(DataVersion, self._config.document["dataVersion"])
 
     def all(self) -> TopicConfigs:

@@ -1,4 +1,4 @@
-"""Facade for everything that a broker does with messages on top of a store.
+"""Delayed, retried and transactional messages of a store behind one interface.
 
 No sockets, no threads, and no clock but the store's: the caller calls `deliver_due` when `next_due_ms` has passed.
 
@@ -60,7 +60,7 @@ class Delivery:
         return self.store.options.dialect.schedule_topic
 
     def send(self, message: NewMessage) -> PutResult:
-        """Store a producer's message; delay it, or store it as a half message, if its properties say so.
+        """Store a producer's message; its properties may ask for a delay, or make it a half message.
 
         Returns:
             Position of its first record: for a delayed message in the schedule or timer topic, for a transactional
@@ -87,7 +87,7 @@ class Delivery:
         return result
 
     def _refuse_unsupported(self, known: dict[str, str]) -> None:
-        """Refuse transactions and timers, which RocketMQ has but the store's dialect lacks."""
+        """Raise an error if a message needs transactions or timers, but the store's dialect does not support them."""
         name = self.store.options.dialect.name
         if known.get(props.TRAN_MSG, "").lower() == "true":
             raise MessageRefusedError(f"{props.TRAN_MSG}: expected no transaction, which {name} does not support")
@@ -107,7 +107,7 @@ class Delivery:
         return self.store.put(message)
 
     def next_due_ms(self) -> int | None:
-        """Return the time at which the next parked message is due, or None if no message is parked."""
+        """Return the time at which the next delayed message is due, or None if no message is delayed."""
         due = [time for time in (self._schedule.next_due_ms(), self._timers.next_due_ms()) if time is not None]
         return min(due, default=None)
 
@@ -179,7 +179,7 @@ class Delivery:
         return self._transactions.commit(producer_group, half_offset)
 
     def rollback(self, producer_group: str, half_offset: int) -> None:
-        """Roll back a half message; see `Transactions.rollback`."""
+        """Roll back a half message, so that consumers never see its message; see `Transactions.rollback`."""
         self._transactions.rollback(producer_group, half_offset)
 
     def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
@@ -187,5 +187,5 @@ class Delivery:
         return self._transactions.take_due(now_ms, timeout_ms, checks_max)
 
     def pending_halves(self) -> list[Message]:
-        """Return the undecided half messages, oldest first."""
+        """Return the half messages that are neither committed nor rolled back, oldest first."""
         return self._transactions.pending()

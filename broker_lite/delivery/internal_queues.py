@@ -1,4 +1,4 @@
-"""Readers for the broker's internal queues: delayed messages, half messages and their outcomes, and where they go.
+"""Reading of the broker's internal queues: delayed messages, half messages, and decisions about half messages.
 
 A record in these queues may be damaged, or deleted with its segment because the disk was full. It is skipped, so that
 the other records are still processed.
@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 
 def intact_message(store: MessageStore, topic: str, queue_id: int, number: int) -> Message | None:
-    """Return a message of a queue; if the log has no intact record of it, log an error and return None.
+    """Return a message of an internal queue; log an error and return None if the log has no intact record of it.
 
     Args:
         store: store of the queue.
@@ -40,7 +40,7 @@ def intact_message(store: MessageStore, topic: str, queue_id: int, number: int) 
 
 
 def numbers_from(store: MessageStore, topic: str, queue_id: int, number: int) -> range:
-    """Return the queue offsets from `number` to the end of a queue, without expired messages."""
+    """Return the queue offsets from `number` to the end of a queue, starting later if messages have expired."""
     return range(max(number, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id))
 
 
@@ -53,11 +53,11 @@ def intact_messages(
 
 
 class TargetError(CommitLakeError, ValueError):
-    """Error for a record whose properties do not name a valid delivery target."""
+    """Error for a delayed record whose properties do not name a valid topic and queue for delivery."""
 
 
 def delivery_target(store: MessageStore, known: Mapping[str, str]) -> tuple[str, int]:
-    """Return the topic and queue to which a parked record must be delivered.
+    """Return the topic and queue to which a delayed message must be delivered.
 
     A topic may have fewer queues than when the message was sent: then the message goes to one of its current queues.
 

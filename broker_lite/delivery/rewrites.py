@@ -55,7 +55,7 @@ FIRST_RETRY_LEVEL = 3
 def with_properties(
     pairs: Sequence[tuple[str, str]], changes: Mapping[str, str], without: Sequence[str] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Return properties with some set and others removed; of a repeated key the last value stays, as in Java's map."""
+    """Return properties with keys changed and removed; of a repeated key only the last value stays, as in Java."""
     merged = dict(pairs) | dict(changes)
     return tuple((key, value) for key, value in merged.items() if key not in without)
 
@@ -76,7 +76,7 @@ def copy_of(message: Message) -> NewMessage:
 
 
 def park(message: NewMessage, level: int, schedule_topic: str) -> NewMessage:
-    """Return the record for the schedule topic, whose name depends on the dialect."""
+    """Return the record with which a message waits in the schedule topic of a dialect."""
     changes = {props.DELAY: str(level), **_real_target(message)}
     properties = with_properties(message.properties, changes)
     return replace(message, topic=schedule_topic, queue_id=level - 1, properties=properties)
@@ -88,7 +88,7 @@ def unpark(parked: Message, topic: str, queue_id: int) -> NewMessage:
 
 
 def park_timer(message: NewMessage, due_ms: int) -> NewMessage:
-    """Return the record for the timer topic."""
+    """Return the record with which a message waits in the timer topic."""
     changes = {props.TIMER_OUT: str(due_ms), **_real_target(message)}
     return replace(message, topic=TIMER_TOPIC, queue_id=0, properties=with_properties(message.properties, changes))
 
@@ -105,19 +105,19 @@ def unpark_timer(parked: Message, topic: str, queue_id: int, enqueued_ms: int, n
 
 
 def roll_timer(parked: Message, enqueued_ms: int, now_ms: int) -> NewMessage:
-    """Return the record that is parked again because its delivery time is beyond the range of the timer wheel."""
+    """Return the record with which a message waits again, because its time is beyond the range of the timer wheel."""
     rolled = parse_int(parked.properties.get(TIMER_ROLLED), 0, _MAX_ROLLED) or 0
     changes = {TIMER_ENQUEUED: str(enqueued_ms), TIMER_DEQUEUED: str(now_ms), TIMER_ROLLED: str(rolled + 1)}
     return replace(copy_of(parked), properties=with_properties(parked.property_pairs, changes))
 
 
 def send_back(failed: Message, group: str, queue_id: int, level: int) -> NewMessage:
-    """Return the record of a retry, which is then parked."""
+    """Return the record for the retry of a failed message, before it is delayed."""
     return _failed_copy(failed, f"{RETRY_PREFIX}{group}", queue_id, level)
 
 
 def give_up(failed: Message, group: str) -> NewMessage:
-    """Return the record for the group's dead-letter topic."""
+    """Return the dead letter for a failed message, to be stored in the group's dead-letter topic."""
     return _failed_copy(failed, f"{DLQ_PREFIX}{group}", 0, 0)
 
 
@@ -153,7 +153,7 @@ def prepare(message: NewMessage) -> NewMessage:
 
 
 def commit(half: Message, topic: str, queue_id: int) -> NewMessage:
-    """Return the record that consumers see after a commit."""
+    """Return the message that consumers see once a half message is committed."""
     copy = copy_of(half)
     return replace(
         copy,
@@ -166,12 +166,12 @@ def commit(half: Message, topic: str, queue_id: int) -> NewMessage:
 
 
 def check_again(half: Message, checks: int) -> NewMessage:
-    """Return a new record of a half message at the end of the queue: its producer is asked about this one."""
+    """Return a newer copy of a half message, whose producer is then asked about this copy."""
     return replace(copy_of(half), properties=with_properties(half.property_pairs, {CHECK_TIMES: str(checks)}))
 
 
 def abandon(half: Message) -> NewMessage:
-    """Return the record of a half message that is discarded because its producer never decided it."""
+    """Return the record of a half message that is discarded, because its producer has never decided about it."""
     return replace(copy_of(half), topic=GIVEN_UP_TOPIC, queue_id=0)
 
 

@@ -75,7 +75,7 @@ class Schedule:
         return ScheduledMessage(entry.tags_code, level, offset, entry.physical_offset) if entry else None
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> list[PutResult]:
-        """Deliver all messages that are due, in the order in which they are due.
+        """Deliver all due messages, ordered by the time at which they are due.
 
         Args:
             now_ms: deliver messages that are due at or before this time.
@@ -100,7 +100,7 @@ class Schedule:
         return delivered
 
     def _due_ms(self, waiting: ScheduledMessage, now_ms: int) -> int:
-        """Return the delivery time, or now if it exceeds the delay of its level because the clock was set back."""
+        """Return the delivery time of a waiting message; now, if that is further away than its level's delay."""
         latest = now_ms + self._delays_ms[waiting.level - 1]
         return now_ms if waiting.due_ms > latest else waiting.due_ms
 

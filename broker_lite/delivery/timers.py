@@ -48,16 +48,16 @@ def asks_for_timer(known: dict[str, str]) -> bool:
 
 
 def _due_ms(message: Message, known: dict[str, str]) -> int | None:
-    """Return the time at which a parked message is due; its store time if none is set, None if the value is invalid."""
+    """Return the delivery time of a waiting message: its store time if it has none, None if that is invalid."""
     text = known.get(props.TIMER_OUT)
     return message.store_timestamp if text is None else parse_int64(text)
 
 
 class _Parked(NamedTuple):
-    """Message that waits in a slot.
+    """Message that waits in a slot of the timer wheel.
 
     Attributes:
-        unit: its unit in the timer log.
+        unit: entry of the message in the timer log.
         is_doubtful: True if it may have been delivered before the store was opened.
     """
 
@@ -105,7 +105,7 @@ class Timers:
         return time_ms // self._files.precision_ms * self._files.precision_ms
 
     def _find_first_new(self, last: TimerUnit | None) -> tuple[int, frozenset[int]]:
-        """Return the first queue offset to process, and the physical offsets after it that were entered before."""
+        """Return the queue offset to continue reading at, and physical offsets of later messages already entered."""
         low, high = self._store.min_offset(TIMER_TOPIC, 0), self._store.max_offset(TIMER_TOPIC, 0)
         if not self._files.has_checkpoint and last is None:
             return low, frozenset()
@@ -119,7 +119,7 @@ class Timers:
         return offset, frozenset(unit.physical_offset for unit in self._files.units_from(entry.physical_offset))
 
     def _message_of(self, unit: TimerUnit) -> Message | None:
-        """Return the record of a unit, or None if the log has no intact record of the timer topic there."""
+        """Return the message of a timer log unit, or None if the log has no intact record of the timer topic there."""
         message = self._store.get_at(unit.physical_offset)
         return message if message is not None and message.topic == TIMER_TOPIC else None
 
@@ -167,7 +167,7 @@ class Timers:
             return self._times[0] + self._files.precision_ms if self._times else None
 
     def enter_parked(self) -> None:
-        """Enter newly parked messages into the timer files."""
+        """Enter messages that were stored in the timer topic since the last call into the timer files."""
         with self._guard:
             self._enter_parked()
 
@@ -286,7 +286,7 @@ class Timers:
         return any(one.physical_offset > place and one.properties.get(props.TIMER_OUT) == due for one in found)
 
     def _finish_slot(self) -> None:
-        """Deliver the rest of a partly delivered slot, because the next open of the store starts with a whole slot."""
+        """Deliver the rest of a partly delivered slot, because a reopened store starts with a whole slot."""
         with self._guard:
             if not self._slot_is_partly_delivered:
                 return

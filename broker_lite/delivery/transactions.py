@@ -56,7 +56,7 @@ class Transactions:
         return min(max(progress, self._store.min_offset(topic, QUEUE_ID)), self._store.max_offset(topic, QUEUE_ID))
 
     def _undecided_half(self, number: int) -> Message | None:
-        """Return an undecided half message by its queue offset; return None for others, and skip a damaged one.
+        """Return the half message at a queue offset if it is undecided; a damaged one is skipped.
 
         The offset in the queue counts, not the one in the record, which may be forged.
         """
@@ -69,7 +69,7 @@ class Transactions:
         return half if half.queue_offset == number else replace(half, queue_offset=number)
 
     def _half_queue_offsets(self) -> range:
-        """Return the queue offsets of existing half messages, from the first undecided one on."""
+        """Return the range of queue offsets that contains all undecided half messages."""
         numbers = numbers_from(self._store, HALF_TOPIC, QUEUE_ID, self._half_progress)
         for expired in range(self._half_progress, numbers.start):
             if not self._is_decided(expired):
@@ -114,12 +114,12 @@ class Transactions:
             self._store_mark(self._find_undecided(producer_group, half_offset))
 
     def pending(self) -> list[Message]:
-        """Return the undecided half messages, oldest first."""
+        """Return the half messages that are neither committed nor rolled back, oldest first."""
         with self._guard:
             return [half for number in self._half_queue_offsets() if (half := self._undecided_half(number))]
 
     def take_due(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
-        """Check the undecided half messages, and yield those whose producers must be asked now.
+        """Check the undecided half messages; yield those whose producers must be asked now, None for each other one.
 
         Each yielded half message is a new record with its check count increased; the older record no longer counts. A
         half message that was checked too often is discarded.
@@ -143,7 +143,7 @@ class Transactions:
             yield due
 
     def _next_check(self, half: Message, now_ms: int, timeout_ms: int, checks_max: int) -> Message | None:
-        """Count a check of a half message, and return the new record if its producer must be asked."""
+        """Store a half message again with one more check counted; return it if its producer must be asked."""
         checks = _parse_number(half.properties.get(rewrites.CHECK_TIMES)) or 0
         try:
             if checks >= checks_max:
@@ -216,7 +216,7 @@ class Transactions:
         self._advance_progress()
 
     def _count_without_mark(self, half: int) -> None:
-        """Count a half message as decided without a mark, because it was stored again or discarded."""
+        """Treat a half message as decided, because it was stored again or discarded, without writing an op record."""
         self._decided.add(half)
         self._forget_older(half)
         self._advance_progress()
@@ -243,7 +243,7 @@ def _is_too_young(half: Message, now_ms: int, timeout_ms: int) -> bool:
 
 
 def _immunity_ms(half: Message, timeout_ms: int) -> int | None:
-    """Return the age that a half message sets for its first check, or None; an invalid value means the default."""
+    """Return the age at which a half message asks to be checked first, ms; None if it does not ask for one."""
     text = half.properties.get(IMMUNITY_SECONDS)
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""Dispatch of requests to handlers, and conversion of their errors to answers."""
+"""Dispatcher of requests to handlers, which also converts errors of handlers to answers."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Dispatcher:
         self._next_delivery_ms = self._next_poll_ms = broker.now_ms()
 
     def handle(self, channel: Channel, request: Command) -> None:
-        """Handle a request and answer it; a long request is answered after further calls of `work`."""
+        """Handle and answer a request; a request that takes long is continued by later calls of `work`."""
         before = self.broker.store.log_end
         answer = self._answer(channel, request)
         if answer is None or isinstance(answer, Command):
@@ -147,7 +147,7 @@ class Dispatcher:
         self._send(channel, request, answer, before)
 
     def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
-        """Send an answer, after a flush if the broker has `sync_flush` and the log has grown beyond `before`."""
+        """Send an answer, if necessary after a flush of what was written since the log ended at `before`."""
         if answer is None or request.is_one_way:
             return
         end = self.broker.store.log_end
@@ -162,7 +162,7 @@ class Dispatcher:
 
     @property
     def unsent_answers(self) -> int:
-        """Number of answers that wait for the disk or for slaves."""
+        """Number of answers that wait for a flush or for slaves."""
         return len(self._unsynced)
 
     def _answer(self, channel: Channel, request: Command) -> Command | Answering | None:
@@ -197,11 +197,11 @@ class Dispatcher:
 
     @property
     def wants_sync(self) -> bool:
-        """True if answers wait for the disk."""
+        """True if answers wait for a flush of the log."""
         return bool(self._unsynced)
 
     def synced(self, log_end: int) -> None:
-        """Send the answers that waited for the log up to `log_end`."""
+        """Send the answers that waited for a flush of the log up to `log_end`."""
         while self._unsynced and self._unsynced[0][0] <= log_end:
             _, channel, answer = self._unsynced.popleft()
             channel.send(answer)
@@ -221,7 +221,7 @@ class Dispatcher:
             )
 
     def lost(self, channel: Channel) -> None:
-        """Remove the clients of a closed connection."""
+        """Remove a closed connection's clients from their groups."""
         self.broker.slices.run(self.broker.notify_members(self.broker.clients.disconnect(channel)))
 
     def tick(self, now_ms: int) -> bool:
@@ -247,7 +247,7 @@ class Dispatcher:
         yield from self.broker.notify_members(changed)
 
     def _deliver(self, now_ms: int) -> bool:
-        """Deliver due messages and check half messages; return whether more are due."""
+        """Deliver due messages and check half messages; return whether there is more to do now."""
         broker = self.broker
         end = time.perf_counter() + SLICE_SECONDS
         may_have_more = _is_due(broker.delivery.next_due_ms(), now_ms)
@@ -272,7 +272,7 @@ class Dispatcher:
         return False
 
     def _attend_clients(self, now_ms: int) -> None:
-        """Answer held pulls that have messages or are past their deadline, and expire silent clients and old locks."""
+        """Answer waiting pulls, and remove clients and locks that have expired."""
         broker = self.broker
         if now_ms >= self._next_poll_ms:
             self._next_poll_ms = now_ms + broker.options.long_poll_check_ms

@@ -150,7 +150,7 @@ def all_consumer_offsets(broker: Broker, _channel: Channel, request: Command) ->
 
 
 def all_delay_offsets(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with the progress of all delay levels."""
+    """Answer with the next offset to deliver of each delay level."""
     table = DelayOffsetTable(dict(broker.store.config.delay_offsets.entries))
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(table))
 

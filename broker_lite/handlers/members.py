@@ -30,7 +30,7 @@ MAX_CONFIG_BYTES = 256 << 10
 
 
 def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
-    """Register a client's groups and its consumers' subscriptions."""
+    """Register a client in its groups, with the subscriptions of its consumers."""
     heartbeat = parse_body(Heartbeat, request.body, limit=MAX_HEARTBEAT_BYTES, is_plain=True)
     yield
     broker.clients.check(channel, heartbeat)
@@ -52,7 +52,7 @@ def heart_beat(broker: Broker, channel: Channel, request: Command) -> Answering:
 
 
 def _check_room_for(broker: Broker, groups: set[str]) -> None:
-    """Raise an error if a heartbeat needs more new groups and topics than the limits allow."""
+    """Raise an error if the limits do not allow the groups and retry topics that a heartbeat would create."""
     new = {name for name in groups if not broker.groups.has(name) and broker.groups.may_make(name)}
     if new:
         broker.groups.check_room(len(new))

@@ -40,7 +40,7 @@ def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def update_offset(broker: Broker, channel: Channel, request: Command) -> Command:
-    """Store a group's offset: it has consumed all messages before it."""
+    """Store the offset that a group has reached: all messages before it are consumed."""
     header = from_ext_fields(UpdateConsumerOffsetRequest, request.ext_fields)
     if (refusal := refuse_system_group(request, header.consumer_group)) is not None:
         return refusal
@@ -77,14 +77,14 @@ def search_offset(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def max_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with the queue offset of the next message."""
+    """Answer with the next queue offset of a queue, which is the end of the queue."""
     header = from_ext_fields(MaxOffsetRequest, request.ext_fields)
     offset = broker.store.max_offset(header.topic, header.queue_id)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))
 
 
 def min_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with the queue offset of the first message in the store."""
+    """Answer with the queue offset of the first message that is still in the store."""
     header = from_ext_fields(QueueRequest, request.ext_fields)
     offset = broker.store.min_offset(header.topic, header.queue_id)
     return request.reply(ResponseCode.SUCCESS, to_ext_fields(OffsetResponse(offset)))

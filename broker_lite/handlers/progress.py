@@ -1,4 +1,4 @@
-"""Progress of topics and groups. Source: AdminBrokerProcessor, Broker2Client (5.5.0)."""
+"""Requests for the progress of topics and groups. Source: AdminBrokerProcessor, Broker2Client (5.5.0)."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def consume_time_span(broker: Broker, _channel: Channel, request: Command) -> An
 
 
 def reset_offset(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Reset a group's offsets; its consumers continue there at their next pull."""
+    """Reset a group's offsets in a topic to an offset or time, at which its consumers continue to pull."""
     header = from_ext_fields(ResetOffsetRequest, request.ext_fields)
     topic, group = header.topic, header.group
     if (refusal := refuse_system_group(request, group)) is not None:

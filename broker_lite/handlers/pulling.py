@@ -83,7 +83,7 @@ def _pull_filtered(
     wanted: Filter,
     group: SubscriptionGroupConfig,
 ) -> Answering:
-    """Pull with an SQL92 filter; even its first slice waits for the client's earlier pulls."""
+    """Answer a pull with an SQL92 filter, in slices that wait for the same client's earlier pulls."""
     result = _pull_slice(broker, header, wanted, header.queue_offset)
     if result.is_cut and not result.records:
         return (yield from _continue_pull(broker, request, header, wanted, result, group))
@@ -170,13 +170,13 @@ def _own_subscription(header: PullMessageRequest) -> SubscriptionData:
 
 
 def _pull_slice(broker: Broker, header: PullMessageRequest, wanted: Filter, offset: int) -> PullResult:
-    """Pull one slice of the messages that a consumer wants."""
+    """Pull messages that a consumer wants for the time of one slice."""
     limits = _slice_limits(broker, header, wanted)
     return broker.store.pull(header.topic, header.queue_id, offset, limits, wanted.codes, wanted.accepts_record)
 
 
 def _slice_limits(broker: Broker, header: PullMessageRequest, wanted: Filter) -> PullLimits:
-    """Return the limits of one slice of a pull."""
+    """Return the limits for one slice of a pull: messages, bytes and time."""
     options = broker.options
     limit_bytes = options.max_transfer_bytes
     if header.max_msg_bytes is not None and header.max_msg_bytes > 0:
@@ -194,7 +194,7 @@ def _continue_pull(
     result: PullResult,
     group: SubscriptionGroupConfig | None = None,
 ) -> Answering:
-    """Continue a pull until it finds a message, or for PULL_SECONDS of work; it examines at least one message."""
+    """Continue a pull slice by slice, until it finds a message or has worked for PULL_SECONDS."""
     spent = SLICE_SECONDS
     while result.is_cut and not result.records:
         if spent >= PULL_SECONDS and result.next_offset > header.queue_offset:
@@ -241,7 +241,7 @@ def _response_code_of(header: PullMessageRequest, status: GetStatus) -> Response
 
 
 def _suggested_broker_id(broker: Broker, group: SubscriptionGroupConfig | None, found: Sequence[bytes]) -> int:
-    """Return the id of the broker to pull from next: the master, or a slave for old messages if that is configured."""
+    """Return the id of the broker for the next pull: the master or, if configured, a slave for old messages."""
     if group is None or not found or not broker.options.slave_read:
         return MASTER_ID
     last: int = HEAD.unpack(found[-1])[_PHYSICAL_OFFSET]
@@ -250,7 +250,7 @@ def _suggested_broker_id(broker: Broker, group: SubscriptionGroupConfig | None, 
 
 
 def _answer_reset(broker: Broker, request: Command, header: PullMessageRequest) -> Command | None:
-    """Answer a pull with the offset of a pending reset, or return None."""
+    """Return an answer that redirects the consumer to the offset of a pending reset, or None without one."""
     target = broker.take_reset(header.topic, header.consumer_group, header.queue_id)
     if target is None:
         return None
@@ -262,7 +262,7 @@ def _answer_reset(broker: Broker, request: Command, header: PullMessageRequest) 
 
 
 def wake(broker: Broker, topic: str, queue_id: int) -> None:
-    """Answer the held pulls of a queue whose groups were reset."""
+    """Answer the waiting pulls of a queue for which an offset reset is pending; the others keep waiting."""
     for pull in broker.held.take(topic, queue_id):
         answer = _answer_reset(broker, pull.request, pull.header)
         if answer is None:
@@ -272,7 +272,7 @@ def wake(broker: Broker, topic: str, queue_id: int) -> None:
 
 
 def answer_arrived(broker: Broker) -> None:
-    """Answer the held pulls for which messages have arrived."""
+    """Answer the waiting pulls of queues in which messages have arrived."""
     for topic, queue_id in broker.store.take_arrived():
         if pulls := broker.held.take(topic, queue_id):
             _run_in_slices(broker, pulls, _answer_or_hold_again)
@@ -281,7 +281,7 @@ def answer_arrived(broker: Broker) -> None:
 def _run_in_slices(
     broker: Broker, pulls: Sequence[HeldPull], answer: Callable[[Broker, Sequence[HeldPull]], Steps]
 ) -> None:
-    """Answer held pulls; the work for an SQL92 filter may take long, and counts against the limits of its client."""
+    """Answer waiting pulls in slices, as SQL92 filters may take long; the work counts against each client's limits."""
     unfiltered = [pull for pull in pulls if pull.wanted.accepts_record is None]
     if unfiltered:
         broker.slices.run(answer(broker, unfiltered))
@@ -292,7 +292,7 @@ def _run_in_slices(
 
 
 def _answer_or_hold_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
-    """Answer the held pulls that find a matching message; hold the others again."""
+    """Search messages for waiting pulls; answer those with a match, and let the others wait again."""
     for pull in pulls:
         result = yield from _search_for(broker, pull)
         if result is None:
@@ -306,7 +306,7 @@ def _answer_or_hold_again(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
 
 
 def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullResult | None]:
-    """Search for the messages that a held pull waits for, from the offset that it has reached.
+    """Search in slices for messages that a waiting pull wants, from the first offset not yet checked.
 
     Returns:
         The messages; None if the connection has closed, or the pull was answered with an error.
@@ -328,13 +328,13 @@ def _search_for(broker: Broker, pull: HeldPull) -> Generator[None, None, PullRes
 
 
 def answer_expired(broker: Broker, now_ms: int) -> None:
-    """Answer the held pulls whose deadline has passed."""
+    """Answer the waiting pulls that have reached their deadline."""
     if pulls := list(broker.held.take_expired(now_ms)):
         _run_in_slices(broker, pulls, _answer_expired_pulls)
 
 
 def _answer_expired_pulls(broker: Broker, pulls: Sequence[HeldPull]) -> Steps:
-    """Answer pulls past their deadline with what they find now."""
+    """Answer pulls that have reached their deadline, with the messages found by a last search."""
     for pull in pulls:
         result = yield from _search_for(broker, pull)
         if result is not None:

@@ -54,7 +54,7 @@ def query_message(broker: Broker, _channel: Channel, request: Command) -> Answer
 
 
 def _within_time_limit(query: Generator[None, None, T]) -> Generator[None, None, T]:
-    """Run the steps of a query within a time limit."""
+    """Run a query step by step; raise an error if it takes longer than QUERY_SECONDS."""
     started = time.perf_counter()
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Requests that the broker relays to consumers.
+"""Requests that the broker forwards to consumers, whose answers it returns.
 
     GET_CONSUMER_RUNNING_INFO (307) and CONSUME_MESSAGE_DIRECTLY (309), to one consumer
     INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223), to all members of a group, as GET_CONSUMER_STATUS_FROM_CLIENT (221)
@@ -61,14 +61,14 @@ The list of entries is not possessive, because Python 3.11.2 then accepts a comm
 
 
 def running_info(broker: Broker, channel: Channel, request: Command) -> Command | None:
-    """Relay a request for the state of a consumer."""
+    """Forward a request for a consumer's state to that consumer."""
     check_load(broker, request)
     header = from_ext_fields(RunningInfoRequest, request.ext_fields)
     return _relay_request(broker, channel, request, header.consumer_group, header.client_id, request)
 
 
 def consume_directly(broker: Broker, channel: Channel, request: Command) -> Command | None:
-    """Relay a message to a consumer, which consumes it at once."""
+    """Forward a message to a consumer for immediate consumption."""
     check_load(broker, request)
     header = from_ext_fields(ConsumeDirectlyRequest, request.ext_fields)
     try:
@@ -104,7 +104,7 @@ def _relay_request(
 
 
 def check_load(broker: Broker, request: Command, questions: int = 1) -> None:
-    """Raise an error if relaying a request would put too much load on the clients' connections.
+    """Raise an error if a forwarded request is too large, or too many are not answered yet.
 
     Args:
         questions: number of clients that are asked.
@@ -121,20 +121,20 @@ def _size_of(request: Command) -> int:
 
 
 def ask(broker: Broker, member: Member, question: Command, on_answer: OnAnswer) -> None:
-    """Ask a client; `on_answer` gets None if the client does not answer in time."""
+    """Send a request to a client; `on_answer` gets the answer, or None if there is none in time."""
     opaque = member.channel.ask(question, on_answer)
     broker.relayed.append((broker.now_ms() + ANSWER_MS, member.channel, opaque))
 
 
 def give_up_expired(broker: Broker, now_ms: int) -> None:
-    """Give up on consumers that have not answered in time."""
+    """Stop waiting for clients whose answers are late."""
     while broker.relayed and broker.relayed[0][0] <= now_ms:
         _, channel, opaque = broker.relayed.popleft()
         channel.give_up(opaque)
 
 
 def consumer_status(broker: Broker, channel: Channel, request: Command) -> Answering:
-    """Answer with the offsets that the members of a group report for a topic's queues."""
+    """Answer with the offsets in a topic's queues that each member of a group reports."""
     header = from_ext_fields(ConsumerStatusRequest, request.ext_fields)
     check_limit("characters of a name", MAX_NAME_LENGTH, max(len(header.topic), len(header.group)))
     members = []
@@ -160,7 +160,7 @@ def consumer_status(broker: Broker, channel: Channel, request: Command) -> Answe
 
 
 class _Statuses:
-    """Offsets of a group's members, sent when the last member has answered.
+    """Collected answers of a group's members about their offsets, which are sent when all have answered.
 
     Attributes:
         is_answered: True after the answer was sent: the offsets, or an error because they are too large.
@@ -177,7 +177,7 @@ class _Statuses:
         self.is_answered = False
 
     def add(self, client_id: str, answer: Command | None) -> None:
-        """Add the answer of a member; None if it does not answer."""
+        """Add a member's answer; None if it has not answered."""
         self._waiting.discard(client_id)
         if self.is_answered:
             return
@@ -198,7 +198,7 @@ class _Statuses:
             self._finish(self._question.reply(ResponseCode.SUCCESS, body=body))
 
     def _finish(self, answer: Command | None) -> None:
-        """Send the answer, and drop what was kept for it."""
+        """Send the collected answer, and free the memory of its parts."""
         self.is_answered = True
         self._tables.clear()
         self._broker.kept_answers.release(self._channel, self._size)

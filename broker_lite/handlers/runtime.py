@@ -1,4 +1,4 @@
-"""State and statistics of the broker. Source: AdminBrokerProcessor.prepareRuntimeInfo, StoreStatsService (5.5.0)."""
+"""Requests for the broker's state and statistics. Source: AdminBrokerProcessor, StoreStatsService (5.5.0)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GIB = 1 << 30
 
 
 def runtime_info(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with counters, rates and state, as text under RocketMQ's names."""
+    """Answer with counters, rates and state of the broker, as texts under RocketMQ's names."""
     table = _counter_values(broker) | _state_values(broker) | _disk_values(broker) | _delay_values(broker)
     return request.reply(ResponseCode.SUCCESS, body=serialize_body(KvTable(table)))
 
@@ -101,7 +101,7 @@ def _delay_values(broker: Broker) -> dict[str, str]:
 
 
 def stats_data(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with a count of the last minute, hour and day."""
+    """Answer with the totals and rates of a count for the last minute, hour and day."""
     header = from_ext_fields(StatsDataRequest, request.ext_fields)
     data = broker.statistics.data(header.stats_name, header.stats_key)
     if data is None:

@@ -1,4 +1,4 @@
-"""Handlers of sends, by producers and of messages that a consumer could not consume.
+"""Handlers of send requests, from producers and for messages that a consumer failed to consume.
 
     SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320), CONSUMER_SEND_MSG_BACK (36)
 
@@ -92,7 +92,7 @@ def _refuse_target(
 
 
 def _parse_header(request: Command) -> SendMessageRequest:
-    """Parse the header quickly; fall back to `parse_send_request`, which reports errors."""
+    """Parse the header of a send on a fast path; for unusual ones use `parse_send_request`, which reports errors."""
     fields = request.ext_fields
     if request.code == RequestCode.SEND_MESSAGE or "j" not in fields or "l" in fields:
         return parse_send_request(request)
@@ -179,7 +179,7 @@ def _add_marks(broker: Broker, message: SentMessage) -> SentMessage:
 
 
 def _parse_by_name(text: str) -> dict[str, str]:
-    """Parse properties by name, as `parse_properties` does."""
+    """Parse serialized properties into a dictionary; see `parse_properties`."""
     known = {}
     for entry in text.split(_END):
         key, separator, value = entry.partition("\x01")

@@ -68,7 +68,7 @@ def create_topic(broker: Broker, _channel: Channel, request: Command) -> Command
 
 
 def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answering:
-    """Create or update several topics, or none."""
+    """Create or update all of several topics, or none if any is invalid."""
     configs = parse_body(TopicConfigList, request.body, limit=MAX_TOPIC_LIST_BYTES, is_plain=True).topic_config_list
     yield
     for config in configs:
@@ -83,7 +83,7 @@ def create_topics(broker: Broker, _channel: Channel, request: Command) -> Answer
 
 
 def _problem_of(broker: Broker, config: TopicConfig) -> str | None:
-    """Return what is wrong with the settings of a topic, or None."""
+    """Return a sentence on what is wrong with a topic's settings, or None if they are valid."""
     if not is_valid_topic(config.topic_name):
         return f"topic: expected 1 to 127 characters of %|a-zA-Z0-9_-, found {config.topic_name[:100]!r}"
     if broker.topics.is_system(config.topic_name):
@@ -97,7 +97,7 @@ def _problem_of(broker: Broker, config: TopicConfig) -> str | None:
 
 
 def _changed_attributes(broker: Broker, topic: TopicConfig | None, changes: str | None) -> dict[str, str]:
-    """Return a topic's attributes after changes of the form `+name=value,-name`."""
+    """Return a topic's attributes after applying changes of the form `+name=value,-name`."""
     attributes = dict(topic.attributes or {}) if topic else {}
     queue_type = attributes.get(QUEUE_TYPE, SIMPLE_QUEUE_TYPE)
     for change in (changes or "").split(","):
@@ -191,7 +191,7 @@ def broker_config(broker: Broker, _channel: Channel, request: Command) -> Comman
 
 
 def update_broker_config(_broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Refuse to change the settings."""
+    """Refuse the request, because the settings cannot be changed while the broker runs."""
     remark = "the settings of this broker are set on its command line and cannot be changed by a request"
     return request.reply(ResponseCode.NO_PERMISSION, remark=remark)
 

@@ -1,4 +1,4 @@
-"""Transactions: decisions of producers, and the broker's checks with them.
+"""Transactions: producers' decisions about half messages, and questions of the broker about them.
 
 Source: EndTransactionProcessor, AbstractTransactionalMessageCheckListener (5.5.0).
 """
@@ -29,7 +29,7 @@ _logger = logging.getLogger(__name__)
 
 
 def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Command | None:
-    """Commit or roll back a half message; if the producer does not know yet, it is asked again later."""
+    """Commit or roll back a half message; if the producer has not decided yet, it is asked again later."""
     header = from_ext_fields(EndTransactionRequest, request.ext_fields)
     half = broker.delivery.find_half(header.commit_log_offset)
     if half is None or half.queue_offset != header.tran_state_table_offset:
@@ -46,7 +46,7 @@ def end_transaction(broker: Broker, _channel: Channel, request: Command) -> Comm
 
 
 def ask_producers(broker: Broker, now_ms: int) -> Iterator[None]:
-    """Ask the producers of overdue half messages; each step examines one."""
+    """Ask producers to decide about overdue half messages; each step examines one."""
     options = broker.options
     for half in broker.delivery.take_due_halves(now_ms, options.transaction_timeout_ms, options.transaction_check_max):
         if half is not None:
@@ -81,7 +81,7 @@ def _check_request(half: Message) -> Command:
 
 
 def _serialize_target(half: Message) -> bytes:
-    """Serialize the half message with the topic and queue of the message that a commit would store."""
+    """Serialize a half message with its original topic and queue, for the question to its producer."""
     known = half.properties
     message = replace(
         copy_of(half),

@@ -75,7 +75,7 @@ class NameServer:
     """
 
     def __init__(self, clock: Callable[[], int], accounts: Accounts | None = None) -> None:
-        """Start with an empty table.
+        """Create a name server that knows no broker.
 
         Args:
             clock: returns ms since 1970.

@@ -43,7 +43,7 @@ _NAMES_OF_STEP = 5_000
 
 
 def check_names(header: RegisterBrokerRequest) -> None:
-    """Check the names and addresses of a broker.
+    """Check the names and addresses with which a broker registers.
 
     Raises:
         CommandError: if a name or address is too long, or the id is negative.
@@ -61,7 +61,7 @@ def check_names(header: RegisterBrokerRequest) -> None:
 
 
 def check_topic_count(count: int) -> None:
-    """Check the number of topics of a broker.
+    """Check that a broker does not register too many topics.
 
     Raises:
         BodyError: if there are too many topics.
@@ -71,7 +71,7 @@ def check_topic_count(count: int) -> None:
 
 
 def check_filter_servers(servers: tuple[str, ...]) -> None:
-    """Check the number of filter servers of a broker.
+    """Check that a broker does not register too many filter servers.
 
     Raises:
         BodyError: if there are too many filter servers.
@@ -81,7 +81,7 @@ def check_filter_servers(servers: tuple[str, ...]) -> None:
 
 
 def check_topic(name: str, topic: TopicConfig) -> None:
-    """Check the name and the queues of a topic.
+    """Check the name and the numbers of queues of a registered topic.
 
     Raises:
         BodyError: if its name is empty or too long, or it has too many queues.
@@ -114,7 +114,7 @@ def topic_queues(broker_name: str, config: TopicConfig) -> QueueData:
 
 @dataclass(slots=True)
 class _Registration:
-    """Registration of a running broker process."""
+    """Registration of a broker process that sends heartbeats."""
 
     heard_ms: int
     timeout_ms: int
@@ -125,11 +125,12 @@ class _Registration:
 
 @dataclass(slots=True)
 class _Broker:
-    """Master and its slaves.
+    """Broker: a master and its slaves.
 
     Attributes:
         topics: topics of the master.
-        is_writable: write permission set for all topics since they were registered; None if none was set.
+        is_writable: write permission that an administrator has set for all topics; None if none was set since they were
+            registered.
     """
 
     cluster: str
@@ -173,7 +174,7 @@ class RouteTable:
         return self._local is not None and self._local.name == broker_name
 
     def conflicts_with_local(self, key: BrokerKey) -> bool:
-        """Return whether a registration conflicts with the local broker: same address, same id, or another cluster."""
+        """Return whether a broker conflicts with this process's broker: same address, same id, or another cluster."""
         if self._local is None:
             return False
         is_namesake = key.name == self._local.name
@@ -245,12 +246,12 @@ class RouteTable:
                 )
 
     def _has_room_for_old(self, key: BrokerKey, old: Mapping[str, QueueData], new: Mapping[str, QueueData]) -> bool:
-        """Return whether topics that a broker has deleted may stay in the table."""
+        """Return whether there is room to keep topics that a broker no longer registers."""
         return key == self._local or len(old) + len(new) <= MAX_TOPICS
 
     @staticmethod
     def _is_replaced(known: BrokerKey, by: BrokerKey) -> bool:
-        """Return whether one process has taken over another's id or address."""
+        """Return whether a newer process has the id or the address of a known one with the same broker name."""
         if known == by or known.name != by.name:
             return False
         return known.broker_id == by.broker_id or known.address == by.address
@@ -263,7 +264,7 @@ class RouteTable:
         return None
 
     def data_version(self, key: BrokerKey, now_ms: int) -> DataVersion | None:
-        """Return the version of a broker's registered topics, and count the query as a heartbeat."""
+        """Return the version of the topics that a broker has registered; also counts as a heartbeat."""
         live = self._live.get(key)
         if live is not None:
             live.heard_ms = now_ms
@@ -274,7 +275,7 @@ class RouteTable:
         return None if live is None else live.data_version
 
     def note_heartbeat(self, key: BrokerKey, now_ms: int) -> None:
-        """Record a heartbeat of a broker."""
+        """Record the time of a broker's heartbeat."""
         self.data_version(key, now_ms)
 
     def unregister(self, key: BrokerKey) -> None:
@@ -337,7 +338,7 @@ class RouteTable:
         return heapq.merge(*parts)
 
     def system_topics(self) -> tuple[tuple[str, ...], str | None]:
-        """Return the topics named after clusters and brokers, and the address of one broker."""
+        """Return the names of clusters and brokers, which are also topics, and the address of one broker."""
         names = {broker.cluster for broker in self._brokers.values()} | set(self._brokers)
         addresses = [address for broker in self._brokers.values() for address in broker.addresses.values()]
         return tuple(sorted(names)), (addresses[0] if addresses else None)
@@ -353,7 +354,7 @@ class RouteTable:
                 broker.topics.pop(topic, None)
 
     def set_writable(self, broker_name: str, *, writable: bool) -> int:
-        """Set or clear the write permission of a broker's topics, and return their number."""
+        """Set or clear the write permission of all of a broker's topics, and return the number of topics."""
         broker = self._brokers.get(broker_name)
         if broker is None:
             return 0

@@ -106,7 +106,7 @@ class Channel:
         return opaque
 
     def give_up(self, opaque: int) -> None:
-        """Stop waiting for an answer."""
+        """Stop waiting for the answer to a request."""
         if on_answer := self._pending.pop(opaque, None):
             on_answer(None)
 
@@ -126,7 +126,7 @@ class Channel:
             self.lost()
 
     def lost(self) -> None:
-        """Mark the connection as closed, and report None to everybody who waits for an answer."""
+        """Mark the connection as closed; all functions that wait for an answer are called with None."""
         self.is_open = False
         pending, self._pending = self._pending, {}
         for on_answer in pending.values():
@@ -145,7 +145,7 @@ class FrameReader:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> list[Command]:
-        """Add received bytes, and return the commands that are complete.
+        """Add received bytes to the buffer, and return the commands that are now complete.
 
         Raises:
             LayoutError: if the bytes are not a valid frame; the connection must be closed.

@@ -1,4 +1,4 @@
-"""Bodies of answers with many entries: serialized a hundred entries at a time, or a page of them."""
+"""Bodies of answers with many entries, which are serialized in steps of a hundred entries, or page by page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ENTRIES_OF_STEP = 100
 def table_body(
     name: str, entries: Iterable[tuple[Any, Any]], others: Callable[[], Mapping[str, Any]] = dict
 ) -> Generator[None, None, bytes]:
-    """Return the body of an answer as fastjson writes it: `{"name":{...},others}`.
+    """Serialize an answer's body that contains a table, in steps: `{"name":{...},others}`.
 
     Args:
         name: name of the table.
@@ -42,7 +42,7 @@ def table_body(
 def list_body(
     name: str, entries: Iterable[Any], others: Callable[[], Mapping[str, Any]] = dict
 ) -> Generator[None, None, bytes]:
-    """Return the body of an answer that is a list: `{"name":["a","b"],others}`.
+    """Serialize an answer's body that contains a list, in steps: `{"name":["a","b"],others}`.
 
     Args:
         name: name of the list.
@@ -59,7 +59,7 @@ def list_body(
 
 
 def lists_body(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generator[None, None, bytes]:
-    """Return the body of an answer that is a table of lists: `{"name":{"key":["a","b"]}}`.
+    """Serialize an answer's body that contains a table of lists, in steps: `{"name":{"key":["a","b"]}}`.
 
     Args:
         name: name of the table.
@@ -80,7 +80,7 @@ def lists_body(name: str, lists: Iterable[tuple[str, Iterable[Any]]]) -> Generat
 
 
 def _serialize_items(name: str, entries: Iterable[Any], size: int = 0) -> Generator[None, None, bytes]:
-    """Return entries as JSON, separated by commas; yield after every hundred."""
+    """Serialize entries as JSON with commas between them; yield after every hundred entries."""
     remaining = iter(entries)
     pieces = []
     while chunk := list(islice(remaining, _ENTRIES_OF_STEP)):

@@ -1,4 +1,4 @@
-"""Log of a slave: bytes of the master's log at the same offsets, and the queues and index built from them.
+"""A slave's log, which has the same bytes at the same offsets as the master's, with queues and index built from it.
 
 Bytes arrive in arbitrary pieces. A record is added to its queue and the index when it is complete; an incomplete
 one already belongs to the log, and recovery drops it if the process ends before the rest arrives. Source:
@@ -44,12 +44,12 @@ class LogCopy:
 
     @property
     def end(self) -> int | None:
-        """Physical offset of the log's end; None in an empty store, which may start at any segment."""
+        """Physical offset of the end of the log; None for an empty store, whose log may start at any segment."""
         with self._writer.lock:
             return None if self._log.files.is_empty else self._log.end
 
     def append(self, physical_offset: int, data: bytes) -> None:
-        """Append bytes of one segment, and index the records that are now complete.
+        """Append received bytes, which must be within a segment, and enter complete records into queues and index.
 
         Raises:
             ReplicationError: if the bytes are not valid records; the log then ends before them.
@@ -96,7 +96,7 @@ class LogCopy:
             self._known = LogProgress(message.physical_offset + size, message.store_timestamp, message.physical_offset)
 
     def _next_record(self) -> tuple[int, Message | None] | None:
-        """Return the size and message of the next record, the message None for a BLANK; None if it is incomplete."""
+        """Return the size of the next record and its message (None for a BLANK); None if the record is incomplete."""
         position = self._known.log_end
         here = self._log.end - position
         if here < BLANK.size:
@@ -129,5 +129,5 @@ class LogCopy:
 
 
 def _is_new_beginning(queue: AnyQueue, record: Dispatch) -> bool:
-    """Return whether a queue's offsets restart, because its topic was deleted and created again on the master."""
+    """Return whether a record begins its queue anew, because the master has deleted and recreated the topic."""
     return record.queue_offset < queue.max_offset and record.physical_offset > queue.last_record

@@ -41,7 +41,7 @@ class Master:
         loop: asyncio.AbstractEventLoop,
         progressed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Start without slaves.
+        """Create a master without slaves.
 
         Args:
             store: store whose log is sent.
@@ -78,7 +78,7 @@ class Master:
         await asyncio.sleep(0)
 
     def add(self, slave: SlaveConnection) -> str | None:
-        """Add a connection; return the reason if it is refused, else None."""
+        """Add a slave's connection; if it is refused, return the reason, else None."""
         peer = ipaddress.ip_address(slave.ip)
         if self.options.allowed and not any(peer in network for network in self.options.allowed):
             return "its address is not among the allowed networks"
@@ -135,7 +135,7 @@ class SlaveConnection(asyncio.Protocol):
 
     @property
     def is_begun(self) -> bool:
-        """True once the slave has reported its offset."""
+        """True after the slave has reported its offset for the first time."""
         return self._side.acknowledged is not None
 
     @property
@@ -144,7 +144,7 @@ class SlaveConnection(asyncio.Protocol):
         return f"{host}:{port}"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept the connection, unless it is refused."""
+        """Accept the connection of a slave, or close it if the master refuses it."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(_UNREAD_BYTES)
         self.ip = transport.get_extra_info("peername")[0].partition("%")[0]
@@ -153,7 +153,7 @@ class SlaveConnection(asyncio.Protocol):
             self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Handle reports, and send the bytes that they ask for."""
+        """Parse offset reports of the slave, and send the log from there on."""
         self._heard_at = self._master.loop.time()
         begun = self.is_begun
         try:
@@ -214,11 +214,11 @@ class SlaveConnection(asyncio.Protocol):
             self._write(self._side.heartbeat())
 
     def pause_writing(self) -> None:
-        """Stop sending to a slave that does not read."""
+        """Stop sending, because the slave does not read what was sent."""
         self._is_paused = True
 
     def resume_writing(self) -> None:
-        """Resume sending to a slave that has read."""
+        """Continue to send, because the slave has read what was sent."""
         self._is_paused = False
         self.send()
 
@@ -228,6 +228,6 @@ class SlaveConnection(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)
-        """Remove the closed connection."""
+        """Remove the connection from the master after it has closed."""
         self._master.discard(self)
         self._transport = None

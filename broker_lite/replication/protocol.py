@@ -40,7 +40,7 @@ class LogChunk(NamedTuple):
 
 
 class MasterSide:
-    """Master's side of the connection to one slave.
+    """Protocol state of a master for one slave.
 
     Attributes:
         acknowledged: offset that the slave has reported; None before its first report.
@@ -48,7 +48,7 @@ class MasterSide:
     """
 
     def __init__(self, segment_size: int, batch_bytes: int = DEFAULT_BATCH_BYTES) -> None:
-        """Wait for the first report.
+        """Create the state before the slave's first report.
 
         Args:
             segment_size: size of the log's files.
@@ -61,7 +61,7 @@ class MasterSide:
         self._rest = b""
 
     def receive(self, data: bytes, log: range) -> None:
-        """Parse reports of the slave.
+        """Parse received offset reports of the slave.
 
         Args:
             data: received bytes.
@@ -94,7 +94,7 @@ class MasterSide:
             )
 
     def due(self, log: range) -> tuple[int, int] | None:
-        """Return offset and size of the next body, or None if the slave has everything or has not reported yet.
+        """Return offset and size of the next bytes to send; None if there are none, or before the slave's first report.
 
         Raises:
             PeerError: if the slave is so slow that the bytes it needs were deleted.
@@ -109,7 +109,7 @@ class MasterSide:
         return self.next_offset, min(self._batch_bytes, in_segment, log.stop - self.next_offset)
 
     def transfer(self, body: bytes) -> bytes:
-        """Return the bytes of the next transfer."""
+        """Return a transfer, a header and the given bytes of the log."""
         header = TRANSFER.pack(self.next_offset, len(body))
         self.next_offset += len(body)
         return header + body
@@ -120,13 +120,13 @@ class MasterSide:
 
 
 class SlaveSide:
-    """Slave's side of the connection to its master.
+    """Protocol state of a slave.
 
     Bodies are returned as they arrive; only an incomplete header is buffered.
     """
 
     def __init__(self, segment_size: int, log_end: int | None) -> None:
-        """Start at the end of the slave's log.
+        """Create the state for a slave whose log ends at an offset.
 
         Args:
             segment_size: size of the slave's files, and the master's.
@@ -138,7 +138,7 @@ class SlaveSide:
         self._header = b""
 
     def report(self) -> bytes:
-        """Return a report of the received offset; everything received must already be in the slave's log."""
+        """Return a report of the offset received so far, up to which the slave's log must be written."""
         return REPORT.pack(self._expected or 0)
 
     def receive(self, data: bytes) -> list[LogChunk]:

@@ -1,4 +1,4 @@
-"""Role of a broker in replication, with everything that serves clients, slaves or a master for it."""
+"""Replication role of a broker: the objects that serve clients, slaves or a master depending on the role."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SlaveDispatcher(Dispatcher):
         super()._send(channel, request, answer, before)
 
     def tick(self, now_ms: int) -> bool:
-        """Do periodic work; delayed messages and transactions are the master's work."""
+        """Do periodic work, except for delayed messages and transactions, which only the master handles."""
         self.broker.statistics.tick(now_ms)
         self._attend_clients(now_ms)
         return False
@@ -80,7 +80,7 @@ class ReplicationRole:
     def __init__(
         self, store: BrokerStore, broker: BrokerOptions, options: ReplicationOptions, accounts: Accounts | None
     ) -> None:
-        """Set up a role; `start` starts its network connections.
+        """Create the objects for the role; `start` opens network connections.
 
         Args:
             store: store of the broker; that of a slave is open as a copy.
@@ -132,7 +132,7 @@ class ReplicationRole:
         return self._slave is not None and not self._slave.knows_master
 
     async def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Listen for slaves, or connect to the master.
+        """Listen for slaves as a master, or connect to the master as a slave.
 
         Raises:
             OSError: if the port cannot be opened.
@@ -149,7 +149,7 @@ class ReplicationRole:
             self._master.send()
 
     def on_registered(self, answer: RegisterBrokerResponse) -> None:
-        """Handle the master's address in a name server's answer."""
+        """Use the master's address in a name server's answer to the registration."""
         if self._slave is not None:
             self._slave.on_registered(answer)
 

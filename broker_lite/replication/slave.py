@@ -1,4 +1,4 @@
-"""Connection of a slave to its master: it receives the log, and reports how much it has.
+"""Slave's connection to its master, which receives the log and reports its progress.
 
 The master's address comes from an option, or from a name server at which both have registered. When the connection
 fails or closes, the slave reconnects after a pause. Source: DefaultHAClient, BrokerController (5.5.0).
@@ -33,7 +33,7 @@ def parse_address(text: str | None) -> HostAndPort | None:
 
 
 class Slave:
-    """Slave that follows one master.
+    """Slave that copies the log of its master.
 
     Attributes:
         knows_master: True once the master's addresses are known.
@@ -42,7 +42,7 @@ class Slave:
     def __init__(
         self, log: LogCopy, synchronizer: Synchronizer, options: ReplicationOptions, arrived: Callable[[], None]
     ) -> None:
-        """Start without a master.
+        """Create a slave that does not know its master yet.
 
         Args:
             log: log to which received bytes are appended.
@@ -76,7 +76,7 @@ class Slave:
             self._client.close()
 
     def on_registered(self, answer: RegisterBrokerResponse) -> None:
-        """Handle the master's address in a name server's answer."""
+        """Use the master's address in a name server's answer to the registration."""
         address = parse_address(answer.ha_server_addr)
         if self._options.master is None and address is not None and address != self._address:
             _logger.info("the master's log is at %s:%d", *address)
@@ -128,7 +128,7 @@ class Slave:
             writer.close()
 
     async def _send_reports(self, side: SlaveSide, writer: asyncio.StreamWriter) -> None:
-        """Send regular reports as heartbeats; at that moment everything received is in the log."""
+        """Send reports at an interval as heartbeats; everything received has then been written to the log."""
         while True:
             await asyncio.sleep(self._options.heartbeat_seconds)
             writer.write(side.report())

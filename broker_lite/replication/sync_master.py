@@ -1,4 +1,4 @@
-"""Master whose answers to sends wait until a slave has the message: brokerRole=SYNC_MASTER.
+"""Dispatcher of a SYNC_MASTER, which answers a send after a slave has received the message.
 
     no slave, or one that lags by 256 MiB       SLAVE_NOT_AVAILABLE, at once
     no slave has it within slaveTimeout, 3 s    FLUSH_SLAVE_TIMEOUT
@@ -28,12 +28,12 @@ _WAITS_NOT = "WAIT\x01false"
 
 @dataclass(slots=True)
 class _Waiting:
-    """Answer that is not sent yet.
+    """Answer that waits for a flush or for a slave.
 
     Attributes:
         log_end: physical offset up to which the log must be on disk or on a slave.
-        deadline_ms: time until which it waits for a slave; None if it does not.
-        is_send: True if the answer's code reports the result of the wait.
+        deadline_ms: time until which the answer waits for a slave; None if it does not wait for one.
+        is_send: True if the answer's code must tell the producer whether the flush and the copy succeeded.
     """
 
     log_end: int
@@ -44,7 +44,7 @@ class _Waiting:
 
 
 class SyncMasterDispatcher(Dispatcher):
-    """Dispatcher that delays answers until a slave has the data."""
+    """Dispatcher that delays answers until a slave has the data that their requests wrote."""
 
     def __init__(
         self, broker: Broker, accounts: Accounts | None, has_slave_in_range: Callable[[int], bool], timeout_ms: int
@@ -63,7 +63,7 @@ class SyncMasterDispatcher(Dispatcher):
         self._synced_end = self._copied_end = 0
 
     def _send(self, channel: Channel, request: Command, answer: Command | None, before: int) -> None:
-        """Send an answer when the disk and a slave have what its request wrote."""
+        """Send an answer as soon as the data that its request wrote is on disk and on a slave."""
         if answer is None or request.is_one_way:
             return
         end, deadline_ms = self.broker.store.log_end, None
@@ -80,12 +80,12 @@ class SyncMasterDispatcher(Dispatcher):
 
     @property
     def wants_sync(self) -> bool:
-        """True if answers wait for the disk."""
+        """True if answers wait for a flush of the log."""
         return self.broker.options.sync_flush and any(one.log_end > self._synced_end for one in self._waiting)
 
     @property
     def unsent_answers(self) -> int:
-        """Number of answers that wait for the disk or for slaves."""
+        """Number of answers that wait for a flush or for slaves."""
         return len(self._waiting)
 
     @property
@@ -94,12 +94,12 @@ class SyncMasterDispatcher(Dispatcher):
         return bool(self._waiting)
 
     def synced(self, log_end: int) -> None:
-        """Send the answers that the disk has allowed, if a slave has their data."""
+        """Note how far the log is flushed, and send the answers that do not wait for a slave any more."""
         self._synced_end = log_end
         self._send_ready()
 
     def copied(self, log_end: int) -> None:
-        """Send the answers that a slave has allowed, if their data is on disk."""
+        """Note how far a slave has the log, and send the answers that do not wait for a flush any more."""
         self._copied_end = log_end
         self._send_ready()
 
@@ -115,7 +115,7 @@ class SyncMasterDispatcher(Dispatcher):
         return super().tick(now_ms)
 
     def expire(self, now_ms: int) -> None:
-        """Send the answers that have waited for a slave until their deadline."""
+        """Send answers whose deadline for a slave has passed."""
         for one in self._waiting:
             if one.deadline_ms is not None and one.deadline_ms <= now_ms and one.log_end > self._copied_end:
                 one.deadline_ms = None
@@ -133,5 +133,5 @@ class SyncMasterDispatcher(Dispatcher):
 
 
 def _with_code(answer: Command, code: ResponseCode) -> Command:
-    """Return the answer with the code for the result of the wait; keep an answer that reports an error."""
+    """Return a successful answer with another code; answers that report an error stay as they are."""
     return replace(answer, code=code) if answer.code == ResponseCode.SUCCESS else answer

@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Synchronizer:
-    """Synchronizer of a slave's tables with its master's."""
+    """Synchronizer that copies the master's tables to a slave."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -36,7 +36,7 @@ class Synchronizer:
         self._groups_version: DataVersion | None = None
 
     async def run(self, master: PeerClient) -> bool:
-        """Copy all tables once, and return whether that succeeded; a table that was not received stays unchanged."""
+        """Copy all tables from the master once; on an error, return False, and keep tables that were not received."""
         try:
             self.take_topics(await self._request_table(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigs))
             self.take_consumer_offsets(
@@ -61,7 +61,7 @@ class Synchronizer:
         return parse_body(kind, answer.body)
 
     def take_topics(self, found: TopicConfigs) -> None:
-        """Replace the topics by the master's; queues of a removed topic stay until they expire."""
+        """Replace the topics by those of the master; queues of a removed topic stay until their messages expire."""
         topics, config = self._broker.topics, self._broker.store.config.topics
         if found.data_version == self._topics_version:
             return
@@ -91,7 +91,7 @@ class Synchronizer:
         self._groups_version = found.data_version
 
     def take_consumer_offsets(self, found: ConsumerOffsetTable) -> None:
-        """Store the consumer offsets of the master."""
+        """Store the master's consumer offsets."""
         offsets = self._broker.store.config.consumer_offsets
         for key, queues in found.offset_table.items():
             topic, group = split_offset_key(key)

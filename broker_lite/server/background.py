@@ -16,7 +16,7 @@ from commitlake.broker_lite.errors import StoreError
 
 
 class SliceTimer:
-    """Timer of one scheduler, which starts when work waits and stops when there is none."""
+    """Timer that runs the slices of a scheduler in an event loop, while any work remains."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, slices: Slices, turn: Callable[[], bool]) -> None:
         """Connect a scheduler to an event loop.
@@ -46,7 +46,7 @@ class SliceTimer:
 
 
 class LogSync:
-    """Thread that flushes the log on request."""
+    """Thread that flushes the log whenever this is requested."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class LogSync:
         self._wanted.set()
 
     def stop(self) -> None:
-        """Stop the thread after the requested flush."""
+        """Stop the thread, after it has completed a requested flush."""
         self._is_stopped = True
         self._wanted.set()
         self._thread.join()

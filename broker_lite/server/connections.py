@@ -1,4 +1,4 @@
-"""Connections of a port: received bytes go to a service's handlers, and answers back to the clients.
+"""Connections to a port: received bytes are passed to a service as requests, and answers are sent to the clients.
 
 All frames of one read are handled at once, and their answers are sent in one write, up to a limit. If a client does not
 read its answers, the server stops reading from it, and its requests wait; if too much stays unread, its connection is
@@ -35,13 +35,13 @@ _logger = logging.getLogger(__name__)
 
 
 class Service(Protocol):
-    """Handler of the requests on a port."""
+    """Interface for the handler of requests on a port."""
 
     def handle(self, channel: Channel, request: Command) -> None:
         """Handle a request, and answer it over the channel."""
 
     def handled(self) -> None:
-        """Run after a group of requests has been handled."""
+        """Follow up a group of handled requests, for example with waiting answers."""
 
     def lost(self, channel: Channel) -> None:
         """Clean up after a closed connection."""
@@ -90,7 +90,7 @@ class Connections:
         self._unfinished_bytes -= self._unfinished.pop(connection, 0)
 
     def note_incomplete_frame(self, connection: Connection, size: int, *, is_new: bool) -> None:
-        """Update the size of a connection's incomplete frame; close the oldest ones if all together exceed the limit.
+        """Count the bytes of incomplete frames; if they exceed the limit, close the connections with the oldest.
 
         Args:
             size: received bytes of the incomplete frame, 0 if there is none.
@@ -154,12 +154,12 @@ class Connections:
 
     @property
     def is_working(self) -> bool:
-        """True if requests that were read wait for their turn."""
+        """True if received requests are waiting to be handled."""
         return any(connection.has_turn_later for connection in self._open)
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that have not been sent yet, because peers do not read."""
+        """Number of bytes that wait to be sent, because clients do not read their answers."""
         return sum(connection.unsent_bytes for connection in self._open)
 
 
@@ -210,7 +210,7 @@ class Connection(asyncio.Protocol):
         self._channel = Channel(peer, self._write, self.close)
 
     def data_received(self, data: bytes) -> None:
-        """Handle received bytes."""
+        """Decode received bytes, and handle the requests in them."""
         if self._channel is None or self._transport is None or self._transport.is_closing():
             return
         self.active_at = self._connections.loop.time()
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         self._close_if_ended()
 
     def _close_if_ended(self) -> None:
-        """Close the connection if its client has ended TLS and its requests are handled."""
+        """Close the connection after its client has ended TLS and all of its requests are handled."""
         if self._wire.is_ended and not self.has_turn_later:
             self.close()
 
@@ -248,11 +248,11 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def is_late(self, latest_start: float) -> bool:
-        """Return whether its incomplete frame began too long ago; a connection that is not being read is never late."""
+        """Return whether the incomplete frame began before `latest_start`; False while the server reads nothing."""
         return self._frame_began_at < latest_start and not self._is_paused
 
     def _handle_requests(self) -> None:
-        """Handle received requests until the peer stops reading answers or the turn is over."""
+        """Handle waiting requests until the time of a turn is over, or too many answers are unread."""
         end = time.perf_counter() + TURN_SECONDS
         while self._pending and not self._is_paused and self._channel is not None:
             self._is_handling = True
@@ -276,7 +276,7 @@ class Connection(asyncio.Protocol):
             self._connections.note_kept_bytes(self.count_kept())
 
     def _continue_later(self) -> None:
-        """Continue after other connections have had their turn; read nothing until then."""
+        """Handle the remaining requests after other connections have had a turn, and read nothing until then."""
         self.has_turn_later = True
         self.stop_reading()
         self._connections.loop.call_soon(self._take_turn)
@@ -293,7 +293,7 @@ class Connection(asyncio.Protocol):
             cast("asyncio.Transport", self._transport).resume_reading()
 
     def count_kept(self) -> int:
-        """Recount the memory of waiting requests and answers, and return the change."""
+        """Recount the memory for waiting requests and unread answers, and return the difference to the last count."""
         waiting = sum(len(command.body) + _COMMAND_BYTES for command in self._pending)
         before, self.kept_bytes = self.kept_bytes, waiting + self.unsent_bytes
         return self.kept_bytes - before
@@ -323,14 +323,14 @@ class Connection(asyncio.Protocol):
             self._connections.note_kept_bytes(self.count_kept())
 
     def pause_writing(self) -> None:
-        """Stop reading from a peer that does not read its answers."""
+        """Pause this connection's requests, because the client does not read its answers."""
         self._is_paused = True
         if self._channel is not None:
             self._channel.is_congested = True
         self.stop_reading()
 
     def resume_writing(self) -> None:
-        """Continue to serve a peer that has read its answers."""
+        """Resume this connection's requests, because the client has read its answers."""
         self._is_paused = False
         if self._channel is not None:
             self._channel.is_congested = False
@@ -366,7 +366,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (the reason does not matter)
-        """Remove the closed connection."""
+        """Remove the closed connection, and tell the service."""
         self._free_memory()
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -378,5 +378,5 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that have not been sent yet, because the peer does not read."""
+        """Number of bytes that wait to be sent, because the client does not read its answers."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0

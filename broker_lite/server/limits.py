@@ -72,6 +72,6 @@ def raise_limit(connections: int) -> None:
 
 
 def is_reserved(descriptor: int) -> bool:
-    """Return whether a descriptor is among the reserved ones; systems hand out the lowest free number."""
+    """Return whether a file descriptor is one of those that are kept free for the server's own files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft != resource.RLIM_INFINITY and descriptor >= soft - min(RESERVED, soft // 2)

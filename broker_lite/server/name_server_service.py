@@ -22,7 +22,7 @@ class NameServerService:
     """Service on a name server's port."""
 
     def __init__(self, name_server: NameServer, loop: asyncio.AbstractEventLoop) -> None:
-        """Start to serve.
+        """Create the service with a scheduler for long requests.
 
         Args:
             name_server: answers the requests.
@@ -43,7 +43,7 @@ class NameServerService:
             _send(channel, request, request.reply(ResponseCode.SYSTEM_BUSY, remark=remark))
 
     def handled(self) -> None:
-        """Do nothing, because answers are sent at once."""
+        """Do nothing, because all answers were already sent."""
 
     def lost(self, channel: Channel) -> None:
         """Remove the brokers that registered over a closed connection."""

@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Registration:
-    """Registration at one name server, which is kept up to date."""
+    """Registration of a broker at one name server, which is repeated at intervals."""
 
     EVERY_SECONDS: ClassVar[float] = 30.0
 
@@ -79,7 +79,7 @@ class RemoteRegistration(Registration):
         loop: asyncio.AbstractEventLoop,
         on_registered: Callable[[RegisterBrokerResponse], None] = lambda _: None,
     ) -> None:
-        """Start to keep a name server up to date.
+        """Start a task that keeps the registration at a name server up to date.
 
         Args:
             client: client of the name server; signs requests if accounts are used.
@@ -94,7 +94,7 @@ class RemoteRegistration(Registration):
         self._task = loop.create_task(self._keep_registered())
 
     def register(self, topics: TopicConfigs) -> None:
-        """Register the broker with all of its topics, soon."""
+        """Let the task register the broker with all of its topics soon."""
         self._topics = topics
         self._changed.set()
 

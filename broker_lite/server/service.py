@@ -92,7 +92,7 @@ class ListenError(CommitLakeError):
 
 
 class _BrokerService:
-    """Service on the broker's port."""
+    """Service on the broker's port, which passes requests to its dispatcher."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Server:
     """Running broker."""
 
     def __init__(self, store: BrokerStore, options: ServerOptions) -> None:
-        """Prepare the server; `run` runs it.
+        """Prepare the server; call `run` to start it.
 
         Args:
             store: store of the messages; it is closed at the end.
@@ -220,7 +220,7 @@ class Server:
         self._ports.append((server, connections))
 
     def _register_changes(self) -> None:
-        """Register new topics at once, but less often if a registration with many topics takes long."""
+        """Register new topics with name servers: at once, or less often if registrations with many topics take long."""
         now = time.perf_counter()
         if self._dispatcher.broker.topics.change_count != self._registered_count and now >= self._next_register_at:
             self._register()
@@ -268,7 +268,7 @@ class Server:
                 _logger.exception("registration at name servers failed")
 
     def _clean(self) -> None:
-        """Delete expired files; runs in a thread."""
+        """Delete expired files of the store; runs in a thread."""
         try:
             self._store.clean(self._store.clock() / 1000)
         except (OSError, StoreError) as error:
@@ -278,7 +278,7 @@ class Server:
             _logger.exception("cannot delete expired files")
 
     def _check_disk_space(self) -> None:
-        """Refuse messages while the disk is too full."""
+        """Check the disk, and refuse messages while it is too full."""
         try:
             is_writable = not self._store.is_disk_full
         except OSError:
@@ -291,11 +291,11 @@ class Server:
 
     @property
     def _is_sending(self) -> bool:
-        """True if requests wait for their turn, or answers are not sent yet."""
+        """True if requests wait to be handled, or answers wait to be sent."""
         return any(connections.is_working or connections.unsent_bytes for _, connections in self._ports)
 
     async def _stop_serving(self, log_sync: LogSync) -> None:
-        """Stop accepting requests, and send the answers that are due."""
+        """Stop accepting requests, and send the answers to those already received."""
         for registration in self._registrations:
             await registration.unregister()
         await self._role.leave_master()
@@ -324,7 +324,7 @@ def _ending_signals() -> list[int]:
 
 @contextmanager
 def _convert_listen_error(address: object) -> Iterator[None]:
-    """Raise a `ListenError` if the block cannot open a port."""
+    """Convert an error in opening a port within the block to a `ListenError`."""
     try:
         yield
     except OSError as error:
@@ -354,7 +354,7 @@ def run_server(store: BrokerStore, options: ServerOptions, ready: Callable[[], N
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return the factory of uvloop's faster event loop if it is installed, else None."""
+    """Return uvloop's factory of event loops, which is faster, if that is installed, else None."""
     if importlib.util.find_spec("uvloop") is None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = importlib.import_module("uvloop").new_event_loop

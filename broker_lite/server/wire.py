@@ -1,4 +1,4 @@
-"""Transport encoding of a connection: plain text, or TLS if the first byte says so.
+"""Transport of a connection: plain text, or TLS if the first byte that arrives begins a TLS handshake.
 
 As in RocketMQ, one port serves both: a TLS client starts with the byte 0x16. Source: NettyRemotingServer (5.5.0).
 """
@@ -20,7 +20,7 @@ class Wire:
     """Encoder and decoder for the bytes of one connection."""
 
     def __init__(self, tls: ServerTls | None, write: Callable[[bytes], None]) -> None:
-        """Start without knowing the peer's transport.
+        """Create an object for a connection whose transport is not known yet.
 
         Args:
             tls: TLS settings; None for plain text only.

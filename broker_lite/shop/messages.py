@@ -32,7 +32,7 @@ class Producer:
     Attributes:
         group: producer group.
         host: address.
-        process_id: part of its UNIQ_KEYs, as is the address.
+        process_id: process id, which is a part of its UNIQ_KEYs, as is the address.
     """
 
     group: str

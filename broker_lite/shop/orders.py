@@ -19,7 +19,7 @@ _LONG_ORDER_SHARE = 1 / 12
 
 
 class Line(NamedTuple):
-    """Line of an order."""
+    """Line of an order: a product and its quantity."""
 
     sku: str
     quantity: int
@@ -60,7 +60,7 @@ class OrderPlan:
     Attributes:
         orders: all orders by number, which is also the order of their times.
         rolled_back: numbers of orders that are rolled back.
-        pending: numbers of orders that are never decided.
+        pending: numbers of orders whose transaction is never committed or rolled back.
         failures: number of failed shipments by order number; orders that succeed at once are absent.
     """
 

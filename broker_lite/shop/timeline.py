@@ -42,7 +42,7 @@ class Timeline:
     _planned: int = field(default=0, init=False)
 
     def at(self, time_ms: int, event: Event) -> None:
-        """Plan an event."""
+        """Plan an event at a time."""
         heapq.heappush(self._events, (time_ms, self._planned, event))
         self._planned += 1
 
@@ -58,7 +58,7 @@ class Timeline:
 
 
 class Queues(Protocol):
-    """Queues of a store, in any layout."""
+    """Interface of a store's queues, in any layout."""
 
     @property
     def queues(self) -> Iterable[tuple[str, int]]:

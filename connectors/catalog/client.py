@@ -137,7 +137,7 @@ class CatalogClient:
         return True
 
     def credentials(self, url: str) -> Json:
-        """Request temporary credentials to read and write below a place, and return the answer."""
+        """Request temporary credentials to read and write below a URI, and return the catalog's answer."""
         try:
             body = {"url": url, "operation": "PATH_READ_WRITE"}
             return self._request("POST", "/temporary-path-credentials", body)
@@ -230,7 +230,7 @@ class CatalogClient:
         return CatalogError(f"the catalog {self.server.url}, {name}: {said.rstrip('.')}" + (advice and f". {advice}"))
 
     def _hide_token(self, text: str) -> str:
-        """Return a text of the server in one short line, without the token, which it could repeat."""
+        """Return a server's message as one short line, with the token removed if the server repeats it."""
         token = self.server.token
         text = text.replace(token, "***") if token else text
         return printable_line(" ".join(text.split()))[:_SHOWN]

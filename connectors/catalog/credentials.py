@@ -1,4 +1,4 @@
-"""Temporary credentials for a place in S3, in the form that AWS's tools read from a command.
+"""Temporary credentials for a prefix in S3, in the form that AWS's tools read from a command.
 
 AWS's SDKs (boto3 here, the Java SDK in Spark) run the `credential_process` command of a profile, and run it again
 before the credentials expire. A job therefore never has to renew them, even if it runs for days.
@@ -19,7 +19,7 @@ _MAX_MS = 1 << 43  # the year 2248
 
 
 def process_credentials(client: CatalogClient, root: str) -> dict[str, Any]:
-    """Return credentials that may read and write below a place, as the object that `credential_process` prints.
+    """Return credentials to read and write below a prefix, as the JSON object that `credential_process` prints.
 
     Args:
         root: `s3://bucket/prefix`.

@@ -52,7 +52,7 @@ def _find_root(server: CatalogServer, name: SchemaName) -> str:
 
 
 def table_roots(name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the root in which each table of a lake is, by the table's name.
+    """Return the root folder of each table of a lake, by table name.
 
     Tables that are not named like those of a lake are ignored: people may add some.
 
@@ -79,7 +79,7 @@ def table_roots(name: SchemaName, tables: Iterable[Mapping[str, Any]]) -> dict[s
 
 
 def check_reachable(server: CatalogServer, root: str) -> None:
-    """Refuse a folder from a server on another machine, because it would not be that server's folder.
+    """Refuse a `file:` URI from a catalog server on another machine, whose folders this machine cannot read.
 
     Raises:
         CatalogError: if it is one.

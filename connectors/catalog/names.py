@@ -42,7 +42,7 @@ def is_name(place: str) -> bool:
 
 
 def is_catalog_place(place: str) -> bool:
-    """Return whether a place is a name in a catalog.
+    """Return whether a lake's location is given as a name in a catalog, rather than as a path or URI.
 
     If no catalog is set, a folder with such a name is taken as a folder.
 
@@ -79,7 +79,7 @@ def parse_name(text: str) -> SchemaName:
 
 
 def root_of(location: str, table: str) -> str:
-    """Return the place that holds the folder of a table, without a slash at its end.
+    """Return the URI of the folder that contains a table's folder, without a trailing slash.
 
     Args:
         location: the URI that a catalog has for the table.

@@ -96,7 +96,7 @@ def _check_after_creation(client: CatalogClient, name: SchemaName, root: str) ->
 
 
 def _check_no_other_lake(name: SchemaName, root: str, tables: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse a schema with a table of another lake."""
+    """Refuse a schema that contains a table of another lake."""
     for table, found in sorted(table_roots(name, tables).items()):
         if found != root:
             raise CatalogError(
@@ -130,7 +130,7 @@ def _table_request(name: SchemaName, root: str, table: CatalogTable) -> dict[str
 
 
 def _has_other_columns(table: CatalogTable, known: Mapping[str, Any]) -> bool:
-    """Return whether the names of a table's columns in a catalog are not those of the lake."""
+    """Return whether the catalog lists other column names for a table than the lake."""
     columns = known.get("columns")
     names = [column.get("name") for column in columns if isinstance(column, dict)] if isinstance(columns, list) else []
     return names != [column["name"] for column in table.columns]

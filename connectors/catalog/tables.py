@@ -66,7 +66,7 @@ def catalog_columns(schema: Mapping[str, Any], partitions: Sequence[str]) -> lis
 
 
 def sql_type(kind: Any) -> str:
-    """Return Spark's short text of a type of Delta.
+    """Return the SQL text of a Delta type, in Spark's short form.
 
     >>> sql_type({"type": "map", "keyType": "string", "valueType": {"type": "array", "elementType": "long"}})
     'map<string,array<bigint>>'

@@ -70,7 +70,7 @@ def read_config(
 
 
 def note_backup(problems: Problems, name: str, found: ConfigFile[Any], expected: str, *, is_live: bool) -> None:
-    """Report that a file is not what a broker writes, or that its `.bak` takes its place.
+    """Report a problem: a file has invalid content, or its `.bak` is used instead.
 
     Args:
         problems: collects the problems of the store's files.

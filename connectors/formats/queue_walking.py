@@ -24,7 +24,7 @@ _INDEX_FILES, _QUEUES = "index", ("consumequeue", "batchconsumequeue")
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry(Generic[E]):
-    """Entry of a queue, with its position."""
+    """Entry of a queue, with its queue and its position there."""
 
     topic: str
     queue_id: int
@@ -65,7 +65,7 @@ def check_index_folder(files: StoreFiles, name: str, *, made_from: str) -> None:
 
 @contextmanager
 def convert_link_errors() -> Iterator[None]:
-    """Convert an error for a link among folders and files to a `StoreError`."""
+    """Convert errors about symbolic links among a store's files to a `StoreError`."""
     try:
         yield
     except UnsafeFileError as error:
@@ -95,7 +95,7 @@ def walk_queue_folders(
 
 
 def queue_files(files: StoreFiles, queue: QueueFolder) -> dict[int, str]:
-    """Return the paths of a queue's files by the offset of their first byte, in the order of the offsets.
+    """Return the paths of a queue's files by the offset of their first byte, in ascending order.
 
     Raises:
         UnsafeFileError: if a file is a symbolic link or not regular, or two names have the same offset.

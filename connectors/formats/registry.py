@@ -27,7 +27,7 @@ def all_formats() -> Formats:
 
 
 def restored_format() -> Format:
-    """Return the format of the logs that are created from the rows of a lake."""
+    """Return the format of the logs that are recreated from a lake's rows."""
     return next(log_format for log_format in all_formats() if log_format.can_be_restored)
 
 
@@ -38,7 +38,7 @@ COMMITLOGS, JOURNALS = ANY_FORMAT.only(ROCKETMQ), ANY_FORMAT.only(JMQ)
 
 
 def format_named(name: str) -> Format:
-    """Return the format with a name.
+    """Return the format with the given name.
 
     Raises:
         KeyError: if there is none.
@@ -52,5 +52,5 @@ def format_of_folder(folder: str) -> Format | None:
 
 
 def format_of_id(msg_id: str) -> Format | None:
-    """Return the format whose rows have a `msg_id` of this form, or None."""
+    """Return the format whose messages have ids of the form of `msg_id`, or None."""
     return next((log_format for log_format in all_formats() if re.search(log_format.id_pattern, msg_id)), None)

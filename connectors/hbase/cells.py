@@ -1,4 +1,4 @@
-"""Messages as cells, and back: batch by batch.
+"""Conversion of messages to HBase cells and back, batch by batch.
 
 A message's row has one cell, `m:v`: a JSON object of its columns in the order of `messages`. Null columns are left out,
 times are in µs since 1970, and the date is text. One cell per column, as is common in HBase, took twice as long to
@@ -47,7 +47,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Cell(NamedTuple):
-    """A cell to put."""
+    """A cell to write: its row key, column and value."""
 
     key: bytes
     column: bytes

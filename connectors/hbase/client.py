@@ -87,7 +87,7 @@ class Client:
         self._call("write", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
 
     def delete(self, keys: Sequence[bytes], family: bytes, timestamp_ms: int) -> None:
-        """Delete a family's cells of these rows, up to a timestamp.
+        """Delete the cells of a column family in these rows, up to a timestamp.
 
         Raises:
             HBaseError: if HBase did not do it in time.
@@ -97,7 +97,7 @@ class Client:
         self._call("delete", lambda thrift: thrift.mutateRowsTs(self._table, rows, timestamp_ms, {}))
 
     def get(self, keys: Sequence[bytes], column: bytes) -> dict[bytes, bytes]:
-        """Return one column of the given rows, by row key; rows that do not exist are left out.
+        """Return the values of one column by row key, for the given rows; rows that do not exist are left out.
 
         Raises:
             HBaseError: if HBase did not answer in time.
@@ -175,7 +175,7 @@ class Client:
         return sorted(region.startKey for region in found)
 
     def _call(self, what: str, call: Callable[[Any], _T]) -> _T:
-        """Repeat a call until it succeeds, fails permanently, or the time is over."""
+        """Repeat a call until it succeeds, until it fails permanently, or until the time limit is reached."""
         began = time.monotonic()
         pause = FIRST_PAUSE_SECONDS
         while True:

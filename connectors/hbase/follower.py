@@ -1,4 +1,4 @@
-"""Projection of `messages` into HBase, version by version, never ahead of Delta. A repeated run changes nothing.
+"""Projection of `messages` into HBase, version by version, never ahead of Delta; a repeated run changes nothing.
 
     follow(SparkRunner(spark), lake.uri("messages"), HBaseOptions.of_address("hbase-thrift:9090"))
 
@@ -88,7 +88,7 @@ def follow(
 def _start_progress(
     client: Client, found: TableProgress | None, messages_uri: str, storage_options: Mapping[str, str] | None
 ) -> TableProgress:
-    """Read the table's progress; the first run writes one."""
+    """Return the table's progress; write the first one if it has none."""
     followed = table_id(messages_uri, storage_options)
     if found is not None:
         if found.followed != followed:
@@ -106,7 +106,7 @@ def _start_progress(
 def _pending_versions(
     state: TableProgress, messages_uri: str, storage_options: Mapping[str, str] | None
 ) -> Iterator[AddedVersion]:
-    """Return the versions to process; a first load takes all at once."""
+    """Return the Delta versions that are not in HBase yet; a first load is a single version with all files."""
     try:
         if state.version is not None:
             yield from added_versions(messages_uri, state.version, storage_options)

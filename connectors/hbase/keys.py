@@ -53,12 +53,12 @@ _KEY_BYTES = 16
 
 
 def time_bytes(store_us: int | None) -> bytes:
-    """Return a time as part of a key that sorts like the time; null sorts last."""
+    """Return a store time as bytes of a key, which sort like the time; null sorts last."""
     return _U64.pack(NO_TIME if store_us is None else store_us + _TOP_BIT)
 
 
 def place_bytes(broker: str, physical_offset: int) -> bytes:
-    """Return a message's primary key as part of a row key.
+    """Return a message's primary key, broker and offset, as bytes of a row key.
 
     Raises:
         HBaseError: if the name is not valid for a broker.
@@ -70,12 +70,12 @@ def place_bytes(broker: str, physical_offset: int) -> bytes:
 
 
 def topic_hash(topic: str | None) -> bytes:
-    """Return a topic as part of a key; zeros for none."""
+    """Return a topic's hash as bytes of a key; zeros if there is no topic."""
     return bytes(_TOPIC_BYTES) if topic is None else blake2b(topic.encode(), digest_size=_TOPIC_BYTES).digest()
 
 
 def key_hash(key: str) -> bytes:
-    """Return a unique key or a business key as part of a row key."""
+    """Return the hash of a unique key or business key as bytes of a row key."""
     return blake2b(key.encode(), digest_size=_KEY_BYTES).digest()
 
 
@@ -85,7 +85,7 @@ def message_key(salts: int, topic: bytes, time: bytes, place: bytes) -> bytes:
 
 
 def offset_prefix(salts: int, physical_offset: int) -> bytes:
-    """Return the key prefix of index entries for an offset, one entry for each broker's message."""
+    """Return the common key prefix of all index entries for a physical offset, whatever their broker."""
     offset = _U64.pack(physical_offset + _TOP_BIT)
     return bytes((zlib.crc32(offset) % salts,)) + BY_OFFSET + offset
 
@@ -102,16 +102,16 @@ def entry_prefix(salts: int, kind: bytes, hashed: bytes) -> bytes:
 
 
 def topic_prefix(salt: int, topic: str) -> bytes:
-    """Return the key prefix of a topic's messages in one salt."""
+    """Return the key prefix of a topic's messages under one salt."""
     return bytes((salt,)) + MESSAGE + topic_hash(topic)
 
 
 def end_of(prefix: bytes) -> bytes:
-    """Return the first key after all keys with a prefix."""
+    """Return the end, exclusive, of the range of all keys with a prefix."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""
 
 
 def sort_key(key: bytes) -> bytes:
-    """Return the sorting part of a message's row key: time, broker, offset."""
+    """Return the part of a message's row key by which results are sorted: time, broker, offset."""
     return key[2 + _TOPIC_BYTES :]

@@ -65,7 +65,7 @@ def look_up(client: Client, wanted: Selection, limit: int = 0) -> Iterator[pa.Re
 
 
 def read_all(batches: Iterable[pa.RecordBatch]) -> pa.Table:
-    """Return the batches of an answer as one table, which has the columns of `messages` even if it is empty."""
+    """Return the batches of a result as one table, which has the columns of `messages` even if it is empty."""
     return pa.Table.from_batches(batches, ARROW_SCHEMA)
 
 
@@ -75,7 +75,7 @@ def _order_key(row: _Row) -> tuple[bool, int, str, int]:
 
 
 class _LookUp:
-    """A look-up in one table."""
+    """A single look-up, in one table."""
 
     def __init__(self, client: Client, salts: int, wanted: Selection, limit: int) -> None:
         self._client = client
@@ -105,7 +105,7 @@ class _LookUp:
         )
 
     def _by_message_ids(self, message_ids: Sequence[str]) -> Iterator[_Row]:
-        """Return the messages of each id, each message once; an id has few."""
+        """Return the messages with one of the given ids, each message once."""
         if len(message_ids) == 1:
             return self._by_message_id(message_ids[0])
         rows = (row for message_id in message_ids for row in self._by_message_id(message_id))
@@ -133,7 +133,7 @@ class _LookUp:
         yield from self._matching_rows([iter(rows)])
 
     def _matching_rows(self, streams: Sequence[_Sorted], unique_key: str | None = None) -> Iterator[_Row]:
-        """Yield the matching rows of sorted streams, each once."""
+        """Merge sorted streams of rows, and yield the selected rows, each once."""
         last = b""
         for key, row in heapq.merge(*streams, key=lambda pair: pair[0]):
             if key != last and self._is_selected(row) and unique_key in (None, row.get("unique_key")):
@@ -141,7 +141,7 @@ class _LookUp:
             last = key
 
     def _is_selected(self, row: _Row) -> bool:
-        """Return whether a message is selected, also by its keys, whose hashes may collide."""
+        """Return whether a message is selected; its keys are compared, too, because hashes may collide."""
         time = row.get("store_timestamp")
         return (
             all(row.get(column) in values for column, values in self._values)
@@ -164,16 +164,16 @@ class _LookUp:
             yield from ((sort_key(row.key), to_row(row.cells[VALUE])) for row in page)
 
     def _key_range(self, prefix: bytes) -> tuple[bytes, bytes]:
-        """Return the range of keys with a prefix followed by a wanted time. Rows without a time are outside."""
+        """Return the range of keys that have a prefix and then a wanted time; messages without a time are outside."""
         if self._end is not None:
             return prefix + self._first, prefix + time_bytes(self._end)
         return prefix + self._first, end_of(prefix) if self._start is None else prefix + time_bytes(None)
 
     def _first_page_rows(self, streams: int) -> int:
-        """Return the size of the first page of one of several streams."""
+        """Return the number of rows of a stream's first page, from the number of streams and the limit."""
         return min(_PAGE, max(_LEAST_PAGE, 2 * self._limit // streams)) if self._limit else _PAGE
 
     def _fetch_messages(self, keys: Sequence[bytes]) -> list[tuple[bytes, _Row]]:
-        """Return the messages that entries point to, in order, without those that TTL has just removed."""
+        """Return the messages to which index entries point, in order; those that have just expired are left out."""
         found = self._client.get(keys, VALUE)
         return [(sort_key(key), to_row(found[key])) for key in keys if key in found]

@@ -12,11 +12,11 @@ from commitlake.schemas.errors import UsageError
 
 
 class MissingHBaseDataSource(DataSource):
-    """Data source that says what to install; `connectors.hbase.source` has the one that works."""
+    """Substitute for `connectors.hbase.source`, whose errors say which package to install."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the source's name, which Spark's `format` takes."""
         return "hbase"
 
     @carry_errors()

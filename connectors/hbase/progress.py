@@ -22,7 +22,7 @@ class TableProgress:
     """Progress of an HBase table: the version of `messages` that it has reached.
 
     Attributes:
-        followed: id of the Delta table.
+        followed: id of the Delta table `messages`.
         version: the newest version that is completely written; None during the first load.
         loading: during the first load, the version it began with. Rows of this and later versions may be in the table.
     """
@@ -32,7 +32,7 @@ class TableProgress:
     loading: int | None = None
 
     def serialize(self) -> bytes:
-        """Return the value of the cell."""
+        """Return the progress in the form in which the table's cell stores it."""
         return json.dumps(asdict(self)).encode()
 
 
@@ -55,7 +55,7 @@ def read_progress(client: Client) -> TableProgress | None:
 
 
 def write_progress(client: Client, expected: TableProgress | None, progress: TableProgress) -> None:
-    """Write new progress if the table still has the expected one.
+    """Write new progress, unless the table's progress is no longer the expected one.
 
     Raises:
         ConcurrentFollowError: if the stored progress is another one.

@@ -47,14 +47,14 @@ from commitlake.schemas.tables.spark import spark_field, spark_schema
 
 @dataclass
 class SaltPartition(InputPartition):
-    """A partition: all messages of one salt."""
+    """A partition of a read: all messages whose keys begin with one salt."""
 
     salt: int
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """Commit message of one task."""
+    """Commit message of one write task."""
 
     messages: int
 
@@ -64,7 +64,7 @@ class HBaseDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the source's name, which Spark's `format` takes."""
         return "hbase"
 
     @carry_errors()
@@ -137,7 +137,7 @@ def _spark_type(column: str) -> str:
 
 
 class _Writing:
-    """Base class of both writers."""
+    """Common part of the batch writer and the stream writer."""
 
     def __init__(self, options: HBaseOptions, schema: StructType) -> None:
         check_columns(schema.names)

@@ -52,10 +52,10 @@ _THRIFT2_COMPRESSIONS = {"GZ": 1, "NONE": 2, "SNAPPY": 3, "LZ4": 4, "ZSTD": 6}
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """Settings that are fixed when the table is created.
+    """Settings that are fixed when the HBase table is created.
 
     Attributes:
-        salts: number of parts that the rows are spread over.
+        salts: number of key prefixes over which the rows are spread.
         version: version of the layout of keys and cells.
     """
 
@@ -117,7 +117,7 @@ def shell_statement(options: HBaseOptions) -> str:
 
 
 def split_keys(options: HBaseOptions) -> list[bytes]:
-    """Return the split keys of regions: at salts, evenly distributed."""
+    """Return the keys at which the table is split into regions: evenly distributed salts."""
     return [bytes((options.salts * number // options.regions,)) for number in range(1, options.regions)]
 
 

@@ -1,4 +1,4 @@
-"""Processing of a version's files for HBase, in pieces, over one connection or in tasks of a runner."""
+"""Writing and deleting the rows of a version's data files in HBase, over one connection or in tasks of a runner."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KEY_COLUMNS = [*_PLACE, "topic", "store_timestamp", *_KEYS]
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a file: every `parts`-th row group, from `part` on."""
+    """A share of a data file: every `parts`-th row group, starting with row group `part`."""
 
     name: str
     store_date: str | None
@@ -40,7 +40,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Work:
-    """Task to write or delete the rows of data files in HBase.
+    """A task that writes or deletes the rows of data files in HBase.
 
     Attributes:
         options: where HBase is.
@@ -48,8 +48,8 @@ class Work:
         messages_uri: path or URI of the Delta table.
         storage_options: deltalake's options for an object store.
         delete: whether to delete the rows.
-        kept: rows of these files to keep: offsets by broker, in order.
-        bare: the part of `kept` that no longer has keys; its index entries by key are deleted.
+        kept: rows that are not deleted: physical offsets by broker, in order.
+        bare: rows of `kept` that no longer have keys, so that their index entries by key are deleted.
     """
 
     options: HBaseOptions
@@ -61,11 +61,11 @@ class Work:
     bare: Mapping[str, Offsets] | None = None
 
     def deleting(self, kept: KeptPlaces) -> Work:
-        """Return a copy that deletes the rows, except for those that a version has kept."""
+        """Return a copy that deletes rows, except those that the version has added again."""
         return replace(self, delete=True, kept=kept.all, bare=kept.bare)
 
     def run(self, pieces: Iterable[Piece]) -> int:
-        """Process pieces over one connection, and return the number of rows."""
+        """Process pieces over one connection, and return the number of rows written or deleted."""
         files = table_files(self.messages_uri, self.storage_options)
         with Client(self.options) as client:
             batches = (batch for piece in pieces for batch in self._read(piece, files))
@@ -91,7 +91,7 @@ class Work:
                     yield batch.append_column(STORE_DATE.name, dates.cast(pa.date32()))
 
     def _rows_to_delete(self, client: Client, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch to delete. Index entries of rows that lose their keys are deleted here."""
+        """Return the rows of a batch to delete, after deleting index entries of kept rows that lost their keys."""
         if not self.kept:
             return batch
         places = list(zip(*(batch.column(name).to_pylist() for name in _PLACE), strict=True))
@@ -112,7 +112,7 @@ def _is_among(offsets: Offsets | None, offset: int) -> bool:
 
 
 def divide_into_pieces(files: Sequence[AddedFile]) -> list[Piece]:
-    """Divide files into pieces."""
+    """Divide data files into pieces of about `PIECE_ROWS` rows."""
     pieces = []
     for file in files:
         parts = max(1, -(-(file.rows or 1) // PIECE_ROWS))
@@ -122,7 +122,7 @@ def divide_into_pieces(files: Sequence[AddedFile]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class KeptPlaces:
-    """Rows that a version removed and added again: offsets by broker, in order.
+    """Rows that a version removed and added again, as physical offsets by broker, in order.
 
     Attributes:
         all: offsets of all such rows.
@@ -160,12 +160,12 @@ def _sort_offsets(parts: Mapping[str, Sequence[Offsets]]) -> Mapping[str, Offset
 
 
 def run_here(work: Work, files: Sequence[AddedFile]) -> int:
-    """Process pieces in this process over one connection, and return the number of rows."""
+    """Process data files in this process over one connection, and return the number of rows written or deleted."""
     return work.run(divide_into_pieces(files)) if files else 0
 
 
 def run_in_tasks(runner: Runner, work: Work, files: Sequence[AddedFile]) -> int:
-    """Process pieces in tasks, `connections` at a time, and return the number of rows.
+    """Process data files in tasks, `connections` at a time, and return the number of rows written or deleted.
 
     Raises:
         HBaseError: if a task fails.

@@ -32,10 +32,10 @@ _KEY = "commitlake"
 
 @dataclass(frozen=True, slots=True)
 class StoreProgress:
-    """The part of a store that is in the lake: everything before `end`.
+    """The progress of a store: the part of its log that is in the lake.
 
     Attributes:
-        end: physical offset.
+        end: physical offset; everything before it is in the lake.
         last_record: the newest record before it.
         pulled: queue offsets, if the last run pulled from the broker; None if it read the files.
     """
@@ -60,7 +60,7 @@ class CommittedRange:
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """The counts of a run, for its row in `archive_runs`.
+    """The counts of an archive run, for its row in `archive_runs`.
 
     Attributes:
         started_at: UTC, ISO 8601.
@@ -85,7 +85,7 @@ class ArchiveCommit:
         stores: every store that the lake knows, with its end offset after this commit.
         ranges: ranges of the log that this run archived.
         counts: counts of the run; None before it has read anything.
-        files: files written for the tables that follow, by the table's name.
+        files: files written for the tables that follow `messages`, by the table's name.
         bodies: root of the packs, see `pipelines.archive.body_location`; None if an earlier version did not record it.
         masks: rules by which messages were masked, see `pipelines.masking.archiving`; None if there are none.
     """
@@ -109,7 +109,7 @@ class ArchiveCommit:
         return replace(self, counts=counts, files={table: tuple(found) for table, found in files.items()})
 
     def after(self, last: ArchiveCommit) -> ArchiveCommit:
-        """Return the same run's commit, based on another run's commit that read other stores."""
+        """Return this commit with the next sequence number after another run's commit, and with that run's stores."""
         own = {broker: self.stores[broker] for broker in self.ranges}
         return replace(self, sequence=last.sequence + 1, stores={**last.stores, **own})
 
@@ -170,7 +170,7 @@ def read_last_commit(lake: Lake) -> ArchiveCommit | None:
 
 
 def newest_commit(table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
-    """Return the newest archive commit in a version of `messages`, and the version that it created."""
+    """Return the newest archive commit in a table `messages`, and the table version that it created."""
     for note in read_history(table):
         commit = ArchiveCommit.from_metadata(note.metadata)
         if commit is not None:

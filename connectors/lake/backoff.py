@@ -11,7 +11,7 @@ _FIRST_SECONDS, _LONGEST_SECONDS = 0.25, 8.0
 
 
 def wait_seconds(attempt: int) -> float:
-    """Return the waiting time after a failed attempt: it grows with each attempt, and is random per process.
+    """Return the seconds to wait after a failed attempt: they grow with each attempt, and differ between processes.
 
     Args:
         attempt: number of the failed attempt, from 0.
@@ -29,7 +29,7 @@ Followed = TypeVar("Followed", bound=_AtVersion)
 
 
 def follow_to(wanted: int, follow: Callable[[], Followed], wait: Callable[[float], object]) -> Iterator[Followed]:
-    """Update a table until it has reached a version, and yield the result of each try.
+    """Update a table until it has reached a version, and yield the result of each attempt.
 
     Args:
         wanted: the version to reach.

@@ -51,7 +51,7 @@ def open_for_append(lake: Lake) -> DeltaTable:
 def commit_run(
     lake: Lake, files: Sequence[DataFile], commit: ArchiveCommit, started_from: Mapping[str, StoreProgress]
 ) -> ArchiveCommit:
-    """Add the files of a run, and its progress, to `messages`.
+    """Commit a run's files and progress to `messages`.
 
     If another run for other stores has committed first, this run's commit is made after that one.
 
@@ -124,7 +124,7 @@ def commit_messages(table: DeltaTable, files: Iterable[DataFile], commit: Archiv
 def append_files(
     lake: Lake, name: str, files: Sequence[DataFile], sequence: int, columns: Columns | None = None
 ) -> None:
-    """Add a run's files to a table that follows `messages`; a repetition with the same number changes nothing.
+    """Add a run's files to a table that follows `messages`; nothing changes if the table already has the run's number.
 
     Args:
         name: name of the table, which is created if it does not exist.
@@ -149,7 +149,7 @@ def append_files(
 
 
 def append_rows(lake: Lake, name: str, rows: pa.Table) -> None:
-    """Append a few rows to a table that does not follow `messages`; a repetition appends them again.
+    """Append a few rows to a table that does not follow `messages`; repeating the call appends them again.
 
     Args:
         name: name of the table, which is created if it does not exist.
@@ -238,7 +238,7 @@ def _add_files(
 
 
 def open_or_create(lake: Lake, name: str, columns: Columns | None = None, partitions: Sequence[str] = ()) -> DeltaTable:
-    """Open a table, or create it; columns that an earlier version did not have are added.
+    """Open a table, or create it; add columns that the table does not have because an earlier version created it.
 
     Args:
         name: name of the table.

@@ -61,7 +61,7 @@ Changes to a log without a new version are refused before, by `check_log`.
 
 
 def _check_paths(uri: str, table: DeltaTable) -> None:
-    """Refuse a table whose log names files outside its folder, because an engine would read them.
+    """Refuse a table whose log names files outside the table's folder, because an engine would read them.
 
     A shallow clone does so by design; it cannot be a table of a lake.
     """
@@ -74,7 +74,7 @@ def _check_paths(uri: str, table: DeltaTable) -> None:
 
 
 def seal(uri: str, s3: S3Options | None = None) -> None:
-    """Seal a table's log after a commit, see `delta_log.seals`; the commit stays valid if the seal cannot be written.
+    """Seal a table's log after a commit, see `delta_log.seals`; if that fails, log a warning: the commit is valid.
 
     Raises:
         LogDamagedError: if the log is damaged.

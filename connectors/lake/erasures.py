@@ -1,4 +1,4 @@
-"""The erased messages of a lake, for code that rewrites messages or counts them again.
+"""The erased messages of a lake, which code that rewrites or counts messages must leave out.
 
 The erasures are in the table `erasures`, see `schemas.tables.erasures`. An erasure is valid from the commit that adds
 its row `begun`: that commit contains the number of the erasure in an application transaction (Delta's `txn` action).
@@ -43,7 +43,7 @@ class ErasedOffsets:
 
 @dataclass(frozen=True)
 class ErasedPlaces:
-    """The erased messages of a lake; can be pickled.
+    """The erased messages of a lake, by broker and physical offset; can be pickled.
 
     Attributes:
         number: number of the newest erasure; 0 for none.
@@ -61,7 +61,7 @@ class ErasedPlaces:
         return bool(self.brokers)
 
     def of_range(self, broker: str, start: int, end: int) -> bool:
-        """Return True if messages in a range of a broker's log are erased."""
+        """Return True if any message in a range of a broker's log is erased."""
         found = self.brokers.get(broker)
         if found is None:
             return False
@@ -69,7 +69,7 @@ class ErasedPlaces:
         return bool(last > first)
 
     def beyond(self, ends: Mapping[str, int]) -> ErasedPlaces:
-        """Return the erased messages at or after an offset of each broker; all of a broker without an offset."""
+        """Return the erased messages at or after each broker's offset in `ends`; all of a broker that is not in it."""
         kept = {}
         for broker, found in self.brokers.items():
             chosen = found.offsets >= ends.get(broker, 0)
@@ -78,7 +78,7 @@ class ErasedPlaces:
         return ErasedPlaces(self.number, self.ids, self.numbers, kept)
 
     def ids_of(self, broker: str, offsets: Array) -> Array:
-        """Return the erasure of each message of a broker: an index into `ids`, -1 for none."""
+        """Return the erasure of each message of a broker, as an index into `ids`; -1 if it is not erased."""
         found = self.brokers.get(broker)
         result = np.full(len(offsets), -1, np.int64)
         if found is None or not len(found.offsets):
@@ -89,7 +89,7 @@ class ErasedPlaces:
         return result
 
     def ids_of_rows(self, brokers: pa.Array, offsets: pa.Array) -> Array:
-        """Return the erasure of each row, for rows of several brokers.
+        """Return the erasure of each row, as an index into `ids`, for rows of several brokers; -1 if not erased.
 
         Args:
             brokers: texts, or a dictionary array of texts.
@@ -106,7 +106,7 @@ class ErasedPlaces:
         return result
 
     def without(self, rows: pa.Table) -> pa.Table:
-        """Return rows without those of erased messages.
+        """Return rows without the rows of erased messages.
 
         Args:
             rows: with `broker` and `physical_offset`.
@@ -147,17 +147,17 @@ def lacks_erasures(lake: Lake) -> bool:
 
 
 def erasure_number(table: DeltaTable | None) -> int:
-    """Return the number of the newest erasure recorded in a table's log; 0 for none."""
+    """Return the number of the newest erasure that a table's log records; 0 for none."""
     return 0 if table is None else table.transaction_version(APPLICATION_ID) or 0
 
 
 def erased_form(table: DeltaTable) -> int:
-    """Return the form in which `messages` has its erased rows; the newest if no erasure is complete in it."""
+    """Return the number of the form that erased rows have in `messages`; the newest form if there are none."""
     return table.transaction_version(FORM_ID) or (1 if erasure_number(table) else FORM)
 
 
 def read_erased_places(lake: Lake) -> ErasedPlaces:
-    """Read the places of all erased messages.
+    """Read broker and physical offset of all erased messages.
 
     Raises:
         LogDamagedError: if the table `erasures` is damaged.
@@ -171,7 +171,7 @@ def read_erased_places(lake: Lake) -> ErasedPlaces:
 
 
 def erased_places(rows: pa.Table, number: int) -> ErasedPlaces:
-    """Return the places in rows of `erasures`.
+    """Return the erased messages that rows of `erasures` list.
 
     Args:
         rows: rows of the events `message` and `copy`; if a message was erased twice, the first erasure counts.

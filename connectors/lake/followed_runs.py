@@ -20,7 +20,7 @@ _LOOKED_AT = 64
 
 
 def last_finished(lake: Lake, table: str) -> int:
-    """Return the sequence number of the newest run that `archive_runs` or another table records; 0 for none."""
+    """Return the sequence number of the newest run that a table, such as `archive_runs`, records; 0 for none."""
     return sequence_in(lake.find(table))
 
 
@@ -30,7 +30,7 @@ def sequence_in(table: DeltaTable | None) -> int:
 
 
 def check_not_ahead(lake: Lake, finished: int, newest: int) -> None:
-    """Refuse a lake with more finished runs than commits in `messages`.
+    """Refuse a lake in which more runs are finished than `messages` has commits.
 
     Args:
         finished: the newest finished run in `archive_runs`.
@@ -50,7 +50,7 @@ def check_not_ahead(lake: Lake, finished: int, newest: int) -> None:
 
 
 def missing_runs(lake: Lake, table: str, commits: Iterable[ArchiveCommit]) -> list[int]:
-    """Return the sequence numbers of finished runs whose files a following table does not have.
+    """Return the sequence numbers of finished runs whose files are missing from a table that follows `messages`.
 
     Args:
         table: name of the following table.
@@ -62,7 +62,7 @@ def missing_runs(lake: Lake, table: str, commits: Iterable[ArchiveCommit]) -> li
 
 
 def check_follows(lake: Lake, table: str) -> None:
-    """Refuse a table that lacks rows which the newest commits of `messages` added to it.
+    """Refuse a table that follows `messages` but lacks rows of its newest commits.
 
     Raises:
         LogDamagedError: if it lacks such rows.

@@ -1,4 +1,4 @@
-"""The tables that follow `messages`: files named by each commit are added to them, once and in order.
+"""Adding the files that each commit to `messages` names to the tables that follow it, once and in order.
 
 If a run is killed after its commit, the next run completes it from the commit alone.
 """
@@ -39,7 +39,7 @@ class ArchiveRun:
 
 
 def unfinished_commits(lake: Lake, newest: int) -> list[ArchiveCommit]:
-    """Return the commits that other tables do not have yet, oldest first.
+    """Return the commits to `messages` that the tables following it do not have yet, oldest first.
 
     Args:
         newest: the newest commit's sequence.
@@ -53,7 +53,7 @@ def unfinished_commits(lake: Lake, newest: int) -> list[ArchiveCommit]:
 
 
 def finish_runs(lake: Lake, run_id: str, parser_version: str) -> list[ArchiveCommit]:
-    """Bring the following tables up to the newest commit.
+    """Update the tables that follow `messages` to its newest commit.
 
     Args:
         run_id: the run that calls this; commits of other runs count as recovered.
@@ -118,7 +118,7 @@ def _run_of(commit: ArchiveCommit, recovered: bool, parser_version: str) -> Arch
 
 
 def _append_run(lake: Lake, run: ArchiveRun) -> None:
-    """Record that a run is finished; without this row, the next run repeats the steps after the commit."""
+    """Record a run as finished in `archive_runs`; otherwise, the next run repeats the steps after the commit."""
     row = pa.Table.from_pylist([asdict(run)], schema=arrow_schema(ARCHIVE_RUNS))
     # Two processes may finish the same run at once, so each writes a file of its own.
     name = f"part-{run.run_id}-{secrets.token_hex(4)}.zstd.parquet"

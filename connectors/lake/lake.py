@@ -179,7 +179,7 @@ class Lake:
             return None
 
     def table_at(self, table: str, version: int | None = None) -> DeltaTable:
-        """Open a table at a version, by default the newest, without the checks of its log.
+        """Open a table at a version, by default the newest, without checking its log.
 
         Use it for a version that was checked before, and in repairs of damaged logs.
 
@@ -191,11 +191,11 @@ class Lake:
         return DeltaTable(self.uri(table), version=version, storage_options=self.storage_options)
 
     def pinned(self) -> PinnedLake:
-        """Return the lake for one answer, with each table at the version that it has when it is first opened."""
+        """Return a view of the lake in which each table stays at the version that it has when it is first opened."""
         return PinnedLake(self.root, self.s3)
 
     def has_log(self, table: str) -> bool:
-        """Return True if a table has any file of a log."""
+        """Return True if a table's log has any file."""
         return table in self._tables_with_log([table])
 
     def followers(self) -> list[str]:
@@ -215,7 +215,7 @@ class Lake:
         ]
 
     def check_messages_are_there(self) -> None:
-        """Refuse a lake whose table `messages` has no log, although following tables have one.
+        """Refuse a lake whose table `messages` has no log, although tables that follow it have one.
 
         Raises:
             LogDamagedError: if the log of `messages` is missing.
@@ -241,7 +241,7 @@ class Lake:
             check_links(Path(self.root))
 
     def check_readable(self) -> None:
-        """Check that the lake's place can be listed; the engines' own errors have many lines.
+        """Check that the lake's folder or prefix can be listed, because the engines' own errors are hard to read.
 
         Raises:
             LakeError: if it is no folder that this user may read.
@@ -333,7 +333,7 @@ class Lake:
 
 @dataclass(frozen=True, slots=True)
 class PinnedLake(Lake):
-    """A lake for one answer: each table is opened once, and stays at the version that it has then.
+    """A view of a lake for one query: each table is opened once, and stays at that version.
 
     Opening a table reads its whole log since the newest checkpoint, which takes six requests in an object store. What
     only reads, and uses a table several times, takes such a lake; its tables may not be changed, as all users share
@@ -343,14 +343,14 @@ class PinnedLake(Lake):
     _tables: dict[str, DeltaTable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, table: str) -> DeltaTable | None:
-        """Return a table, which is opened by the first call; None if the lake does not have it, or is none."""
+        """Return a table, opened by the first call; None if the lake does not exist or does not have the table."""
         opened = self._tables.get(table) or Lake.find(self, table)
         if opened is not None:
             self._tables[table] = opened
         return opened
 
     def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None]]:
-        """Send only the place to another process, which opens its own tables."""
+        """Pickle only the lake's place, because another process opens its own tables."""
         return PinnedLake, (self.root, self.s3)
 
 

@@ -1,4 +1,4 @@
-"""Ranges of the brokers' logs whose messages the lake had, and lost with a data file.
+"""Ranges of brokers' logs whose messages were in the lake, but were lost with a damaged or missing data file.
 
 A repair that cannot read such messages from a store again adds a row to `gaps` with the run id `repair`, which
 remains until a later repair has them. Until then, each answer that the messages could change names the range.
@@ -34,14 +34,14 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """A range of one broker's log.
+    """A range of one broker's log whose messages the lake has lost.
 
     Attributes:
         broker: the store's name.
         start: physical offset of the first byte; None if unknown.
         end: physical offset after the last byte; None if unknown.
         first: earliest time at which its messages may have been stored; None if unknown.
-        last: end of the latest such minute; None if unknown.
+        last: end of the last minute in which its messages may have been stored; None if unknown.
     """
 
     broker: str
@@ -62,7 +62,7 @@ class LostRange:
         )
 
     def is_of(self, brokers: Collection[str]) -> bool:
-        """Return whether the range is of one of the given brokers; True if none are given."""
+        """Return whether the range belongs to one of the given brokers; True if none are given."""
         return not brokers or self.broker in brokers or _SEVERAL in self.broker
 
     def may_have(self, physical_offset: int) -> bool:
@@ -87,7 +87,7 @@ def lost_ranges(
     start: datetime.datetime | None = None,
     end: datetime.datetime | None = None,
 ) -> list[LostRange]:
-    """Return the lost ranges that may hold messages of some brokers and a time range.
+    """Return the lost ranges that may contain messages of the given brokers and time range.
 
     Args:
         brokers: the brokers; all if empty.
@@ -99,7 +99,7 @@ def lost_ranges(
 
 
 def lost_sentences(lost: Collection[LostRange]) -> list[str]:
-    """Return a sentence for each range; for many ranges, only for the first ones."""
+    """Return a sentence for each lost range; if there are many, only for the first ones."""
     more = len(lost) - _SHOWN
     return [
         *map(str, list(lost)[:_SHOWN]),
@@ -122,14 +122,14 @@ def _read_lost_ranges(lake: Lake) -> Iterator[LostRange]:
 
 
 def _may_have_repairs(table: DeltaTable) -> bool:
-    """Return False if the table's log shows that no row is of a repair; most questions end here."""
+    """Return False if statistics in the log prove that the table has no row of a repair, which is the usual case."""
     least, greatest = file_bounds(file_actions(table), "run_id", pa.string())
     bounds = zip(least.to_pylist(), greatest.to_pylist(), strict=True)
     return any(first is None or last is None or first <= REPAIR <= last for first, last in bounds)
 
 
 def _add_times(lake: Lake, lost: LostRange) -> LostRange:
-    """Add the times from `topic_minutes`, which still counts the lost messages; without them, no times."""
+    """Add time bounds to lost ranges, from `topic_minutes`, which still counts their messages, if it exists."""
     table = lake.find("topic_minutes")
     if table is None:
         return lost

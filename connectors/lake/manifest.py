@@ -1,4 +1,4 @@
-"""The report of an archive task to the driver: the files it wrote, and what it could not read.
+"""The report of an archive task to the driver: the files that it wrote, and the data that it could not read.
 
 There are few rows, and they are small, regardless of the log's size and state: a data file contains ten thousand rows
 or more, and a large profile is stored in a file, see `pipelines.archive.profile_files`.
@@ -16,7 +16,7 @@ from commitlake.connectors.lake.store_progress import QueueReport
 
 @dataclass(frozen=True, slots=True)
 class RefusalCounts:
-    """Counts of what could not be read in one broker's log.
+    """Counts of the data in one broker's log that could not be read.
 
     Attributes:
         bad_ranges: number of ranges without an intact record.
@@ -57,7 +57,7 @@ class TaskProfile:
 
 @dataclass(frozen=True, slots=True)
 class ManifestRow:
-    """One data file, or, with an empty path, another result of a task.
+    """A row of a task's report: a data file or, with an empty path, another result of the task.
 
     Attributes:
         table: name of the file's table: messages, message_keys, topic_minutes, quarantine or gaps.
@@ -74,7 +74,7 @@ class ManifestRow:
         profile_path: see `TaskProfile.path`.
         pulled: JSON of a `QueueReport`, if the row is about a part of a queue that was pulled from a broker.
         left_out: number of bodies that were left out because they could not be masked.
-        may_have_roles: False if a file of messages has no row that is an end of a step, see `pipelines.edges`.
+        may_have_roles: False if no row of a file of messages is an end of a step, see `pipelines.edges`.
     """
 
     table: str = ""
@@ -113,7 +113,7 @@ class ManifestRow:
         profile: TaskProfile | None,
         left_out: int = 0,
     ) -> ManifestRow:
-        """Return the row for results of a task without a data file of their own; `packs` has sizes by name."""
+        """Return the row for results of a task that do not belong to a data file; `packs` has pack sizes by name."""
         counts = {broker: asdict(count) for broker, count in refused.items()}
         return cls(
             pack_bytes=sum(packs.values()),
@@ -142,10 +142,10 @@ class ManifestRow:
 
     @property
     def task_profile(self) -> TaskProfile | None:
-        """Return the task's profile, if it was wanted."""
+        """Return the task's profile; None if none was made."""
         return None if self.profile is None else TaskProfile(self.profile, self.profile_path)
 
     @property
     def data_file(self) -> DataFile:
-        """Return the file, for the commit."""
+        """Return the data file, in the form that a commit takes."""
         return DataFile(self.path, self.store_date, self.size, self.rows, self.statistics)

@@ -1,4 +1,4 @@
-"""New data files of a table, for the tables that are computed from its rows: `message_keys` and `edges`.
+"""New data files of `messages`, for the tables that are computed from its rows: `message_keys` and `edges`.
 
 Each of these stores the version of `messages` that it has reached as an application transaction (Delta's `txn` action).
 This module imports little, so that look-ups start quickly.
@@ -25,7 +25,7 @@ from commitlake.connectors.lake.lake import Lake
 
 
 def reached_version(lake: Lake, table: str, application_id: str) -> int:
-    """Return the version of `messages` that a table has reached; -1 before the first.
+    """Return the version of `messages` up to which a table has been computed; -1 before the first.
 
     Args:
         table: name of the table.
@@ -35,7 +35,7 @@ def reached_version(lake: Lake, table: str, application_id: str) -> int:
 
 
 def version_in(table: DeltaTable | None, application_id: str) -> int:
-    """Return the version of `messages` that an open table has reached; -1 before the first.
+    """Return the version of `messages` up to which an open table has been computed; -1 before the first.
 
     Args:
         table: the table; None if it does not exist.
@@ -67,7 +67,7 @@ class NewFiles:
 
 
 def readable_files(lake: Lake, after: int, table: str = "messages") -> NewFiles:
-    """Return the new files after a version, or all files if new ones, or entries of the log, no longer exist.
+    """Return the files added after a version; all files if added files or log entries no longer exist.
 
     A vacuum deletes files after a compaction has written their rows to others. A follower that did not run for longer
     than `maintain --vacuum-after` starts again with all files.
@@ -92,7 +92,7 @@ def readable_files(lake: Lake, after: int, table: str = "messages") -> NewFiles:
 
 
 def new_files(lake: Lake, after: int, table: str = "messages") -> tuple[list[AddedFile], int]:
-    """Return a table's data files after a version, and its newest version; files may no longer exist.
+    """Return the data files added after a version, and the newest version; the files may no longer exist.
 
     See `readable_files` for the arguments.
 

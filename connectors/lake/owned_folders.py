@@ -1,4 +1,4 @@
-"""Search for folders that may not contain other files: tables of lakes, and folders of brokers' stores.
+"""Search for folders in which no other files may be written: tables of lakes, and folders of brokers' stores.
 
 `maintain` deletes files that a table does not know. A broker deletes queues of topics that it does not know, and may
 not start if there are other files among its segments. `ship` and `rebuild` replace files in a store.
@@ -30,7 +30,7 @@ _MAX_NAMES = 1000
 
 @dataclass(frozen=True, slots=True)
 class OwnedFolder:
-    """A folder that may not contain other files.
+    """A folder in which other programs or lakes may not write.
 
     Attributes:
         folder: its path or URI.
@@ -42,7 +42,7 @@ class OwnedFolder:
 
 
 def check_no_owner(place: str, option: str) -> None:
-    """Refuse a place in a table of a lake, or in a folder of a broker's store.
+    """Refuse a place inside a table of a lake, or inside a folder of a broker's store.
 
     Args:
         place: a folder, a `file:` URI, or `s3://bucket/prefix`; it need not exist.
@@ -61,7 +61,7 @@ def check_no_owner(place: str, option: str) -> None:
 
 
 def owned_folder(place: str) -> OwnedFolder | None:
-    """Return the innermost folder around a place that may not contain other files, or None.
+    """Return the innermost folder around a place in which no other files may be written, or None.
 
     Links and `..` in a local path are resolved, and the path as it is written is checked, too. In an object store,
     each prefix of the place costs two requests; prefixes that may not be listed are skipped.
@@ -106,7 +106,7 @@ def _owner_of(folder: Path) -> str | None:
 
 
 def _folder_of_store(name: str, is_store: Callable[[Format], bool], is_shipped: Callable[[], bool]) -> str | None:
-    """Return the owner of a folder of this name, if the folder that contains it is a store."""
+    """Return whose folder it is if a folder of this name is in a broker's store or its copy; else None."""
     formats = [log_format for log_format in all_formats() if name in broker_folders(log_format)]
     if any(is_store(log_format) for log_format in formats):
         return "a folder of a broker's store"

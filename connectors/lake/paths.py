@@ -1,4 +1,4 @@
-"""Local paths of lakes, and the error for a place that is no lake. A lake in a local folder contains no symbolic links.
+"""Local paths of lakes, the check that they contain no symbolic links, and the error for an invalid lake.
 
 deltalake and Spark follow links. A link at the path of a table, its log or a partition would make a job read, move or
 delete files outside the lake. The lake's own folder may be a link, and so may a folder given with `--bodies`, because

@@ -39,23 +39,23 @@ def open_snapshots(lake: Lake, name: str) -> DeltaTable | None:
 
 
 def version_of(table: DeltaTable | None, broker: str) -> int | None:
-    """Return a store's transaction number; None if the table has no row of the store."""
+    """Return the transaction number of a store's newest snapshot; None if the table has no row of the store."""
     return None if table is None else table.transaction_version(snapshot_application(broker))
 
 
 def newest_rows(table: DeltaTable, name: str, brokers: Iterable[str]) -> pa.Table:
-    """Return the last row of each key of some stores."""
+    """Return the newest row of each key, for the given stores."""
     among = f"broker IN ({', '.join(map(text_literal, brokers))})"
     return _one_row_per_key(table, name, [among], "last_value")
 
 
 def next_rows(table: DeltaTable, name: str, broker: str, after: datetime.datetime) -> pa.Table:
-    """Return the first row of each key of a store after a time."""
+    """Return the first row of each of a store's keys after a time."""
     return _one_row_per_key(table, name, [_is_of_broker(broker), f"as_of > {timestamp_literal(after)}"], "first_value")
 
 
 def snapshot_marks(table: DeltaTable, broker: str) -> pa.Table:
-    """Return the rows of a store's snapshots as a whole, oldest first: `kind`, `as_of`, `log_end` and `log_start`."""
+    """Return the rows that each describe a whole snapshot of a store: `kind`, `as_of`, `log_end`, `log_start`."""
     where = f"{_is_of_broker(broker)} AND topic IS NULL"
     sql = f"SELECT kind, as_of, log_end, log_start FROM {OFFSETS} WHERE {where} ORDER BY as_of"
     return _query_offsets(table, sql)
@@ -64,7 +64,7 @@ def snapshot_marks(table: DeltaTable, broker: str) -> pa.Table:
 def known_offsets(
     table: DeltaTable, broker: str, kind: str, until: datetime.datetime, earlier: datetime.datetime
 ) -> pa.Table:
-    """Return the offsets that a store had at two times, by position.
+    """Return a store's offsets as known at a time, and as known at an earlier time.
 
     The engine aggregates all rows in one pass; a window function took four times as long.
 
@@ -89,7 +89,7 @@ def known_offsets(
 def offsets_between(
     table: DeltaTable, broker: str, kind: str, after: datetime.datetime, until: datetime.datetime
 ) -> pa.Table:
-    """Return a store's offsets that changed after one time and up to another, as snapshots found, oldest first.
+    """Return a store's offsets that changed in a time range, as its snapshots recorded them, oldest first.
 
     Returns:
         `group`, `topic`, `queue_id`, `offset` and `as_of`.
@@ -127,7 +127,7 @@ def _is_of_broker(broker: str) -> str:
 
 
 def _one_row_per_key(table: DeltaTable, name: str, conditions: list[str], choice: str) -> pa.Table:
-    """Return the first or the last row of each key, in the order of time."""
+    """Return the first or the last row, by time, of each key."""
     declared = LAKE_TABLES[name]
     keys = ", ".join(f'"{key}"' for key in declared.key)
     columns = declared.columns.names
@@ -138,7 +138,7 @@ def _one_row_per_key(table: DeltaTable, name: str, conditions: list[str], choice
 
 
 def _positions_condition(broker: str, kind: str) -> str:
-    """Return the condition for a store's offsets of one kind, without the rows of snapshots as a whole.
+    """Return the SQL condition for a store's offsets of one kind, without the rows that describe whole snapshots.
 
     Rows without a group or a queue, or with an offset far below zero, are left out: only other programs write them.
     """
@@ -148,14 +148,14 @@ def _positions_condition(broker: str, kind: str) -> str:
 
 
 def _query_offsets(table: DeltaTable, sql: str) -> pa.Table:
-    """Query `consumer_offsets`, and cast the engine's string views, which not all functions of Arrow support."""
+    """Query `consumer_offsets`, and convert string views, which some Arrow functions do not support."""
     rows = run_sql(table, OFFSETS, sql).read_all()
     types = {field.name: field.type for field in arrow_schema(LAKE_TABLES[OFFSETS].columns)}
     return rows.cast(pa.schema([(name, types.get(name, pa.int64())) for name in rows.column_names]))
 
 
 def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[str, int | None]) -> bool:
-    """Add rows of some stores in one commit, unless another process has added rows of one of them first.
+    """Add rows of several stores in one commit; add none if another process was first for one of the stores.
 
     Args:
         name: name of the table.
@@ -174,5 +174,5 @@ def append_snapshots(lake: Lake, name: str, rows: pa.Table, versions: Mapping[st
 
 
 def snapshot_application(broker: str) -> str:
-    """Return the Delta application whose transaction number is that of a store's snapshots."""
+    """Return the name of the Delta application whose transaction number counts a store's snapshots."""
     return f"commitlake.snapshot/{broker}"

@@ -84,7 +84,7 @@ def run_spark_select(
 
 
 def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a DataFrame, one partition at a time, in order.
+    """Yield the rows of a DataFrame as Arrow batches, one partition at a time, in order.
 
     Raises:
         QueryError: if the engine cannot answer because of the data; each batch can still raise the same.
@@ -107,7 +107,7 @@ def arrow_batches(answer: DataFrame) -> Iterator[pa.RecordBatch]:
 
 @contextmanager
 def _keep_sql_text(spark: SparkSession) -> Iterator[None]:
-    """Keep Spark from replacing `${...}` in SQL, also in a session with other settings."""
+    """Turn off Spark's replacement of `${...}` in SQL inside the block."""
     before = spark.conf.get(_SUBSTITUTE)
     spark.conf.set(_SUBSTITUTE, "false")
     try:
@@ -130,7 +130,7 @@ def _convert_spark_errors() -> Iterator[None]:
 
 
 def selected(selection: Selection, *, has_dates: bool = True) -> Column:
-    """Return a selection as a condition on the rows of a DataFrame with the columns of `messages`.
+    """Return a selection of messages as a filter condition on a DataFrame with the columns of `messages`.
 
     Args:
         selection: the selection.

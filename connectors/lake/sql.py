@@ -35,7 +35,7 @@ class Engine(StrEnum):
 
 
 def text_literal(value: str, engine: Engine = Engine.DELTALAKE) -> str:
-    """Return a string as a SQL literal, as tables have it (see `text_in_tables`)."""
+    """Return a string as a SQL literal, with the replacements that tables have (see `text_in_tables`)."""
     value = text_in_tables(value)
     text = value.replace("'", "''") if engine is Engine.DELTALAKE else value.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{text}'"
@@ -59,7 +59,7 @@ def microseconds_literal(count: int, engine: Engine = Engine.DELTALAKE) -> str:
 
 
 def is_usual_time(column: str) -> str:
-    """Return a condition that a store time is from 2010 to tomorrow.
+    """Return a SQL condition that a store time is between 2010 and tomorrow, so not from a wrong clock.
 
     A single message of a client or broker with a wrong clock must not decide which range of time a lake covers.
     """
@@ -98,7 +98,7 @@ def column_name(name: str, engine: Engine = Engine.DELTALAKE) -> str:
 
 
 def is_one_of(column: str, literals: Iterable[str]) -> str:
-    """Return a condition that a column has one of the given values, in a form that lets DataFusion skip files.
+    """Return a SQL condition that a column has one of these values, written so that DataFusion can skip files.
 
     Args:
         column: the column's name, quoted if necessary.
@@ -149,7 +149,7 @@ def has_any(column: str, values: Sequence[str], engine: Engine = Engine.DELTALAK
 
 
 def conditions(selection: Selection, engine: Engine = Engine.DELTALAKE, *, has_dates: bool = True) -> list[str]:
-    """Return a selection as SQL conditions on the columns of `messages`, all of which must hold.
+    """Return a selection as a list of SQL conditions on `messages`, all of which must hold.
 
     Args:
         selection: the selection.
@@ -205,7 +205,7 @@ def _time_conditions(selection: Selection, engine: Engine, *, has_dates: bool) -
 
 
 def id_conditions(message_id: str, engine: Engine = Engine.DELTALAKE) -> list[str]:
-    """Return alternative conditions for a message id, the most likely one first.
+    """Return SQL conditions for a message id, the most likely one first; a message must match one of them.
 
     An offset message id and a client's UNIQ_KEY look alike; only the table shows which of them a text is. The offset in
     the former limits the search to few files.

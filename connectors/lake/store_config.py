@@ -1,4 +1,4 @@
-"""The table `store_config`: a store's configuration at a given time."""
+"""The table `store_config`, which records stores' configurations over time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """A store's configuration.
+    """A store's configuration at a time.
 
     Attributes:
         values: JSON texts by kind and name.
@@ -34,7 +34,7 @@ class StoreConfig:
     removed: frozenset[Key] = frozenset()
 
     def of_kind(self, kind: str) -> dict[str, Any]:
-        """Return the values of a kind by their names, parsed."""
+        """Return the parsed values of a kind, by name."""
         return {name: json.loads(value) for (found, name), value in self.values.items() if found == kind}
 
 
@@ -70,7 +70,7 @@ def read_store_config(lake: Lake, broker: str, at: datetime.datetime | None = No
 
 
 def _rows_of(table: DeltaTable, broker: str) -> list[dict[str, Any]]:
-    """Return a store's rows, oldest first."""
+    """Return a store's rows in `store_config`, oldest first."""
     sql = (
         f"SELECT recorded_at, kind, name, value FROM {_NAME} WHERE broker = {text_literal(broker)} ORDER BY recorded_at"
     )

@@ -13,7 +13,7 @@ Offsets = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class LastRecord:
-    """The last archived record of a store, which must be unchanged when the next run begins.
+    """The last archived record of a store, by which the next run checks that the store is unchanged.
 
     Attributes:
         physical_offset: offset of its first byte.
@@ -28,10 +28,10 @@ class LastRecord:
 
 @dataclass(frozen=True, slots=True)
 class PulledProgress:
-    """The progress of a store that is pulled from its broker.
+    """The progress in a store whose messages are pulled from its broker.
 
     Attributes:
-        offsets: the next offset of each queue that a run has examined.
+        offsets: the next offset to read, for each queue that a run has examined.
         topics: the topics that the last run was configured to archive; None for all.
         files_end: physical offset up to which the lake has archived the store's files; 0 for none.
     """
@@ -53,7 +53,7 @@ class PulledProgress:
 
 @dataclass(frozen=True, slots=True)
 class QueueReport:
-    """The report of a task about a part of a queue.
+    """The report of a task that has pulled a part of a queue.
 
     Attributes:
         broker: the store's name.

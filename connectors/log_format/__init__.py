@@ -1,4 +1,4 @@
-"""`Format`: a broker's file format, as named parts; it knows `schemas` only.
+"""`Format`: the description of a broker's file format, as named parts; imports only `schemas`.
 
 format       `Format`, and `Formats`, the formats that stores may have
 records      rules for one record                        kernel     compiled loops for many records

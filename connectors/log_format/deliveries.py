@@ -1,4 +1,4 @@
-"""Deliveries that a broker records apart from its log: a consume log, and a store of messages to retry."""
+"""Deliveries that a broker records outside its log: in a consume log, and in a store of messages to retry."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StoredRetries:
     """Content of a retry store.
 
     Attributes:
-        rows: messages that wait for their next delivery, and dead letters, with `RETRY_ROWS`.
+        rows: messages that wait for their next delivery, and dead letters, with the columns `RETRY_ROWS`.
         is_read: False if the retry store could not be read, so that its content is not known.
         problems: sentences about what could not be read.
     """
@@ -58,7 +58,7 @@ class ConsumeLogPart:
     """A part of a store's consume log.
 
     Attributes:
-        rows: the part's records, with `CONSUMPTION_ROWS`.
+        rows: the part's records, with the columns `CONSUMPTION_ROWS`.
         end: offset in the consume log at which the next part begins.
         problems: sentences about damaged or missing ranges in it.
     """

@@ -11,7 +11,7 @@ from commitlake.connectors.arrays import Array
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """File of a log.
+    """File of a log, as it was listed.
 
     Attributes:
         path: path or URI that opens it.
@@ -41,7 +41,7 @@ class SegmentFile(Protocol):
 
 
 class IndexedFile(SegmentFile, Protocol):
-    """Open file of a queue or an index, which may have holes."""
+    """Open file of a queue or an index, which may be sparse."""
 
     def next_data(self, position: int) -> int | None:
         """Return the first position at or after `position` that is not in a hole, or None."""
@@ -53,7 +53,7 @@ class IndexedFile(SegmentFile, Protocol):
 
 
 class StoreFiles(Protocol):
-    """Files of a store; each path is relative to the store's folder, such as `consumequeue/orders/3`."""
+    """Files of a store, addressed by paths relative to the store's folder, such as `consumequeue/orders/3`."""
 
     def folders_in(self, folder: str) -> list[str]:
         """Return the sorted names of the folders in a folder; an empty list if it does not exist.
@@ -84,7 +84,7 @@ class StoreFiles(Protocol):
         ...
 
     def data_end(self, path: str) -> int:
-        """Return a position after which a file has only zeros: the end of what was shipped, or the size of the file.
+        """Return a position after which a file has only zeros: the end of a copy's shipped bytes, or the file size.
 
         Raises:
             FileNotFoundError: if it does not exist.
@@ -92,7 +92,7 @@ class StoreFiles(Protocol):
         ...
 
     def has_data(self, path: str) -> bool:
-        """Return whether a file has anything but zeros; for a copy, the manifest usually shows it.
+        """Return whether a file has any nonzero byte; for a copy, the manifest usually tells.
 
         Raises:
             FileNotFoundError: if it does not exist.

@@ -37,7 +37,7 @@ _ANY = "any"
 
 @dataclass(frozen=True)
 class BrokerRules:
-    """Rules of the brokers that write a format.
+    """Behaviour of the brokers that write a format.
 
     Attributes:
         has_delay_levels: whether a broker delivers delayed messages by levels, from queues of a schedule topic.
@@ -83,7 +83,7 @@ class StoreFolders:
 
 
 class FormatDialects:
-    """Dialects in which brokers write a format.
+    """Dialects of a format.
 
     Attributes:
         exist: whether there are several.
@@ -92,7 +92,7 @@ class FormatDialects:
     exist = False
 
     def of(self, segments: Sequence[Segment]) -> frozenset[Dialect]:  # noqa: ARG002
-        """Return the dialects of segments; none if the format has no dialects."""
+        """Return the set of dialects of segments; empty if the format has no dialects."""
         return frozenset()
 
     def dialect_of(self, segments: Sequence[Segment]) -> Dialect:  # noqa: ARG002
@@ -101,7 +101,7 @@ class FormatDialects:
 
 
 class FormatQueues(ABC):
-    """Queues of a format.
+    """Queues of a format: their folders, layouts, readers and writers.
 
     Attributes:
         folders: the folders of a store that hold queues, the usual kind first.
@@ -119,7 +119,7 @@ class FormatQueues(ABC):
 
     @property
     def batch_layout(self) -> QueueLayout | None:
-        """Queues of topics with batches; None if the format has no separate queues for them."""
+        """Layout of the queues of batch topics; None if the format has no separate queues for them."""
         return None
 
     @property
@@ -162,7 +162,7 @@ class FormatQueues(ABC):
 
 
 class FormatIndexes(ABC):
-    """Indexes of a format.
+    """Indexes of a format, and the data from which they are built.
 
     Attributes:
         has_files: whether IndexFiles may lie beside the log.
@@ -172,7 +172,7 @@ class FormatIndexes(ABC):
 
     @abstractmethod
     def facts_reader(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> FactsReader:
-        """Return a reader of the data that indexes derive from a range of the log.
+        """Return a reader of a range of the log that yields the data for indexes.
 
         Args:
             start: physical offset of the range's first byte.
@@ -210,10 +210,10 @@ class FormatIndexes(ABC):
 
 
 class FormatSmallFiles(ABC):
-    """Checkpoint, offsets of groups, and topics of a store.
+    """Readers and writers of a store's small files: checkpoint, offsets of groups, and topics.
 
     Attributes:
-        counts_entries: whether a checkpoint has the count of the entries of all queues.
+        counts_entries: whether a checkpoint states the total number of entries in all queues.
         has_topic_configs: whether a store has a `config/topics.json`, which a broker must find.
     """
 
@@ -230,11 +230,11 @@ class FormatSmallFiles(ABC):
         """
 
     def check(self, log: CheckedLog, files: SmallFiles, problems: Problems) -> None:  # noqa: B027
-        """Compare a checkpoint with records and queues, in addition to its claims about the log."""
+        """Compare a checkpoint with records and queues, beyond what its claims say about the log."""
 
     @abstractmethod
     def new_checkpoint(self, root: Path, log: RebuiltLog) -> bytes:
-        """Return a checkpoint that confirms everything as flushed, as after a clean shutdown.
+        """Return a checkpoint that confirms all records as flushed, as after a clean shutdown.
 
         Args:
             root: the store's folder; data that the log lacks may come from its old checkpoint.
@@ -245,7 +245,7 @@ class FormatSmallFiles(ABC):
         return None
 
     def claims(self, checkpoint: bytes) -> tuple[Claim, ...]:  # noqa: ARG002
-        """Return the claims of a checkpoint's bytes; none if it cannot be read."""
+        """Return what a checkpoint claims about the log; no claims if its bytes cannot be read."""
         return ()
 
     def known_topics(self, root: Path) -> frozenset[str] | None:  # noqa: ARG002
@@ -290,7 +290,7 @@ class Format(ABC):
     small_files: FormatSmallFiles
 
     def __reduce__(self) -> str:
-        """Pickle only the place of the object, because the other process has it, too."""
+        """Pickle only a reference to the module's `FORMAT`, because the other process can import it."""
         return "FORMAT"
 
     def __repr__(self) -> str:
@@ -304,11 +304,11 @@ class Format(ABC):
     @property
     @abstractmethod
     def kernel(self) -> FormatKernel:
-        """Compiled loops for code that reads many records."""
+        """Compiled loops of the format, for code that reads many records."""
 
     @property
     def read_consume_log(self) -> Callable[[str, str, int | None], Iterator[ConsumeLogPart]] | None:
-        """Function that yields the content of a store's own log of deliveries; None for a format without one.
+        """Function that yields the content of a store's consume log; None if the format has none.
 
         Its arguments are the store's folder, as a path or URI, the store's name, and the offset in that log at which to
         begin; None for its beginning.
@@ -317,7 +317,7 @@ class Format(ABC):
 
     @property
     def read_retry_store(self) -> Callable[[str, str], StoredRetries] | None:
-        """Function that returns the failed messages that a store keeps apart from its log; None for a format without.
+        """Function that returns the failed messages in a store's retry store; None if the format has none.
 
         Its arguments are the store's folder, as a path or URI, and the store's name.
         """
@@ -325,7 +325,7 @@ class Format(ABC):
 
     @abstractmethod
     def sample_files(self, segment_size: int) -> Mapping[str, bytes]:
-        """Return the files of a small store that compiled loops read, by their paths in it; the log's segment is first.
+        """Return the files, by path, of a small sample store that is read to compile the loops; the segment is first.
 
         Set-up reads them to compile the format's loops. The segment has three messages; one is damaged, and one has a
         property that is not UTF-8.
@@ -334,7 +334,7 @@ class Format(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """Formats of the stores that are wanted, among all that a store may have; iteration yields the wanted ones.
+    """The formats that are wanted, among all known ones; iteration yields the wanted ones.
 
     Attributes:
         known: all formats. A store of another format than the wanted ones is recognised, and named in errors.
@@ -349,20 +349,20 @@ class Formats:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Texts that `named` accepts in options, without aliases."""
+        """Values that an option accepts, see `named`, without aliases."""
         return (*(log_format.folder for log_format in self.known), _ANY)
 
     def only(self, log_format: Format) -> Formats:
-        """Return the same formats, of which only this one is wanted."""
+        """Return a copy in which only this format is wanted."""
         return Formats(self.known, (log_format,))
 
     def called(self, text: str) -> Format | None:
-        """Return the format for a folder name, a format name or an alias; None for unknown text."""
+        """Return the format with this folder name, format name or alias; None if there is none."""
         names = ((each, (each.folder, each.name, *each.aliases)) for each in self.known)
         return next((each for each, own in names if text in own), None)
 
     def named(self, text: str) -> Formats:
-        """Parse the text of an option that names one format, or any.
+        """Parse the value of an option that names one format, or any.
 
         Raises:
             ValueError: if the text is neither.

@@ -1,4 +1,4 @@
-"""Data from which a broker derives its indexes, and answers of its indexes of keys."""
+"""Data in a log from which a broker builds its indexes, and results of look-ups in indexes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import INNER_BATCH, TRANSACTION
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Data of consecutive records for indexes, with the bad ranges between them.
+    """Columns of consecutive records, from which indexes are built, and the bad ranges between the records.
 
     Attributes:
         start: physical offset of the first byte that was read.
@@ -67,26 +67,26 @@ class Facts:
 
     @property
     def is_queued(self) -> Array:
-        """True for each record with a ConsumeQueue entry; half and rolled-back ones of brokers before 4.x have none."""
+        """Mask of the records with a ConsumeQueue entry, which half and rolled-back messages before 4.x do not have."""
         kind = self.sys_flag & TRANSACTION_MASK
         queued: Array = (kind == TransactionType.NOT) | (kind == TransactionType.COMMIT)
         return queued
 
     @property
     def is_batch(self) -> Array:
-        """True for each record that is an inner batch, with an entry in a BatchConsumeQueue."""
+        """Mask of the records that are inner batches with an entry in a BatchConsumeQueue."""
         batch: Array = (self.sys_flag & INNER_BATCH) != 0
         return batch
 
 
 class FactsReader(Protocol):
-    """Reader of one range of a log, chunk by chunk."""
+    """Reader that turns one range of a log into `Facts`, chunk by chunk."""
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
         """Locate records, see `walking.Hop`; they belong to the chunk only after `commit`."""
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Keep the records of the last `hop`, while its window exists."""
+        """Keep the records of the last `hop`; call it while their window is still open."""
 
     def add_bad(self, bad: BadRange) -> None:
         """Record a bad range that the walk does not report."""
@@ -100,7 +100,7 @@ class FactsReader(Protocol):
 
 
 class LogRange(Protocol):
-    """Range of a log."""
+    """Range of physical offsets of a log."""
 
     @property
     def start(self) -> int:
@@ -112,18 +112,18 @@ class LogRange(Protocol):
 
 
 class IndexUnusable(Exception):  # noqa: N818 (not an error: the range is scanned instead, and this says why)
-    """Reason why an index cannot answer for a range; the plan shows it."""
+    """Error with the reason why an index cannot be used for a range, as the plan shows it."""
 
 
 @dataclass
 class IndexAnswer:
-    """Answer of an index for one range of the log: the wanted records, and the ranges that it does not cover.
+    """Result of an index for one range of the log: wanted records, and ranges that the index does not cover.
 
     Attributes:
         offsets: physical offsets of the wanted records, ascending.
         sizes: sizes of these records, bytes.
         unknown: ranges that the index does not cover, in order; each begins where a record should.
-        queues: topics and queue ids that `queue_numbers` count.
+        queues: topic and queue id of each queue to which `queue_numbers` refer.
         queue_numbers: index in `queues` of each record's queue, if the index has it.
         queue_offsets: queue offset of each record, if the index has it.
     """
@@ -136,11 +136,11 @@ class IndexAnswer:
     queue_offsets: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     def of_topics(self, topics: Collection[str]) -> IndexAnswer:
-        """Return the answer for the given topics; unknown ranges stay unknown."""
+        """Return the result restricted to records of these topics, and to the ranges that the index does not cover."""
         return self.part(np.array([topic in topics for topic, _ in self.queues], bool)[self.queue_numbers])
 
     def part(self, rows: Array | slice) -> IndexAnswer:
-        """Return the answer restricted to the given records; ranges that the index does not cover are kept."""
+        """Return the result restricted to the given records, and to the ranges that the index does not cover."""
         return replace(
             self,
             offsets=self.offsets[rows],
@@ -151,18 +151,18 @@ class IndexAnswer:
 
 
 class KeyIndex(Protocol):
-    """Result of a search for keys in a store's index of keys.
+    """A search for keys in a store's index of keys.
 
     Attributes:
         name: the name of the index in a plan.
-        notes: files that were not trusted, and why.
+        notes: index files that are not used, and why.
     """
 
     name: str
     notes: list[str]
 
     def answer(self, whole: LogRange) -> IndexAnswer:
-        """Return the answer for a range of the log.
+        """Return the wanted records in a range of the log, and the ranges that the index does not cover.
 
         Raises:
             IndexUnusable: if the index is not reliable there.

@@ -1,4 +1,4 @@
-"""Compiled loops of a log format."""
+"""Interface of a log format's compiled loops."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 
 class HopArguments(NamedTuple):
-    """Position at which the kernel reads: arguments of `kernel.hop` after the first, in its order."""
+    """Window and limits of a read, as the arguments of `kernel.hop` after the first, in its order."""
 
     window: Array
     length: int
@@ -25,7 +25,7 @@ class HopArguments(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BadRange:
-    """Range without an intact record, in physical offsets."""
+    """Range of physical offsets without an intact record."""
 
     start: int
     end: int
@@ -34,11 +34,12 @@ class BadRange:
 
 @dataclass(frozen=True)
 class FormatKernel:
-    """Interface of a format for code that reads many records.
+    """Compiled loops of a format, for code that reads many records.
 
     Attributes:
         hop: walks from record to record; it is `kernel.hop.hop` with the first argument bound.
-        find_border: finds a proven start of a record; it is `kernel.borders.find_border` with the first argument bound.
+        find_border: finds a position that is certainly the start of a record; it is `kernel.borders.find_border` with
+            the first argument bound.
         part_count: rows of `parts`.
         texts: rows of `parts` with the position and the length of each text that may be missing on the disk although
             the record's sizes are there.

@@ -1,4 +1,4 @@
-"""Queues of a log format: their layouts, the entries that a log yields, and interfaces for rebuilding their files."""
+"""Queues of a log format: layouts of their entries, the entries themselves, and how their files are rebuilt."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class QueueFormat:
         offset_field: the entry's field with the physical offset of the record; `size` has the record's size.
         place_of: returns the sort key of an entry's bytes: its offset, BEFORE_ALL or AFTER_ALL.
         min_record_size: the smallest valid size.
-        topics: names that a topic can have.
+        topics: matches the names that a topic can have.
         no_queues: prefix of the names of folders without queues of their own.
     """
 
@@ -45,7 +45,7 @@ class QueueFormat:
 
 @dataclass(frozen=True, eq=False)
 class QueueEntries:
-    """Entries of one queue, in the order of the log.
+    """Entries of one queue, as columns, in the order of the log.
 
     Attributes:
         topic: the topic, or the light queue's name.
@@ -96,11 +96,12 @@ class QueueLayout:
         default_file_size: size of a file, bytes.
         is_aligned: whether the name of each file is a multiple of the file size. Otherwise the name of the first file
             is a multiple of the entry size, and the others follow it.
-        is_written: returns which entries a broker takes for written; the first other entry ends the queue.
-        is_filler: returns which entries stand for no message.
+        is_written: returns a mask of the entries that a broker accepts as written; the first other entry ends
+            the queue.
+        is_filler: returns a mask of the entries that stand for no message.
         refuses_other_names: whether a broker refuses a queue with a file whose name is not a number.
         fills_gaps: whether fillers stand for every message that the log has lost; else only before the first message.
-        to_entries: converts columns to entries.
+        to_entries: converts columns to binary entries.
         words: describes an entry in words.
     """
 
@@ -127,19 +128,19 @@ class QueueLayout:
         return self.topics is None or self.topics.fullmatch(topic) is not None
 
     def is_loose(self, entries: Array) -> Array:
-        """Return which entries point to a record, although the log has none with their offsets."""
+        """Return a mask of the entries that point to a record, for queue offsets of which the log has no record."""
         written = self.is_written(entries)
         return written & ~self.is_filler(entries) if self.fills_gaps else written
 
     def is_empty(self, entries: Array) -> Array:
-        """Return which entries point to no record: zeros, and entries without a message."""
+        """Return a mask of the entries that point to no record: zeros, and filler entries."""
         any_bytes = entries.view(np.uint8).reshape(len(entries), self.entry_size).any(axis=1)
         empty: Array = ~any_bytes | self.is_filler(entries)
         return empty
 
 
 def can_hold_batches(topic: str) -> bool:
-    """Return whether a topic's queues can be BatchConsumeQueues; those of light queues and of the broker never are."""
+    """Return whether a topic may have BatchConsumeQueues; light queues and the broker's own topics may not."""
     return kind_of(topic) is Kind.NORMAL and not topic.startswith(LIGHT_PREFIX)
 
 
@@ -156,12 +157,12 @@ class TopicKinds:
     simple: frozenset[str] = frozenset()
 
     def is_unknown(self, topic: str) -> bool:
-        """Return whether neither topics.json nor a folder determines a topic's type."""
+        """Return whether neither topics.json nor a folder shows the queue type of a topic."""
         return topic not in self.batch and topic not in self.simple and can_hold_batches(topic)
 
 
 class NewQueueFiles(Protocol):
-    """Files of one queue while they are written; positions are bytes of the queue.
+    """Output files of one queue that is being rebuilt; positions are in bytes from the start of the queue.
 
     Attributes:
         start: byte position at which the first file begins.
@@ -176,16 +177,16 @@ class NewQueueFiles(Protocol):
         """Write bytes, in as many files as needed."""
 
     def read(self, position: int, size: int) -> bytes:
-        """Return bytes that were written."""
+        """Return bytes that have been written before."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewQueue:
-    """Queue that is to be rebuilt.
+    """Settings for rebuilding one queue.
 
     Attributes:
         file_size: size of each of its files, bytes.
-        is_batch: whether it is one of the format's `batch_queues`.
+        is_batch: whether it has the format's `batch_layout`.
         closes_head: whether the queue begins at 0 even if the log lacks its first messages.
         log_start: physical offset of the log's first byte.
     """
@@ -197,19 +198,19 @@ class NewQueue:
 
 
 class QueueWriter(Protocol):
-    """Writer of one queue, by the broker's rules."""
+    """Writer of one queue's files, by the rules of the broker."""
 
     @property
     def skipped(self) -> int:
-        """Number of entries that were skipped, because their offsets are taken or impossible."""
+        """Number of records that got no entry, because their queue offsets are taken or impossible."""
 
     @property
     def shifted(self) -> int:
-        """Number of entries placed before their offsets, because the log lacks others."""
+        """Number of entries at smaller queue offsets than their records', because the log lacks earlier messages."""
 
     @property
     def lost(self) -> int:
-        """Number of entries for messages that the log lacks."""
+        """Number of placeholder entries for messages that the log lacks."""
 
     def add(self, entries: Array, numbers: Array | None, first: int) -> None:
         """Append entries.

@@ -24,7 +24,7 @@ class RecordRules:
       RocketMQ's inner batches (`Facts.batch_size`).
 
     Attributes:
-        examine: returns the finding at a position, as `schemas.layouts.rocketmq.scan.examine` does.
+        examine: returns what is at a position, such as a record, as `schemas.layouts.rocketmq.scan.examine` does.
         scanner: returns a scanner that turns windows of a segment into spans, from a physical offset on.
         parse: returns the message at the start of some bytes, and its size; the checksum is not compared.
         vouches: returns whether the bytes of a store's `checkpoint` prove that a message's record is on the disk; the

@@ -1,4 +1,4 @@
-"""Small files beside a log, checkpoint and group offsets, in a form that all formats share."""
+"""Small files beside a log, such as checkpoint and group offsets, in a form common to all formats."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ CHECKPOINT = "checkpoint"
 
 
 class Problems(Protocol):
-    """Collector of a store's problems."""
+    """Collector of the problems found in a store."""
 
     @property
     def codes(self) -> Collection[str]:
-        """Classes of the problems found so far."""
+        """Codes of the problems found so far."""
 
     def note(
         self,
@@ -42,7 +42,7 @@ class Problems(Protocol):
 
 
 class Claim(NamedTuple):
-    """Claim of a checkpoint about the log.
+    """A statement of a checkpoint about the log, which can be checked.
 
     Attributes:
         name: name of the field.
@@ -56,7 +56,7 @@ class Claim(NamedTuple):
 
 
 class StoredOffset(NamedTuple):
-    """Offset at which a group continues in a queue."""
+    """Consumer group's next offset in a queue, as stored."""
 
     topic: str
     group: str
@@ -79,11 +79,11 @@ class StoredSubscription(NamedTuple):
 
 
 class TimerProgress(NamedTuple):
-    """Progress of a broker's timers.
+    """Progress of a broker in delivering timed messages.
 
     Attributes:
-        topic: topic of the waiting messages.
-        next_offset: queue offset of the next message that is put on the wheel.
+        topic: internal topic of the waiting messages.
+        next_offset: queue offset of the next message to put on the timer wheel.
         delivered_until_ms: time; timers that are due before it are delivered.
     """
 
@@ -94,7 +94,7 @@ class TimerProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class SmallFiles:
-    """Content of the small files before the log was read.
+    """Content of a store's small files, read before the log.
 
     Attributes:
         claims: claims of the checkpoint; empty if it is missing or cannot be read.
@@ -103,7 +103,7 @@ class SmallFiles:
         delay_offsets: next offset of each delay level.
         log_end: physical offset at which the log ended when the checkpoint was written; None if unknown.
         last_record: physical offset of the last record before `log_end`; None if unknown.
-        entries: sum of the next queue offsets of all queues at that time; None if unknown.
+        entries: sum of the next queue offsets of all queues when the checkpoint was written; None if unknown.
         timers: progress of the broker's timers; None if the store has none, or the file cannot be read.
         group_filters: subscriptions that the broker keeps in its files.
     """
@@ -120,7 +120,7 @@ class SmallFiles:
 
 
 class StoredRecords(Protocol):
-    """Records of a log."""
+    """Access to the records of a log by their physical offsets."""
 
     def at(self, offset: int) -> Any:
         """Return the record at a physical offset, as a message of its format; None if there is no valid one."""
@@ -128,14 +128,14 @@ class StoredRecords(Protocol):
 
 @dataclass(frozen=True)
 class CheckedLog:
-    """Results of reading a log and its queues.
+    """Results of reading a log and its queues, with which the small files are compared.
 
     Attributes:
         records: records of the log, by their physical offsets.
         start: physical offset of the log's first byte.
         end: physical offset after the last record.
         entries: sum of the next queue offsets of all queues.
-        may_lag: whether the indexes may be behind the log.
+        may_lag: whether the indexes may lack the newest records of the log.
     """
 
     records: StoredRecords
@@ -147,7 +147,7 @@ class CheckedLog:
 
 @dataclass(frozen=True)
 class RebuiltLog:
-    """Data for a new checkpoint, once all indexes are rebuilt.
+    """Data about a log and its rebuilt indexes, for a new checkpoint.
 
     Attributes:
         start: physical offset of the log's first byte.
@@ -175,7 +175,7 @@ class RebuiltLog:
 
 
 def read_checkpoint_file(path: Path, problems: Problems, *, is_live: bool) -> bytes | None:
-    """Read a checkpoint; report a missing one as a problem, unless the broker may not have written it yet."""
+    """Read a checkpoint file; report a missing one as a problem, unless a broker may not have written it yet."""
     try:
         return read_file(path)
     except FileNotFoundError:

@@ -36,7 +36,7 @@ KEY_COLUMNS = frozenset({"unique_key", "keys"})
 
 
 def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return for each record of a batch, which has `KEY_COLUMNS`, whether it has a wanted key; see `have_keys`.
+    """Return a mask of the records with a wanted key; see `have_keys`.
 
     Properties that are not UTF-8 have no columns yet; their repaired text is compared.
     """
@@ -47,7 +47,7 @@ def rows_with_keys(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[
 
 
 def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return for each record of a batch, from its column topic, whether the displayed topic is wanted."""
+    """Return a mask of the records whose displayed topic is wanted."""
     topics = _decode_dictionary(decoded.column("topic"))
     found: np.ndarray[Any, np.dtype[np.bool_]] = pc.is_in(
         topics, value_set=pa.array(sorted(map(str, wanted)), pa.string())
@@ -56,7 +56,7 @@ def rows_with_topics(decoded: DecodedBatch, wanted: frozenset[str]) -> np.ndarra
 
 
 def have_keys(unique_keys: pa.Array, keys: pa.Array, wanted: frozenset[str]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return a boolean for each record: whether its unique key or one of its business keys is wanted.
+    """Return a mask of the records whose unique key, or one of whose business keys, is wanted.
 
         unique_keys  keys         wanted {"a"}
         "a"          null         True
@@ -84,7 +84,7 @@ BatchInspector = Callable[[DecodedBatch], None]
 
 
 class LastDecoder:
-    """Holder of the last split's decoder, which the next split reuses together with its repeated strings.
+    """Cache of the last split's decoder, so that the next split can reuse it and its repeated strings.
 
     It is for a task that reads several splits, one after the other.
     """
@@ -95,7 +95,7 @@ class LastDecoder:
         self._decoder: Decoder | None = None
 
     def get(self, kind: type[Decoder], columns: frozenset[str], split: Split, request: Request) -> Decoder:
-        """Return the last decoder if it was made for the same store and request, else a new one."""
+        """Return the cached decoder if it fits the store and request, else a new one."""
         key = (kind, columns, split.broker)
         if self._decoder is None or self._key != key or self._request is not request:
             self._decoder = kind(columns, split.broker, request.filters, encoded=request.encoded)
@@ -190,7 +190,7 @@ def _read_listed(
 
 
 class RowReader:
-    """Converter of decoded records to batches."""
+    """Converter of records of one split to batches of rows."""
 
     def __init__(
         self,
@@ -229,7 +229,7 @@ class RowReader:
             yield from self.batches(decoded)
 
     def _decode_batches(self, window: Array, origin: int, parts: Array) -> Iterator[tuple[int, DecodedBatch]]:
-        """Yield decoded batches of records with the number of their first record, as many as fit in each."""
+        """Yield decoded batches, each with as many records as fit, and with the index of its first record."""
         first = 0
         while first < parts.shape[1]:
             decoded = self.decoder.decode(window, origin, parts[:, first:])
@@ -240,7 +240,7 @@ class RowReader:
             first += decoded.rows
 
     def _wanted_records(self, decoded: DecodedBatch) -> Array:
-        """Return which records pass the filters that the kernel does not apply."""
+        """Return a mask of the records that pass the filters that the kernel does not apply."""
         filters = self._request.filters
         wanted = np.ones(decoded.rows, bool)
         if filters.topics is not None and filters.topics_by_text:
@@ -250,7 +250,7 @@ class RowReader:
         return wanted
 
     def batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
-        """Return one batch, or more if records are decoded again; none if filters or the mode drop all rows."""
+        """Return a decoded batch as rows: none if all are dropped, several if records are decoded again."""
         wanted = self._wanted_records(decoded)
         if wanted.all():
             yield from self._whole_batches(decoded)
@@ -259,7 +259,7 @@ class RowReader:
                 yield from self._whole_batches(some)
 
     def _whole_batches(self, decoded: DecodedBatch) -> Iterator[pa.RecordBatch]:
-        """Yield batches of all these records; more than one if properties must be repaired first."""
+        """Yield batches of all records of a decoded batch; several if properties must be repaired first."""
         damaged = decoded.rows_with_invalid_text()
         if not len(damaged):
             yield from RowBatch(decoded, self._request, self._refused).batches()
@@ -271,7 +271,7 @@ class RowReader:
             yield from RowBatch(mended, self._request, self._refused, here).batches()
 
     def _repair(self, decoded: DecodedBatch, damaged: Array) -> tuple[Notes, dict[int, Texts]]:
-        """Replace bytes that are not UTF-8 by U+FFFD, as the brokers' decoders do, and report them."""
+        """Replace bytes that are not UTF-8 by U+FFFD, as the brokers' decoders do, and report the affected records."""
         notes: Notes = {}
         replaced: dict[int, Texts] = {}
         for row in damaged.tolist():

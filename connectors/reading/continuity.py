@@ -27,7 +27,7 @@ _DIGEST_SIZE = 16
 
 
 class StoreReplacedError(StoreError):
-    """Error for a store whose log is not the one that was archived under its name."""
+    """Error for a store whose log differs from the one archived under its name."""
 
     exit_code = ExitCode.REFUSED
 
@@ -67,7 +67,7 @@ def _segment_at(store: Store, physical_offset: int) -> Segment | None:
 
 
 def check_continuity(store: Store, archived_end: int, physical_offset: int, size: int, digest: str) -> None:
-    """Check that the last archived record is unchanged, or was deleted with the segments before the oldest one.
+    """Check that the last archived record is unchanged, or was deleted together with all older segments.
 
     Args:
         store: the store as it is now.
@@ -96,7 +96,7 @@ def check_continuity(store: Store, archived_end: int, physical_offset: int, size
 
 
 def check_not_truncated(split: Split) -> None:
-    """Check that a split's file still has its last byte; a deleted file is a gap, and is not checked here.
+    """Check that the file of a split still has its last byte; a deleted file is no error here, but a gap.
 
     Raises:
         StoreError: if it is shorter.

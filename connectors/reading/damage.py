@@ -1,4 +1,4 @@
-"""Handling of bad ranges: described, counted, and raised or returned as rows, by the mode."""
+"""Handling of bad ranges, by the mode: raised as errors, returned as rows, or only counted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIRST_BYTES = 256
 
 
 class Refused:
-    """Counter of the bad ranges of a read; raises an error if the mode requires it."""
+    """Counter of the bad ranges of a read; in mode FAILFAST, counting one raises an error."""
 
     def __init__(self, split: Split, request: Request) -> None:
         self._split = split
@@ -31,7 +31,7 @@ class Refused:
         self.counts: dict[Fault, int] = {}
 
     def take(self, start: int, end: int, fault: Fault, expected: str, found: str, first: bytes) -> dict[str, object]:
-        """Count a bad range, and return its value of `_corrupt_record`.
+        """Count a bad range, and return the text for its column `_corrupt_record`.
 
         Raises:
             DamagedLogError: in mode FAILFAST.
@@ -54,7 +54,7 @@ class Refused:
         }
 
     def log(self) -> None:
-        """Log one line about bad ranges that have no rows."""
+        """Log one line with the number of bad ranges that were not returned as rows."""
         if self.counts and not self._request.gives_bad_ranges:
             counts = ", ".join(f"{count} {fault}" for fault, count in sorted(self.counts.items()))
             logger.warning(
@@ -63,7 +63,7 @@ class Refused:
 
 
 def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, refused: Refused) -> dict[str, object]:
-    """Return the description of a bad range, after examining its first bytes again."""
+    """Return the values of a bad range's row, after examining the range's first bytes again."""
     finding, view = examine_at(file, split, bad.start, request.max_record_bytes)
     first = bytes(view[: min(FIRST_BYTES, bad.end - bad.start)])
     if bad.fault is Fault.HOLE:
@@ -76,7 +76,7 @@ def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, r
 
 
 def bad_rows(values: list[dict[str, object]], split: Split, request: Request) -> Iterator[pa.RecordBatch]:
-    """Return bad ranges as a batch with only their positions; none for a read that does not give them."""
+    """Return bad ranges as a batch in which other columns are null; no rows if the read does not return them."""
     if not request.gives_bad_ranges:
         return
     rows = len(values)

@@ -1,4 +1,4 @@
-"""Errors between a store and a table.
+"""Errors of reading logs.
 
 CommitLogError
 ├── StoreError              a path that gives no store: the cause, and what to do
@@ -26,7 +26,7 @@ class StoreError(CommitLogError):
 
 
 class EmptyStoreError(StoreError):
-    """Error for a store without a segment."""
+    """Error for a store whose log has no segment."""
 
 
 class UnsupportedStoreError(StoreError):
@@ -44,17 +44,17 @@ class IndexMismatchError(CommitLogError):
 
 
 class DamagedLogError(CommitLogError):
-    """Error for a damaged range of the log, in a mode that fails."""
+    """Error for a damaged range of the log, in a mode in which damage is an error."""
 
     exit_code = ExitCode.DAMAGE
 
 
 class BodyError(CommitLogError):
-    """Error for a body that contradicts its flag bits, or exceeds the limits for decompressed bodies."""
+    """Error for a body whose compression contradicts its flag bits, or that exceeds the limits when decompressed."""
 
 
 def no_progress(path: str, base_offset: int, offset: int, expected: str, found: str) -> CommitLogError:
-    """Return the error for a step without progress.
+    """Return the error for a read that does not advance, which would never end.
 
     Args:
         path: path of the segment.

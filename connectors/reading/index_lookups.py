@@ -1,4 +1,4 @@
-"""Look-ups in a broker's indexes: the records of a segment that may be wanted, and the splits derived from them.
+"""Look-ups in a broker's indexes: which records of a segment may be wanted, and the splits to read them.
 
 An index is trusted if it says that a record has another topic or another key. The records that it lists as wanted are
 checked in full when they are read (`listed_records`). Ranges that it does not cover are scanned. So if an index is
@@ -50,12 +50,12 @@ MAX_RANGES = 16
 
 
 class Index(Protocol):
-    """Index of one store, prepared for one read."""
+    """Interface of an index of one store, prepared for one read."""
 
     name: str
 
     def answer(self, whole: Split) -> IndexAnswer:
-        """Return the answer for a segment's range.
+        """Return the wanted records in a segment's range, and the ranges that the index does not cover.
 
         Raises:
             IndexUnusable: if the index is not reliable there.
@@ -85,7 +85,7 @@ def check_cheaper_than_scan(offsets: Array, sizes: Array, unknown: Sequence[tupl
 def splits_of(
     answer: IndexAnswer, whole: Split, filters: Filters, partition_bytes: int, max_record_bytes: int
 ) -> list[Split]:
-    """Return splits for the records that an index lists, and for the ranges that it does not cover.
+    """Return the splits that read the records that an index lists, and the ranges that it does not cover.
 
     Args:
         whole: range of the segment.
@@ -126,7 +126,7 @@ def splits_of(
 def _ranges_to_scan(
     file: SegmentFile, whole: Split, unknown: list[tuple[int, int]], max_record_bytes: int
 ) -> Iterator[tuple[int, int]]:
-    """Return the ranges that must be scanned, without those that are only the segment's BLANK."""
+    """Return the ranges that must be scanned, leaving out the segment's BLANK at its end."""
     for start, end in unknown:
         finding, _ = examine_at(file, whole, start, max_record_bytes)
         if finding.kind is SpanKind.BLANK and start + finding.size == end:
@@ -166,7 +166,7 @@ _ENTRY = np.dtype([("offset", np.int64), ("size", np.int64)])
 
 
 class QueueIndex:
-    """Queues of one store, prepared for the topics and queues of a read.
+    """Queues of one store as an index for the topics and queues of a read.
 
     Attributes:
         name: the name of the index in a plan.
@@ -204,7 +204,7 @@ class QueueIndex:
         return (topics is None or queue.topic in topics) and (queue_ids is None or queue.queue_id in queue_ids)
 
     def _check_cheaper_than_scan(self, whole: Split, found: dict[int, tuple[Array, Array]]) -> None:
-        """Check the cost before other queues are read, because most topics are small compared with those."""
+        """Check the cost of the records found so far, before larger queues are read."""
         offsets, sizes = _offsets_and_sizes([entries for _, entries in found.values()])
         low, high = self._filters.min_offset, self._filters.end_offset
         order = np.argsort(offsets)
@@ -212,7 +212,7 @@ class QueueIndex:
         check_cheaper_than_scan(offsets[order], sizes[order], (), whole)
 
     def answer(self, whole: Split) -> IndexAnswer:
-        """Return the wanted records of a segment's range, and the ranges that no entry covers.
+        """Return the wanted records in a segment's range, and the ranges that no queue entry covers.
 
         Raises:
             IndexUnusable: if entries contradict each other or cannot be read, or if a scan is as fast.
@@ -220,7 +220,7 @@ class QueueIndex:
         return self._answer(whole, must_pay=True)
 
     def list_entries(self, whole: Split) -> IndexAnswer:
-        """List the wanted records of a range from the queues' entries alone, even if a scan is as fast.
+        """Return the wanted records of a range from the queues' entries alone, even if a scan would be as fast.
 
         Raises:
             IndexUnusable: if entries contradict each other, or cannot be read.
@@ -254,7 +254,7 @@ class QueueIndex:
         )
 
     def _add_entries(self, found: dict[int, tuple[Array, Array]], numbers: list[int], whole: Split) -> None:
-        """Read the entries of some queues for a range of the log.
+        """Add the entries that some queues have for a range of the log to `found`.
 
         Args:
             found: queue offsets and entries by the number of the queue; receives those of these queues.
@@ -275,7 +275,7 @@ def _offsets_and_sizes(entries: list[Array]) -> tuple[Array, Array]:
 
 
 def _uncovered_ranges(offsets: Array, sizes: Array, whole: Split, sound: tuple[int, int]) -> list[tuple[int, int]]:
-    """Return the ranges that no entry covers."""
+    """Return the parts of a range that no queue entry covers."""
     least, most = sound
     if len(sizes) and (sizes.min() < least or sizes.max() > most):
         raise IndexUnusable(f"an entry has a size that is not {least} to {most} bytes")
@@ -298,7 +298,7 @@ def _queues(folder: Path, queues: QueueFormat) -> Iterator[_Queue]:
 
 
 class _Queue:
-    """Entries of one queue, found by binary search, because they are in the order of the log.
+    """Reader of one queue, which searches for entries by bisection, because they are in the order of the log.
 
     If they are not in order, too few are found, and the other ranges are scanned.
     """
@@ -311,7 +311,7 @@ class _Queue:
         self._files = [_QueueFile(folder / name, int(name), queues) for name in names]
 
     def between(self, start: int, end: int, most: int) -> tuple[Array, Array]:
-        """Return queue offsets and entries of the records between two physical offsets, the end exclusive."""
+        """Return the entries of the records in a range of the log, with their queue offsets."""
         found: list[tuple[int, Array]] = []
         for file in self._files:
             found.append(file.between(start, end, most))
@@ -324,7 +324,7 @@ class _Queue:
 
 
 class _QueueFile:
-    """File of a queue."""
+    """Reader of one queue file."""
 
     def __init__(self, path: Path, base: int, queues: QueueFormat) -> None:
         self._path = path
@@ -333,7 +333,7 @@ class _QueueFile:
         self._edges: tuple[int, int] | None = None
 
     def between(self, start: int, end: int, most: int) -> tuple[int, Array]:
-        """Return the first queue offset, and the entries, of the records in a range of the log."""
+        """Return the entries of the records in a range of the log, with the first queue offset."""
         nothing = (0, np.empty(0, _ENTRY))
         if self._edges is not None and (self._edges[0] >= end or self._edges[1] < start):
             return nothing

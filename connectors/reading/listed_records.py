@@ -1,4 +1,4 @@
-"""Reader of the records of a `ListedSplit`, window by window, like `walking.walk` for a range.
+"""Reader of the records of a `ListedSplit`, window by window, like `walking.walk` for a byte range.
 
 Neighbouring records are read together with the bytes between them if these are few, because one larger read costs less
 than two. All reads of one step go into one window, so a batch has many records even if they are far apart. Every record
@@ -32,7 +32,7 @@ _STEP_RECORDS = 8192
 
 
 def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[WalkStep]:
-    """Yield the listed records, in order, with the damaged ones among them.
+    """Yield steps with the listed records in order, and with those of them that are damaged.
 
     Args:
         file: the open segment.
@@ -82,7 +82,7 @@ def _keep_between(kept: Array, values: Array, low: int | None, high: int | None)
 def _divide_into_steps(
     offsets: Array, ends: Array, read_together: Array, window_bytes: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the records of each step: the number of the first, and the number after the last.
+    """Yield the index range of the listed records that are read in each step.
 
     With the bytes read between them they fit in a window, and they are not too far apart; a larger record is alone.
     """
@@ -99,7 +99,7 @@ def _divide_into_steps(
 
 
 class _Reader:
-    """Reader that examines the records of one split, a group at a time."""
+    """Reader of the listed records of one split, a step at a time."""
 
     def __init__(self, split: ListedSplit, max_record_bytes: int) -> None:
         self._split = split
@@ -115,7 +115,7 @@ class _Reader:
         self._parts = np.empty((self._kernel.part_count, 0), np.int64)
 
     def fill(self, window: Window, file: SegmentFile, first: int, last: int) -> None:
-        """Read the records of a step into its window."""
+        """Read the bytes of a step's records into its window."""
         origin = int(self.offsets[first])
         edges = [first, *self.read_together[(self.read_together > first) & (self.read_together < last)].tolist(), last]
         for begin, end in pairwise(edges):
@@ -150,7 +150,7 @@ class _Reader:
         return parts, bad
 
     def _examine_run(self, window: Window, origin: int, begin: int, end: int) -> bool:
-        """Return whether a run contains the listed records without a fault, and append their parts."""
+        """Return whether a run of adjacent records is intact and as listed; if it is, append the records' parts."""
         state, split = self._state, self._split
         before, stop = int(state[hop.RECORDS]), int(self.ends[end - 1])
         if stop > self._read_to[begin]:
@@ -168,12 +168,12 @@ class _Reader:
         )
 
     def _is_listed(self, before: int, origin: int, begin: int, end: int) -> bool:
-        """Return whether the records of a run begin at the listed offsets and the last one ends as listed."""
+        """Return whether the records found in a run have the listed offsets, and the listed end."""
         starts = origin + self._parts[hop.START, before : before + end - begin]
         return bool((starts == self.offsets[begin:end]).all())
 
     def _examine_one(self, window: Window, origin: int, row: int) -> BadRange | None:
-        """Return a damaged record, or None if it is as listed; then append its parts."""
+        """Append a record's parts and return None if it is as listed; else return it as a bad range."""
         before = int(self._state[hop.RECORDS])
         if self._examine_run(window, origin, row, row + 1) and self._is_listed(before, origin, row, row + 1):
             return None
@@ -194,7 +194,7 @@ class _Reader:
         raise self._mismatch_error(row, f"a record of {size} bytes", found)
 
     def _check_queues(self, window: Window, parts: Array, rows: Array) -> None:
-        """Check that records have the topic, queue and offset that the index says."""
+        """Check that records have the topic, queue id and queue offset that the index lists."""
         split = self._split
         numbers = split.array("queue_numbers")[rows]
         queue_ids = np.array([queue_id for _, queue_id in split.queues], np.int64)[numbers]
@@ -234,14 +234,14 @@ class _Reader:
 
 
 def _adjacent_runs(offsets: Array, ends: Array, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield runs of adjacent records in a group: the number of the first, and the number after the last."""
+    """Yield the index range of each run of listed records without gaps between them."""
     breaks = np.flatnonzero(offsets[first + 1 : last] != ends[first : last - 1]) + first + 1
     edges = [first, *breaks.tolist(), last]
     yield from pairwise(edges)
 
 
 def _has_topic(window: Window, parts: Array, topic: bytes) -> Array:
-    """Return which records have a topic."""
+    """Return a mask of the records with a topic."""
     same: Array = parts[hop.TOPIC_LENGTH] == len(topic)
     rows = np.flatnonzero(same)
     found = window[parts[hop.TOPIC, rows][:, None] + np.arange(len(topic))]

@@ -1,4 +1,4 @@
-"""Messages of a store that a read does not reach, because they are not in the folder of the log that is read.
+"""Messages of a store that a read misses, because they are outside the folder of the log that is read.
 
 Only the folder `commitlog` or `journal` is read. A broker may keep parts of its log in other folders, and a copy may
 lack segments. So the end of the log that was found is compared with:
@@ -70,7 +70,7 @@ class ReadLog(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """End of a log.
+    """The end of a log, and times near it.
 
     Attributes:
         end: physical offset after the last record.
@@ -85,7 +85,7 @@ class LogEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OtherLog:
-    """Folder with segments that are not read.
+    """Folder with segments of the store's log that are not read.
 
     Attributes:
         folder: the folder.
@@ -107,7 +107,7 @@ class OtherLog:
 
 
 def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]:
-    """Return the folders with segments of a store's log that are not read.
+    """Return the folders with segments of a store's log that the read does not cover.
 
     Args:
         log: the log that is read.
@@ -122,7 +122,7 @@ def find_other_logs(log: ReadLog, start: int | None, end: int) -> list[OtherLog]
 
 
 def other_log_text(log: ReadLog, other: OtherLog) -> str:
-    """Return a sentence on a folder that is not read."""
+    """Return a warning sentence about a folder with unread segments."""
     return (
         f"{log.broker}: {other}. Only {log.folder} is read: several folders of a log, and DLedger, are not supported. "
         f"{PULL_HINT}"
@@ -148,7 +148,7 @@ def _inspect_folder(folder: Path, log: ReadLog, start: int | None, end: int) -> 
 
 
 def _is_read(log: ReadLog, base: int, end: int) -> bool:
-    """Return whether the log that is read has the segment that begins at a physical offset."""
+    """Return whether the segment that begins at a physical offset is part of the log that is read."""
     return base < end and any(first <= base < first + max(size, 1) for first, size in log.segments)
 
 
@@ -161,12 +161,13 @@ def _read_bytes(path: Path, position: int, size: int) -> bytes:
 
 
 class KnownEnd(NamedTuple):
-    """Positions and times that queues, indexes and checkpoint of a store know of its log's end.
+    """The end of a store's log according to its queues, indexes and checkpoint.
 
     A broker may write meanwhile. So this is read first, and compared with the end of a log that was found after it.
 
     Attributes:
-        entry: a queue or an index file, and the physical offset of its last entry, the largest one; None without one.
+        entry: the queue or index file whose last entry has the largest physical offset, and that offset; None if
+            there is no entry.
         claims: claims of the checkpoint.
     """
 
@@ -183,7 +184,7 @@ class KnownEnd(NamedTuple):
         return cls(_newest_index_entry(log), claims)
 
     def after(self, log: ReadLog, end: LogEnd) -> str | None:
-        """Return a sentence if this end is after the end of the log that is read; else None."""
+        """Return a warning sentence if this end is after the end of the log that is read; else None."""
         if self.entry is not None and self.entry[1] >= end.segment_end + log.is_copy:
             name, offset = self.entry
             return (

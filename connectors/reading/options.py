@@ -50,7 +50,7 @@ class BodyForm(StrEnum):
 
 
 class Content(StrEnum):
-    """The content of a stream's rows."""
+    """Content of a stream's rows: messages, or only ranges of the log."""
 
     ROWS = "rows"
     RANGES = "ranges"
@@ -64,7 +64,7 @@ class Start(StrEnum):
 
 
 def _parse_start(text: str) -> int | Start | dict[str, int]:
-    """Parse the start of a read: an offset, a word, or offsets by broker."""
+    """Parse where a read starts: an offset, a word, or offsets by broker."""
     if text.lower() in list(Start):
         return Start(text.lower())
     try:
@@ -251,7 +251,7 @@ class ReadOptions(DeclaredOptions):
         return self.start if isinstance(self.start, int) else None
 
     def partition_bytes(self, log_bytes: int) -> int:
-        """Return the number of log bytes in a partition.
+        """Return the maximum size of a partition, in bytes of the log.
 
         Args:
             log_bytes: size of the log that is read.

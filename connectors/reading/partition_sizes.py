@@ -1,4 +1,4 @@
-"""Division of files into parts for tasks: the size of parts, and groups of small ones."""
+"""Division of files into parts for tasks: how large a part is, and how small parts are grouped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX_PARTS = 1024  # within segments; beyond that, a cluster has enough tasks wi
 
 
 class Part(Protocol):
-    """Part of a file."""
+    """Part of a file that one task reads."""
 
     @property
     def size(self) -> int:
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 def part_bytes(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_PART_BYTES) -> int:
-    """Return the size of the parts of a log: two parts for each core, unless they would be very small or very large.
+    """Return the size of a part so that each core gets two parts, within a minimum and a maximum size.
 
     To cut a segment, the planner reads some MiB of it. Parts of large logs are therefore larger: those of a log of more
     than 1 TiB are whole segments of 1 GiB, and nothing is read to plan them.
@@ -43,7 +43,7 @@ def part_bytes(size: int, cores: int, *, unit: int = 1 << 20, least: int = MIN_P
 
 
 def costs_of(parts: Iterable[Part]) -> list[int]:
-    """Return the cost of reading each part, as the number of bytes that could be read in the same time."""
+    """Return the cost of reading each part, including its opening, in bytes that could be read in the same time."""
     return [part.size + _OPENING_BYTES for part in parts]
 
 

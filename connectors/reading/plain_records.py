@@ -1,4 +1,4 @@
-"""Single records of a store, in plain Python, for tools that must start quickly and show everything.
+"""All spans of a store's log, one by one in plain Python, for tools that must start quickly and show everything.
 
 It shares only the formats and the scanner's rules with the compiled reader, so the two can be used to check each other.
 """
@@ -24,7 +24,7 @@ _WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
-    """Span of a store with its content: a message of its format, or the description in the span."""
+    """Span of a store's log with its content: a message of its format, or a description of another span."""
 
     segment: str
     span: SegmentSpan
@@ -32,7 +32,7 @@ class FoundRecord:
 
 
 def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
-    """Yield everything in a store, in physical order; the spans are contiguous up to the last.
+    """Yield all spans of a store's log in physical order, without gaps between them except at the end.
 
     Zeros before a later segment are the fault HOLE, and a missing segment is the fault MISSING_SEGMENT. The last span
     has the position and the reason of the log's end.
@@ -66,7 +66,7 @@ def walk_store(store: Store, segment_bytes: int) -> Iterator[FoundRecord]:
 
 
 def _faults_between(zeros: FoundRecord | None, reached: int, expected: int, base: int) -> Iterator[FoundRecord]:
-    """Describe what is wrong between the last data and a segment that begins at `base`."""
+    """Yield the faults between the last data and a segment that begins at `base`."""
     if zeros is not None:
         start = zeros.span.start
         end = min(base, max(expected, zeros.span.end))

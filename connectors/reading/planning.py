@@ -57,14 +57,14 @@ _KEY_INDEX = "IndexFile"
 
 @dataclass(frozen=True)
 class Indexes:
-    """Usable indexes, best first, and the reasons against others."""
+    """Indexes that can be used for a read, best first, and the reasons against the others."""
 
     usable: tuple[Index, ...] = ()
     reasons: tuple[str, ...] = ()
 
 
 def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, filters: Filters) -> Indexes:
-    """Open the indexes beside a store's log that can answer a read; none for a read of all topics."""
+    """Open a store's indexes that can serve a read; none for a read of all topics."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
     by_key = filters.keys is not None and filters.topics is not None
     if not (by_queue or by_key):
@@ -100,7 +100,7 @@ def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, fi
 
 
 class _Log:
-    """Access to single records of a snapshot, by their offsets."""
+    """Access to single records of a snapshot by their physical offsets."""
 
     def __init__(self, store: Store, store_range: StoreRange, max_record_bytes: int) -> None:
         self._wholes = segment_ranges(store, store_range)
@@ -122,7 +122,7 @@ logger = logging.getLogger(__name__)
 
 
 class Way(StrEnum):
-    """Way in which a segment's range is read."""
+    """Way in which the wanted records of a segment's range are found."""
 
     SCAN = "scan"
     CONSUME_QUEUE = "ConsumeQueue"
@@ -174,7 +174,7 @@ class StorePlan:
     segments: tuple[SegmentPlan, ...] = ()
 
     def count(self, way: Way) -> int:
-        """Return how many segments are read in one of the ways."""
+        """Return how many segments are read in the given way."""
         return sum(segment.way is way for segment in self.segments)
 
     @property
@@ -194,13 +194,13 @@ class StorePlan:
 
     @property
     def records(self) -> int | None:
-        """Number of records to be examined, if it is known without a scan."""
+        """Number of records to be examined; None if only a scan would show it."""
         listed = [split.records for split in self.splits if isinstance(split, ListedSplit)]
         return sum(listed) if len(listed) == len(self.splits) else None
 
     @property
     def ways(self) -> list[Way]:
-        """Ways in which the segments are read."""
+        """Ways that are used for the segments that are read."""
         return [way for way in Way if way not in _SKIPPED and self.count(way)]
 
     @property
@@ -275,7 +275,7 @@ def plan_read(options: ReadOptions, filters: Filters) -> ReadPlan:
 
 
 def check_complete(store_range: StoreRange, mode: Mode) -> None:
-    """Refuse a read that would miss messages of a store.
+    """Refuse a read that would silently miss messages of a store.
 
     Raises:
         StoreError: if the store has others elsewhere, in mode FAILFAST.
@@ -299,7 +299,7 @@ def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOpti
 
 
 class _Planner:
-    """Planner that decides store by store, segment by segment."""
+    """Planner that chooses a way of reading for each segment of each store."""
 
     def __init__(self, options: ReadOptions, filters: Filters, partition_bytes: int) -> None:
         self._options = options
@@ -353,10 +353,10 @@ class _Planner:
 
 @dataclass(frozen=True)
 class EntryPlan:
-    """Plan for one segment.
+    """Plan for one segment, whose wanted data may be in queue entries instead of records.
 
     Attributes:
-        entries: Entries of the topics that need only entries; None if their records are in `splits`.
+        entries: Queue entries of the topics that need only entries; None if `splits` has their records.
         splits: Ranges and records that are read.
     """
 
@@ -412,7 +412,7 @@ def _plan_by_entries(
     by_entry: Collection[str],
     by_record: Collection[str],
 ) -> EntryPlan | None:
-    """Return the plan for a segment from its queues; None if it must be scanned."""
+    """Return the plan for a segment that uses its queue entries; None if the segment must be scanned."""
     try:
         answer = queues.list_entries(whole)
         wanted = answer.of_topics(by_record)
@@ -423,7 +423,7 @@ def _plan_by_entries(
 
 
 def in_log_order(plan: EntryPlan) -> Iterator[IndexAnswer | Split]:
-    """Yield the parts of a segment's plan so that entries and ranges are in the order of the log."""
+    """Yield a segment's queue entries and splits, merged in the order of the log."""
     entries = plan.entries
     for split in plan.splits:
         if entries is not None and not isinstance(split, ListedSplit):

@@ -20,7 +20,7 @@ from commitlake.schemas.times import epoch_ms_rounded_up
 
 @dataclass(frozen=True)
 class Filters:
-    """A selection as the reader of logs applies it; None is no limit.
+    """Filters for the records of a read; a filter that is None excludes nothing.
 
     Ends are exclusive, and times are store times in milliseconds, as in a log. A key is a business key or the unique
     key, because a broker's index does not distinguish them.
@@ -37,7 +37,7 @@ class Filters:
 
     @classmethod
     def of(cls, selection: Selection) -> Filters:
-        """Compile a selection.
+        """Convert a selection to filters.
 
         Raises:
             UsageError: for a condition that the reader cannot check.
@@ -54,7 +54,7 @@ class Filters:
 
     @classmethod
     def of_batch(cls, options: ReadOptions) -> Filters:
-        """Return the filters that a user of Spark's source has given as options of a batch."""
+        """Return the filters that the options of a batch read set."""
         return cls(
             topics=options.topics,
             queue_ids=options.queue_ids,
@@ -67,17 +67,17 @@ class Filters:
 
     @classmethod
     def of_stream(cls, options: ReadOptions) -> Filters:
-        """Return the filters in the options of a stream; its start is not one of them."""
+        """Return the filters that the options of a stream set, which do not include its start."""
         return cls.of_batch(replace(options, starting_timestamp=None, start=None))
 
     @property
     def topics_by_text(self) -> bool:
-        """True if topics are compared in displayed form, in which U+FFFD stands for bytes that are not UTF-8."""
+        """True if topics are compared as displayed, with U+FFFD in place of bytes that are not UTF-8."""
         return any("\ufffd" in str(topic) for topic in self.topics or ())
 
     @property
     def by_content(self) -> bool:
-        """True if a filter uses data that a bad range does not have."""
+        """True if a filter needs data that a bad range does not have, such as a topic."""
         return not (
             self.topics is None
             and self.queue_ids is None
@@ -98,7 +98,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Request:
-    """Requested rows and columns of a read.
+    """The rows and columns that a read must return.
 
     Attributes:
         schema: the columns, in order, as Spark's Arrow types.
@@ -125,12 +125,12 @@ class Request:
 
     @property
     def gives_bad_ranges(self) -> bool:
-        """True if bad ranges become rows."""
+        """True if bad ranges are returned as rows."""
         return self.mode is Mode.PERMISSIVE and (self.keeps_bad_ranges or not self.filters.by_content)
 
     @classmethod
     def of(cls, options: ReadOptions, filters: Filters, schema: pa.Schema) -> Request:
-        """Return the request for options and the columns of a schema."""
+        """Return the request that the options and the wanted columns describe."""
         return cls(
             schema=schema,
             mode=options.mode,

@@ -1,4 +1,4 @@
-"""Settings files of brokers: those beside a store, and the one that a command names.
+"""Settings files of brokers, such as broker.conf: found beside a store, or named for a command.
 
 This module imports neither Arrow nor numpy, so that small processes can use it.
 """
@@ -24,7 +24,7 @@ _named: list[str] = []
 
 @contextmanager
 def naming_settings(path: str | None) -> Iterator[None]:
-    """Name the settings file that belongs to the stores of a job; it takes the place of the files beside them.
+    """Set the settings file that a command names, used inside the block instead of the files beside the stores.
 
     Args:
         path: Path of the file, with `{broker}` for the store's name; None or empty for no file.
@@ -38,7 +38,7 @@ def naming_settings(path: str | None) -> Iterator[None]:
 
 
 def settings_of(root: Path, broker: str) -> tuple[str, str]:
-    """Return the path and the content of the settings file of a store; empty without one that can be read."""
+    """Return path and content of a store's settings file; empty if none can be read."""
     if _named:
         path = _named[0].replace(BROKER_PLACEHOLDER, broker)
         with suppress(OSError, ValueError), Path(path).open("rb") as file:  # the job reports a file that it cannot read

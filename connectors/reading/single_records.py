@@ -21,7 +21,7 @@ _FIRST_READ_BYTES = 4096
 
 
 def examine_at(file: SegmentFile, split: Split, offset: int, max_record_bytes: int) -> tuple[ScanFinding, memoryview]:
-    """Return the finding at a physical offset, and the bytes that begin there; for a record, all of its bytes.
+    """Return what is at a physical offset, and the bytes from there; for a record, all of its bytes.
 
     Args:
         file: the open segment.
@@ -56,13 +56,13 @@ _MAX_REMOTE_SEGMENTS = 4
 
 
 class LogRecords:
-    """Records of a list of segments, which several threads can read.
+    """Access to records of several segments by physical offset, for several threads.
 
     The segments in an object store or HDFS that were read last stay open, because opening one takes several requests.
     """
 
     def __init__(self, segments: Sequence[Segment], log_format: Format) -> None:
-        """Set the segments; none is opened yet.
+        """Store the list of segments; no segment is opened yet.
 
         Args:
             segments: segments in order of their offsets.

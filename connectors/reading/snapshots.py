@@ -1,4 +1,4 @@
-"""Conversion of stores to splits: the data to read, its end, and its division.
+"""Conversion of stores to splits: which range of each log is read, where it ends, and how it is divided.
 
 A snapshot fixes, for each store, the range to read. The range ends after the last valid record of the newest segment.
 The bytes after it are the tail: zeros that are not written yet, or the torn end of a write, which the next read
@@ -55,7 +55,7 @@ _SMALL_FILE_BYTES = 4096
 
 
 def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
-    """Return whether a whole block of a record is zeros, at or after the first byte of its texts.
+    """Return whether a disk block of a record's texts is all zeros, so that it was not written.
 
     Args:
         window: the record.
@@ -72,7 +72,7 @@ def lacks_blocks(window: Array, begin: int, end: int, offset: int) -> bool:
 
 
 def is_confirmed_on_disk(segment_path: str, message: Any, rules: RecordRules) -> bool:
-    """Return whether the files beside a log confirm that a message's record was on disk."""
+    """Return whether small files beside a log confirm that a message's record was written to disk."""
     root = segment_path.rsplit("/", 2)[0]
     was_closed = _read_first_bytes(f"{root}/{_ABORT}") is None
     return rules.vouches(_read_first_bytes(f"{root}/{_CHECKPOINT}") or b"", message, was_closed)
@@ -94,7 +94,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 class TailKind(StrEnum):
-    """State of the bytes after the last record of a store."""
+    """Kind of the bytes after the last record of a store."""
 
     UNWRITTEN = "unwritten"
     TORN = "torn"
@@ -196,7 +196,7 @@ def take_snapshot(
 
 
 def read_log(store: Store) -> ReadLog | None:
-    """Return a store's log, to be compared with its other files; None in an object store, where only copies are."""
+    """Return a store's log for comparison with its other files; None for a store in an object store."""
     if store.is_remote:
         return None
     segments = [(segment.base_offset, segment.file_size) for segment in store.segments]
@@ -204,7 +204,7 @@ def read_log(store: Store) -> ReadLog | None:
 
 
 def _newer_data(store: Store, start: int | None, found: StoreRange, *, is_stopped: bool) -> tuple[str, ...]:
-    """Return sentences on messages of a store that a read does not reach, see `newer_data`."""
+    """Return warning sentences about messages that a read does not reach, see `newer_data`."""
     log = read_log(store)
     if log is None:  # `ship` compares the store that it copies
         return ()
@@ -222,7 +222,7 @@ def _newer_data(store: Store, start: int | None, found: StoreRange, *, is_stoppe
 
 
 def _segment_end(store: Store, end: int) -> int:
-    """Return the physical offset at which the segment ends that has the last byte before an offset."""
+    """Return the end of the segment that contains the byte before a physical offset."""
     for segment, size in zip(store.segments, segment_sizes(store), strict=True):
         if segment.base_offset < end <= segment.base_offset + size:
             return segment.base_offset + size
@@ -237,7 +237,7 @@ def _time_of_end(store: Store, found: StoreRange) -> int | None:
 
 
 def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
-    """Return a range that has its last valid record, which may be in an earlier segment than its end."""
+    """Return a range with its `last_record`, which is searched in earlier segments if the newest one has none."""
     found, segments = store_range, store.segments
     while found.last_record is None and found.size:
         earlier = tuple(segment for segment in segments if segment.base_offset < found.end)
@@ -250,7 +250,7 @@ def with_last_record(store: Store, store_range: StoreRange) -> StoreRange:
 
 
 def _newest_time(store: Store, end: int) -> int | None:
-    """Return the latest store time of the records near the end of a log, because a clock may have been set back."""
+    """Return the latest store time among the records near the end of a log, in ms; None without records."""
     from commitlake.connectors.reading.facts.reading import read_facts  # noqa: PLC0415 (of few reads)
 
     times = []
@@ -261,7 +261,7 @@ def _newest_time(store: Store, end: int) -> int | None:
 
 
 def log_range(store: Store, *, is_live: bool) -> StoreRange:
-    """Return the range of a whole log, as seen by the broker that has it open, or that will open it next."""
+    """Return the range of a whole log, with the end that a broker would find."""
     is_stopped = not is_live and store.format.brokers.accepts_zero_texts
     return take_snapshot([store], is_stopped=is_stopped).ranges[store.broker]
 
@@ -293,7 +293,7 @@ def _range_of(
 def _place_near_end(
     file: SegmentFile, log_format: Format, segment: Segment, begin: int, size: int, max_record_bytes: int
 ) -> int:
-    """Return a record start from which the end of a segment's data can be searched; `begin` if none is known.
+    """Return the start of a record from which to search the end of a segment's data; `begin` if none is known.
 
     A cut may lie in the body of a record that is larger than the look-back of `find_cut`. So the returned position is a
     cut with another cut at least `max_record_bytes` after it. No record contains both, so the walk also covers the
@@ -374,7 +374,7 @@ def end_of_segment(
 
 
 class _LastRecords:
-    """Most recent records: enough to step back over those that were not written completely."""
+    """Most recent records of a walk, which are stepped over backwards if they were not written completely."""
 
     def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0
@@ -384,7 +384,7 @@ class _LastRecords:
         self._parts = np.empty((log_format.kernel.part_count, 0), np.int64)
 
     def add(self, origin: int, parts: Array) -> None:
-        """Replace the remembered records by those of one step.
+        """Replace the remembered records by those of a newer step.
 
         Args:
             origin: physical offset of the step's window.
@@ -403,18 +403,18 @@ class _LastRecords:
         return ends
 
     def last_record_end(self, default: int) -> int:
-        """Return the end of the last record, even if it may not be completely written."""
+        """Return the end of the last record, complete or not; `default` if there is none."""
         return int(self._ends[-1]) if len(self._ends) else default
 
     @property
     def last_start(self) -> int | None:
-        """Start of the last record, even if it may not be completely written; None without one."""
+        """Start of the last record, complete or not; None if there is none."""
         return int(self._starts[-1]) if len(self._starts) else None
 
     def last_proven(
         self, file: SegmentFile, split: Split, max_record_bytes: int, default: int
     ) -> tuple[int | None, int]:
-        """Return start and end of the last record that is completely written; see the module."""
+        """Return start and end of the last record that is certainly written completely; see the module."""
         bounds = split.bounds(max_record_bytes)
         begins, ends = self._starts.tolist(), self._ends.tolist()
         is_last = True
@@ -433,7 +433,7 @@ class _LastRecords:
         return None, begins[0] if begins else default
 
     def _text_span(self, row: int) -> tuple[int, int]:
-        """Return the span of a record's non-empty texts, relative to its first byte."""
+        """Return the range of a record's texts that are not empty, relative to its first byte."""
         parts = self._parts[:, row]
         spans = [(int(parts[place]), int(parts[length])) for place, length in self._texts if parts[length]]
         if not spans:
@@ -442,7 +442,7 @@ class _LastRecords:
         return spans[0][0] - start, sum(spans[-1]) - start
 
     def _is_whole(self, window: Array, row: int, position: int, *, is_last: bool) -> bool:
-        """Return whether a record's texts contain no zeros that indicate missing bytes."""
+        """Return whether a record's texts are free of zeros that show missing bytes."""
         if not self._needs_texts:
             return True
         begin, end = self._text_span(row)
@@ -472,7 +472,7 @@ def plan_splits(
 
 
 def segment_ranges(store: Store, store_range: StoreRange) -> list[Split]:
-    """Return one split for each segment of one store's range, in order, and for each missing segment."""
+    """Return one split for each segment in a store's range, including missing segments, in order."""
     return list(_segment_ranges(store, store_range))
 
 
@@ -507,7 +507,7 @@ def _missing_split(store: Store, start: int, end: int, size: int) -> Split:
 
 
 def divide(whole: Split, max_partition_bytes: int, max_record_bytes: int, until: int | None = None) -> Iterator[Split]:
-    """Divide a segment's range, or a missing one, into splits; a cut is only searched when it is needed.
+    """Yield splits of a segment's range, or of a missing segment; each cut is searched only when it is needed.
 
     Args:
         whole: from `segment_ranges`.

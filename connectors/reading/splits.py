@@ -13,7 +13,7 @@ from commitlake.schemas.layouts.rocketmq.scan import SizeLimits
 
 @dataclass(frozen=True)
 class Split:
-    """Part of a read for one task; it begins at the start of a record and ends at the end of one.
+    """Range of a segment that one task reads, from the start of a record to the end of a record.
 
     Attributes:
         broker: the store's name.
@@ -22,7 +22,7 @@ class Split:
         start: physical offset of the range's first byte.
         end: physical offset after the range.
         segment_end: physical offset after the segment.
-        file_end: physical offset after the bytes that the file has.
+        file_end: physical offset after the file's last byte.
         format: the format of the records.
         missing: whether the segment is missing, so that the whole range is a gap.
     """
@@ -43,13 +43,13 @@ class Split:
         return self.end - self.start
 
     def bounds(self, max_record_bytes: int) -> SizeLimits:
-        """Return the limits for sizes in this segment."""
+        """Return the limits for the sizes of records in this segment."""
         return SizeLimits(self.segment_end, self.file_end, max_record_bytes)
 
 
 @dataclass(frozen=True)
 class ListedSplit(Split):
-    """Records of one segment at listed offsets, from an index of the broker; no other bytes are needed.
+    """Records of one segment that one task reads, at offsets that an index of the broker lists.
 
     The four lists have a packed number for each record, so that even a split of many records is small to send.
 
@@ -78,7 +78,7 @@ class ListedSplit(Split):
         return int(self.array("sizes").sum())
 
     def array(self, name: str) -> Array:
-        """Return a field that lists a number for each record, as an array."""
+        """Return a field that has a number for each record as a numpy array."""
         return np.frombuffer(getattr(self, name), np.int32 if name == "queue_numbers" else np.int64)
 
 
@@ -87,7 +87,7 @@ MAX_GAP_BYTES = 64 << 10
 
 
 def groups(offsets: Array, sizes: Array) -> Array:
-    """Return the groups of listed records that are read together: the index of the first, and that after the last.
+    """Return the groups of listed records that are read together, each as a range of indexes.
 
     Args:
         offsets: physical offsets of the records, ascending.

@@ -52,7 +52,7 @@ _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Log of a broker.
+    """The log of one broker.
 
     Attributes:
         broker: the store's name.
@@ -84,7 +84,7 @@ def for_each_store(function: Callable[[Store], _R], stores: Sequence[Store]) -> 
 
 
 def segment_size(store: Store) -> int:
-    """Return the size of a store's segments: brokers create them in one size, and at full length.
+    """Return the usual size of a store's segments, which brokers create at full length.
 
     If files are missing, the distances between names are multiples of the size. A file that was truncated during a copy
     is shorter. So the size divides the distances, and is not less than the longest file.
@@ -101,7 +101,7 @@ def segment_size(store: Store) -> int:
 
 
 def segment_sizes(store: Store) -> list[int]:
-    """Return the size of each segment: nearly always `segment_size`, but a broker may have been set up again.
+    """Return the size of each segment, which is `segment_size` unless the broker's settings have changed.
 
     A file that reaches the offset of the next file is a whole segment. A file that is longer than the usual size and
     ends before the next one has a larger segment size, too. The newest segment's size is at least that of its file,
@@ -116,7 +116,7 @@ def segment_sizes(store: Store) -> list[int]:
 
 
 def own_size(segment: Segment, following: int | None, common: int) -> int:
-    """Return the size of one segment.
+    """Return the full size of one segment, from its file size and the next segment.
 
     Args:
         following: the base offset of the next existing segment.
@@ -176,7 +176,7 @@ def find_stores(path: str, broker: str | None = None, *, formats: Formats) -> li
 
 
 def names_text(names: Mapping[str, str]) -> str:
-    """Format the names of several stores as the text of the option `broker`.
+    """Format the names of several stores as a value of the option `broker`.
 
     Args:
         names: the name of each store, by the folder of its log. Others have their usual name.
@@ -185,7 +185,7 @@ def names_text(names: Mapping[str, str]) -> str:
 
 
 def _parse_names(broker: str | None) -> dict[str, str]:
-    """Return the names of several stores; empty for the name of one."""
+    """Parse the option `broker`: return the names of several stores; empty if it names one."""
     try:
         names = json.loads(broker) if broker and broker.startswith("{") else None
     except ValueError:
@@ -194,7 +194,7 @@ def _parse_names(broker: str | None) -> dict[str, str]:
 
 
 def _find_by_pattern(pattern: str, broker: str | None, formats: Formats) -> Iterator[Store | UnsupportedStoreError]:
-    """Yield the stores of a path or a glob. One new broker does not prevent the read of a cluster."""
+    """Yield the stores that a path or a glob names; in a cluster, a store that is still empty is skipped."""
     filesystem, inner_path = resolve_filesystem(pattern)
 
     def list_store(place: tuple[str, str | None]) -> Store | StoreError:
@@ -221,7 +221,7 @@ def _thread_count(filesystem: pafs.FileSystem) -> int:
 
 
 def list_again(store: Store) -> Store:
-    """Return a store with the segments that it has now.
+    """Return the same store with its present segments.
 
     Raises:
         StoreError: if it cannot be read, or has no segment any more.
@@ -243,7 +243,7 @@ def _is_folder(path: str) -> bool:
 def _expand_pattern(
     filesystem: pafs.FileSystem, pattern: str, inner_path: str, formats: Formats
 ) -> Iterator[tuple[str, str | None]]:
-    """Yield the folders of logs (inner path) that match a pattern, each with its broker's name, if that is in it."""
+    """Yield the folders of logs that match a pattern, each with its broker's name if the pattern contains it."""
     if not is_glob(inner_path):
         yield _log_folder(filesystem, pattern, inner_path, formats), None
         return
@@ -289,7 +289,7 @@ def _compile_pattern(parts: list[str]) -> re.Pattern[str]:
 def _walk_folders(
     filesystem: pafs.FileSystem, top: str, names: Sequence[str], depth: int | None, known: Sequence[Format]
 ) -> Iterator[list[str]]:
-    """Yield the folders of logs in each folder below one; folders that cannot contain one are not entered.
+    """Yield the folders of logs, grouped by the folder that contains them; skip folders that cannot have any.
 
     Args:
         filesystem: the filesystem of the folders.
@@ -309,7 +309,7 @@ def _walk_folders(
 def _find_logs_in(
     filesystem: pafs.FileSystem, names: Sequence[str], known: Sequence[Format], folder: str
 ) -> tuple[list[str], list[str]]:
-    """Return the folders of logs in a folder, and those that may contain others."""
+    """Return the folders of logs directly in a folder, and its subfolders that may contain others."""
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(folder))
     except FileNotFoundError:
@@ -387,7 +387,7 @@ def _check_supported(filesystem: pafs.FileSystem, prefix: str, folder: str, form
 
 
 def _shipped_log(filesystem: pafs.FileSystem, path: str, wanted: Sequence[str]) -> str | None:
-    """Return the folder of a shipped log, also if it has no object because no segment is complete yet."""
+    """Return the folder of a shipped log, even if it has no object yet because no segment is complete."""
     parent, _, name = path.rpartition("/")
     for store in (path, parent) if name in wanted else (path,):
         manifest = read_shipped_manifest(filesystem, store)

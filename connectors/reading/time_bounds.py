@@ -1,4 +1,4 @@
-"""Bounds of a segment's store times, from a few of its records and one of the next segment.
+"""Bounds of segments' store times, read from a few records of each and one record of the next segment.
 
 A broker stamps records in the order of its log. So if the broker's clock is correct, no record of a segment is older
 than its first record, and none is newer than the first record of the next segment (in the newest segment: than the last
@@ -39,19 +39,19 @@ _MAX_END_BYTES = 4 << 20  # the last record may be followed by a BLANK of the si
 
 
 class TimeBounds(NamedTuple):
-    """Oldest and newest possible store time of a segment's records, in ms; None if unknown."""
+    """Smallest and largest possible store time of a segment's records, in ms; None if unknown."""
 
     low: int | None = None
     high: int | None = None
 
     def meet(self, begin: int | None, end: int | None) -> bool:
-        """Return whether a time from `begin` to before `end` can be within the bounds."""
+        """Return whether a store time in the range from `begin` to before `end` is possible within the bounds."""
         too_old = begin is not None and self.high is not None and self.high < begin
         too_new = end is not None and self.low is not None and self.low >= end
         return not (too_old or too_new)
 
     def widened(self, low: int | None, high: int | None, tolerance_ms: int) -> TimeBounds:
-        """Return bounds that also include the times from `low` to `high`; if one is None, they are unknown."""
+        """Return bounds extended to the times from `low` to `high`; a bound becomes unknown if its time is None."""
         return TimeBounds(
             self.low if self.low is None or low is None else min(self.low, low - tolerance_ms),
             self.high if self.high is None or high is None else max(self.high, high + tolerance_ms),
@@ -104,7 +104,7 @@ def time_bounds(
 
 
 def _probe_times(whole: Split, max_record_bytes: int) -> tuple[int | None, int | None]:
-    """Return the oldest and newest store time at some positions of a range; None if no record was found."""
+    """Return the smallest and largest store time at some positions of a range; None if no record was found."""
     times: list[int] = []
     try:
         with OpenSegment(whole.path) as file:
@@ -121,7 +121,7 @@ def _probe_times(whole: Split, max_record_bytes: int) -> tuple[int | None, int |
 
 
 def _end_times(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[int]:
-    """Return the oldest and newest store time of a range's last records, before its BLANK, unless they are far away."""
+    """Return the smallest and largest store time of the last records before a segment's BLANK, if they are near."""
     size = _PROBE_BYTES
     while size <= _MAX_END_BYTES:
         found = _min_max_times(file, replace(whole, start=max(whole.start, whole.end - size)), max_record_bytes)
@@ -132,7 +132,7 @@ def _end_times(file: SegmentFile, whole: Split, max_record_bytes: int) -> list[i
 
 
 def _min_max_times(file: SegmentFile, part: Split, max_record_bytes: int) -> list[int]:
-    """Return the oldest and newest store time of the records that begin in a part, which may start inside one."""
+    """Return the smallest and largest store time of the records that begin in a part of a segment."""
     found: list[int] = []
     for step in walk(file, part, _PROBE_BYTES, max_record_bytes, End(), verify=False):
         if step.parts.shape[1]:

@@ -1,4 +1,4 @@
-"""Stores that cannot be read, and warnings of messages that are in a store, but are not read; see `newer_data`.
+"""Errors for stores that cannot be read, and warnings about messages that a read misses; see `newer_data`.
 
 The warnings are found where a store is opened or the end of its log is found, below all jobs. So they are logged, and
 a job whose stores have such messages does not exit with 0, whatever it does with them.
@@ -24,7 +24,7 @@ UNREAD = logging.getLogger(__name__)
 
 @contextmanager
 def watch_unread_warnings() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether messages were reported as unread; each warning is printed once."""
+    """Print warnings about unread messages once each; yield a function that tells if there were any."""
     known: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
@@ -55,7 +55,7 @@ def folder_names(formats: Sequence[Format]) -> str:
 
 
 def unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[str, list[str]]:
-    """Return the folders of a store that have logs of another kind, by the name of the kind."""
+    """Return the folders of a store that have unsupported logs, by the kind of the log."""
     found: dict[str, list[str]] = {}
     for name in folders:
         for log_format in formats:
@@ -66,7 +66,7 @@ def unsupported_logs(folders: Iterable[str], formats: Sequence[Format]) -> dict[
 
 
 def check_supported(store: str, folders: Iterable[str], formats: Sequence[Format]) -> None:
-    """Refuse a store without the folder of a log whose messages are in a log of another kind.
+    """Refuse a store without the wanted log if its messages are in a log of an unsupported kind.
 
     Args:
         store: path of the store, for the error.

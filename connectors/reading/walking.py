@@ -40,7 +40,7 @@ _PLACES = 16_384
 
 @dataclass(frozen=True, slots=True)
 class WalkStep:
-    """Findings of the kernel in one step.
+    """Records and bad ranges that the kernel found in one step through a window.
 
     Attributes:
         window: the bytes; valid until the next step.
@@ -57,7 +57,7 @@ class WalkStep:
 
 @dataclass(slots=True)
 class End:
-    """End of a walk, once it has ended; `STOP_LIMIT` by default.
+    """Reason and position at which a walk has ended, filled in by the walk.
 
     Attributes:
         stop: `STOP_LIMIT`, `STOP_BLANK` or `STOP_UNWRITTEN`.
@@ -73,7 +73,7 @@ Hop = Callable[[HopArguments, Array, Array], Array]
 
 
 def make_hop(log_format: Format) -> Hop:
-    """Make the hop that locates records without decoding them."""
+    """Return a function that locates records without decoding them."""
     compiled = log_format.kernel
     parts = np.empty((compiled.part_count, _PLACES + 1), np.int64)
 
@@ -183,7 +183,7 @@ def _open_window(windows: Windows, split: Split, origin: int, reach: int, limit:
 
 
 def _skip_hole(file: SegmentFile, split: Split, limit: int, state: Array) -> None:
-    """Skip holes of a sparse file, because reading them would fill the memory with zeros."""
+    """Advance the walk over a hole of a sparse file, because reading it would fill the memory with zeros."""
     if isinstance(file, LocalFile):
         position = int(state[kernel.POSITION])
         data = file.next_data(position - split.base_offset)
@@ -197,7 +197,7 @@ def _bad_ranges(faults: Array) -> list[BadRange]:
 
 
 class WalkProgress:
-    """Monitor of one walk over a range of a segment."""
+    """Check that one walk through a segment always advances."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self._path = path
@@ -218,7 +218,7 @@ class WalkProgress:
         self._window = window
 
     def check_hop(self, before: Array, state: Array) -> None:
-        """Check that a hop that needs more room has made progress.
+        """Check that the kernel has advanced before it is given more room.
 
         Args:
             before: the hop's state before the call.
@@ -256,7 +256,7 @@ def find_cuts(
 
 
 def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
-    """Return the last cut that the surrounding bytes prove; None if there is none and the range must be scanned.
+    """Return the last cut that can be found from nearby bytes; None if there is none and the range must be scanned.
 
     The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
     being written is zeros from some position on. If damage hides cuts, an earlier one may be found.
@@ -321,7 +321,7 @@ def _is_hole(file: LocalFile, begin: int, end: int) -> bool:
 
 
 def _find_cut_by_records(file: SegmentFile, rest: Split, following: int, max_record_bytes: int) -> int | None:
-    """Return the first record start at or after `following`, by following records from a known start."""
+    """Return the first record start at or after `following`, found by walking from a known record start."""
     for step in walk(file, rest, _WINDOW_BYTES, max_record_bytes, End(), verify=False):
         starts = step.origin + step.parts[kernel.START]
         if len(starts) and starts[-1] >= following:

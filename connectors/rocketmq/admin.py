@@ -1,4 +1,4 @@
-"""Administration of brokers and name servers, as with RocketMQ's mqadmin.
+"""Administration of brokers and name servers, like RocketMQ's command mqadmin.
 
     with Admin(ClientOptions("127.0.0.1:9876")) as admin:
         admin.create_topic("orders", queues=8)
@@ -51,7 +51,7 @@ class Admin(Closable):
     """A thread-safe client; every method raises NoRouteError, UnreachableError, RefusedError and ProtocolError.
 
     Attributes:
-        offsets: offsets of queues, and of groups in them.
+        offsets: client for the offsets of queues, and of groups in them.
         routing: routes.
     """
 
@@ -82,7 +82,7 @@ class Admin(Closable):
         return self.routing.topics()
 
     def route(self, topic: str) -> TopicRoute:
-        """Return the route of a topic."""
+        """Return the route of a topic: its brokers and queues."""
         return self.routing.route(topic)
 
     def topic_configs(self, broker_name: str) -> dict[str, TopicConfig]:
@@ -99,7 +99,7 @@ class Admin(Closable):
         is_ordered: bool = False,
         attributes: str | None = None,
     ) -> None:
-        """Create a topic, or change it.
+        """Create a topic, or change an existing one.
 
         Args:
             topic: name of the topic.
@@ -135,7 +135,7 @@ class Admin(Closable):
         return answer.value(SubscriptionGroups).subscription_group_table
 
     def create_group(self, config: SubscriptionGroupConfig, *, cluster: str | None = None) -> None:
-        """Create a consumer group, or change it.
+        """Create a consumer group, or change an existing one.
 
         Raises:
             InvalidMessageError: if the name is not valid.
@@ -153,7 +153,7 @@ class Admin(Closable):
     # --- clients and progress ---
 
     def runtime(self, broker_name: str) -> dict[str, str]:
-        """Return a broker's runtime information, by RocketMQ's names."""
+        """Return a broker's runtime statistics, under RocketMQ's names."""
         return self._ask_master(broker_name, RequestCode.GET_BROKER_RUNTIME_INFO).value(KvTable).table
 
     def topic_stats(self, topic: str) -> TopicStats:
@@ -188,7 +188,7 @@ class Admin(Closable):
         return self._ask_master(broker_name, RequestCode.GET_ALL_CONSUMER_OFFSET).value(ConsumerOffsetTable)
 
     def delay_offsets(self, broker_name: str) -> DelayOffsetTable:
-        """Return the delivered offset of each delay level of a broker."""
+        """Return, for each delay level of a broker, the offset up to which messages have been delivered."""
         return self._ask_master(broker_name, RequestCode.GET_ALL_DELAY_OFFSET).value(DelayOffsetTable)
 
     def groups_of_topic(self, topic: str) -> list[str]:
@@ -215,7 +215,7 @@ class Admin(Closable):
         return answer.value(ConsumerConnection)
 
     def broker_config(self, broker_name: str) -> dict[str, str]:
-        """Return a broker's settings, by RocketMQ's names."""
+        """Return a broker's settings, under RocketMQ's names."""
         text = self._ask_master(broker_name, RequestCode.GET_BROKER_CONFIG).body.decode("utf-8", "replace")
         pairs = (line.partition("=") for line in text.splitlines() if "=" in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
@@ -228,7 +228,7 @@ class Admin(Closable):
     def reset_offsets(
         self, group: str, topic: str, timestamp_ms: int, *, is_forced: bool = True
     ) -> dict[MessageQueue, int]:
-        """Set a group's offsets to the first message stored at a time or later.
+        """Set a group's offsets to the first message that was stored at or after a time.
 
         A broker notifies the group's clients. If there are none, the offsets are set for future clients.
 
@@ -299,7 +299,7 @@ class Admin(Closable):
         return self._lookup.view(msg_id)
 
     def record_at(self, broker_name: str, physical_offset: int) -> bytes | None:
-        """Return the stored record at an offset of a broker's log; None if the broker reports that there is none."""
+        """Return the stored record at a physical offset; None if the broker reports that there is none."""
         try:
             return self._ask_master(
                 broker_name, RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequest(physical_offset)

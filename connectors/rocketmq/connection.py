@@ -116,7 +116,7 @@ class PeerConnection:
         return self._problem is None
 
     def ask(self, command: Command, seconds: float) -> Future[Command]:
-        """Send a request; the returned future receives the answer, or the error.
+        """Send a request, and return a future of its answer.
 
         Raises:
             UnreachableError: if the connection is broken.
@@ -132,7 +132,7 @@ class PeerConnection:
         return answer
 
     def tell(self, command: Command) -> None:
-        """Send a request that has no answer.
+        """Send a one-way request, for which the peer sends no answer.
 
         Raises:
             UnreachableError: if the connection is broken.
@@ -153,7 +153,7 @@ class PeerConnection:
             raise BrokenConnectionError(str(self._problem))
 
     def _encrypt(self, data: bytes) -> bytes:
-        """Return the encrypted form of bytes; the caller holds the lock."""
+        """Encrypt bytes for sending; the caller holds the lock."""
         if self._tls is None:
             return data
         try:
@@ -221,7 +221,7 @@ class PeerConnection:
             self._on_request(self.address, request)
 
     def _decrypt(self, data: memoryview) -> bytes | memoryview:
-        """Return the plain text of received bytes; the caller holds the lock."""
+        """Decrypt received bytes; the caller holds the lock."""
         if self._tls is None:
             return data
         try:

@@ -35,34 +35,34 @@ class RocketmqDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the source's name, which Spark's `format` takes."""
         return "rocketmq"
 
     @carry_errors()
     def schema(self) -> StructType:
-        """Return the columns that the options ask for."""
+        """Return the columns that the options select."""
         return schema_of(SourceOptions.parse(self.options))
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns."""
+        """Return a batch reader of these columns."""
         return RocketmqReader(SourceOptions.parse(self.options).for_batch(), schema)
 
     @carry_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Return a reader of these columns, as a stream."""
+        """Return a stream reader of these columns."""
         from commitlake.connectors.rocketmq.source.stream import RocketmqStreamReader  # noqa: PLC0415
 
         return RocketmqStreamReader(SourceOptions.parse(self.options).for_stream(), schema)
 
     @carry_errors()
     def writer(self, schema: StructType, overwrite: bool) -> RocketmqWriter:
-        """Return a writer of these columns."""
+        """Return a batch writer of these columns."""
         return RocketmqWriter(_sink_options(self.options, overwrite=overwrite), schema)
 
     @carry_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> RocketmqStreamWriter:  # noqa: N802 (Spark's name)
-        """Return a writer of these columns, micro-batch by micro-batch."""
+        """Return a writer of these columns for a stream's micro-batches."""
         given = {name: value for name, value in self.options.items() if name.lower() not in _OF_STREAMS}
         return RocketmqStreamWriter(_sink_options(given, overwrite=overwrite), schema)
 

@@ -1,4 +1,4 @@
-"""Errors between this client and RocketMQ.
+"""Errors of the communication with RocketMQ.
 
 RocketMQError
 ├── ClientOptionError           an option, or an environment variable, that is not valid
@@ -63,7 +63,7 @@ class ProtocolError(RocketMQError):
 
 
 class PlaceError(ProtocolError):
-    """The peer answered that messages are stored, but without a valid position."""
+    """The broker confirms that messages are stored, but gives no valid position."""
 
 
 class RefusedError(RocketMQError):
@@ -85,7 +85,7 @@ class RefusedError(RocketMQError):
 
     @property
     def is_of_the_message(self) -> bool:
-        """Return True if the broker refuses the message itself, now and later.
+        """Return True if the message itself is the reason for the refusal, so that a retry cannot succeed.
 
         If a batch contains a message that is too large, brokers answer SYSTEM_ERROR with their encoder's exception.
         """

@@ -1,4 +1,4 @@
-"""The protocol state of a client's connection, without sockets: bytes in, answers and requests out.
+"""The protocol state of a client's connection, without sockets: bytes come in, bytes and answers come out.
 
 Requests are numbered, and wait for their answers, which may arrive in any order. A broker also sends requests, with its
 own numbers, so bit 0 of the flag distinguishes requests from answers, not the number. No sockets, threads or clocks.
@@ -23,7 +23,7 @@ _OPAQUE_MASK = 0x7FFFFFFF
 
 
 class Waiting(NamedTuple, Generic[T]):
-    """A request without an answer so far.
+    """A sent request that has no answer yet.
 
     Attributes:
         ticket: object that the caller gets back with the answer.
@@ -49,7 +49,7 @@ class Exchange(Generic[T]):
         return len(self._waiting)
 
     def ask(self, command: Command, ticket: T, deadline: float) -> bytes:
-        """Return the bytes of a request, and register it for its answer.
+        """Register a request for its answer, and return the bytes to send.
 
         Raises:
             UnserializableError: if the command is too large for a frame; nothing waits then.
@@ -60,7 +60,7 @@ class Exchange(Generic[T]):
         return data
 
     def tell(self, command: Command) -> bytes:
-        """Return the bytes of a request that has no answer.
+        """Return the bytes to send for a one-way request.
 
         Raises:
             UnserializableError: if the command is too large for a frame.
@@ -93,12 +93,12 @@ class Exchange(Generic[T]):
         return answers, requests
 
     def expire(self, now: float) -> list[T]:
-        """Return the tickets of requests whose deadline has passed; their answers will be ignored."""
+        """Remove requests whose deadline has passed, and return their tickets; their answers will be ignored."""
         late = [opaque for opaque, waiting in self._waiting.items() if waiting.deadline <= now]
         return [self._waiting.pop(opaque).ticket for opaque in late]
 
     def abandon(self) -> list[T]:
-        """Return the tickets of all pending requests after the connection has broken."""
+        """Remove all pending requests because the connection broke, and return their tickets."""
         tickets = [waiting.ticket for waiting in self._waiting.values()]
         self._waiting.clear()
         return tickets

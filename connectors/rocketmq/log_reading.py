@@ -33,13 +33,13 @@ _MAX_BATCH_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class ReadRange:
-    """The result of reading a range.
+    """The result of reading a queue range for an archive.
 
     Attributes:
         wanted: the requested range.
         begin: the offset at which it begins; earlier than requested if the topic was recreated.
-        end: the next offset.
-        taken: number of messages that were returned.
+        end: the queue offset after the last one that was read.
+        taken: number of messages that were yielded.
         lost: number of messages that the broker has deleted or does not send.
         lost_where: description of the first of them.
         is_new_queue: whether the topic was recreated since the previous run.
@@ -56,13 +56,13 @@ class ReadRange:
     last_taken: TakenRecord | None = None
 
     def lose(self, count: int, where: str) -> None:
-        """Count messages that cannot be read."""
+        """Count messages that cannot be read, and remember where the first of them are."""
         self.lost += count
         self.lost_where = self.lost_where or where
 
 
 class LogReader:
-    """A reader of queue ranges, one after another.
+    """A reader of queue ranges for an archive.
 
     Args:
         puller: client for the brokers.
@@ -84,7 +84,7 @@ class LogReader:
     def read(
         self, wanted: QueueRange, part: LogPart, done: Callable[[ReadRange], None], *, resumes: bool
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of a range.
+        """Yield the messages of a queue range as rows.
 
         Args:
             part: the part of the log to read.
@@ -136,7 +136,7 @@ class LogReader:
     def _wanted_rows(
         self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange, part: LogPart
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows of answers."""
+        """Yield the rows of those messages in answers that are in the range and the log part."""
         may_exceed = any(answer.may_exceed for answer in answers)
         chosen = PulledRange(part.first_byte, part.end_byte, range(wanted.begin, wanted.end), may_exceed)
         try:
@@ -149,7 +149,7 @@ class LogReader:
             ) from None
 
     def _is_new_queue(self, wanted: QueueRange, part: LogPart) -> bool:
-        """Return True if the message before the range is not the one that an earlier run read there.
+        """Return True if the queue was recreated since an earlier run, as the message before the range shows.
 
         The queue of a recreated topic counts from 0 again. Its message at that offset is then newer than all messages
         that the earlier run could have read.
@@ -159,7 +159,7 @@ class LogReader:
 
 
 def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: float) -> TakenRecord | None:
-    """Return the record at an offset of a queue; None if the broker has none there.
+    """Return the position of the record at a queue offset; None if the broker has none there.
 
     Raises:
         RocketMQError: if a request to the broker fails.
@@ -176,11 +176,11 @@ def record_at(puller: Puller, queue: MessageQueue, offset: int, retry_seconds: f
 
 
 def _ignore_missing(_lost: QueueRange, _why: str) -> None:
-    """Ignore a missing offset."""
+    """Do nothing about missing offsets."""
 
 
 def _queue_offset_at(cut: Cut, answers: Sequence[Pulled]) -> int:
-    """Return the queue offset of the record at a cut.
+    """Return the queue offset of the first record after the wanted ones.
 
     If a log has lost messages, offsets in the queue differ from those in the records. So if an answer has a record for
     each of its offsets, the position of the record in the answer determines the offset.

@@ -70,7 +70,7 @@ class Closable(ABC):
 
 
 class PeerAnswer(NamedTuple):
-    """A peer's answer, with the peer's address for error messages."""
+    """A peer's answer, together with the peer's address for error messages."""
 
     address: str
     command: Command
@@ -86,7 +86,7 @@ class PeerAnswer(NamedTuple):
         return bytes(self.command.body)
 
     def header(self, kind: type[_HEADER]) -> _HEADER:
-        """Return the header as an object of a class.
+        """Return the answer's header as an object of a given class.
 
         Raises:
             ProtocolError: if the header does not fit the class.
@@ -97,7 +97,7 @@ class PeerAnswer(NamedTuple):
             raise ProtocolError(f"{self.address}: {error}") from None
 
     def value(self, kind: type[_BODY]) -> _BODY:
-        """Return the body as an object of a class.
+        """Return the answer's body as an object of a given class.
 
         Raises:
             ProtocolError: if the body does not fit the class.
@@ -108,7 +108,7 @@ class PeerAnswer(NamedTuple):
             raise ProtocolError(f"{self.address}: {error}") from None
 
     def check(self, accepted: Collection[int] = (ResponseCode.SUCCESS,)) -> PeerAnswer:
-        """Return this answer if its code is one of those accepted.
+        """Return this answer, or raise an error if its code is not an accepted one.
 
         Raises:
             RefusedError: if the code is another one.
@@ -178,7 +178,7 @@ class Network:
         seconds: float | None = None,
         over: PeerConnection | None = None,
     ) -> Future[Command]:
-        """Send a request without waiting for its answer.
+        """Send a request, and return a future of its answer.
 
         Args:
             address: the peer, `host:port`.
@@ -250,7 +250,7 @@ class Network:
 
     def tell(self, address: str, code: int, header: NamedTuple | None = None, body: bytes = b"", *,
              fields: Mapping[str, str] | None = None) -> None:  # fmt: skip
-        """Send a request that has no answer.
+        """Send a one-way request, for which the peer sends no answer.
 
         Raises:
             UnreachableError: if it cannot be sent.
@@ -259,7 +259,7 @@ class Network:
         self._connection(address).tell(self._make_command(code, header, body, fields))
 
     def later(self, work: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-        """Run work that may block in a thread of this client.
+        """Run a function that may block in another thread of this client.
 
         Args:
             work: function to run.
@@ -306,7 +306,7 @@ class Network:
             return connection
 
     def open(self, address: str) -> PeerConnection:
-        """Open a connection that other requests do not share; its user closes it.
+        """Open a connection for exclusive use; the caller closes it.
 
         Raises:
             UnreachableError: if there is none in time, or the address is not valid.
@@ -314,7 +314,7 @@ class Network:
         return PeerConnection(self._check_address(address), self.options, self._on_request, self._tls)
 
     def _check_address(self, address: str) -> str:
-        """Return an address, which a name server may have given."""
+        """Return a broker's address, which a name server may have given, if it is valid."""
         try:
             split_address(address)
         except ClientOptionError as error:

@@ -76,11 +76,11 @@ class PullResult(NamedTuple):
 
 
 class PullAnswer(NamedTuple):
-    """The unparsed answer to a pull.
+    """The answer to a pull, with records that are not parsed yet.
 
     Attributes:
         status: status of the pull.
-        response: offsets.
+        response: header with the queue's offsets.
         answer: the answer; its body contains the records as stored, its remark the store's status.
     """
 
@@ -90,11 +90,11 @@ class PullAnswer(NamedTuple):
 
 
 class PendingPull(NamedTuple):
-    """A pull without an answer so far.
+    """A pull that was sent and has no answer yet.
 
     Attributes:
         address: address of the broker.
-        asked: future of the answer.
+        asked: future that receives the answer.
         seconds: time limit for the answer.
         is_master: whether the request was sent to a master.
     """
@@ -125,7 +125,7 @@ class PendingPull(NamedTuple):
 
 
 class Puller(Closable):
-    """A reader of queues; see the module's docstring.
+    """A reader of queues, pull by pull; see the module's docstring.
 
     Attributes:
         group: the consumer group of the offsets.
@@ -156,7 +156,7 @@ class Puller(Closable):
         self._network.close()
 
     def queues(self, topic: str) -> list[MessageQueue]:
-        """Return the queues with the topic's messages.
+        """Return the queues from which a topic's messages can be read.
 
         Raises:
             NoRouteError: if no broker has the topic.
@@ -174,7 +174,7 @@ class Puller(Closable):
         max_messages: int = DEFAULT_BATCH,
         wait_seconds: float = 0.0,
     ) -> PullResult:
-        """Return messages of a queue, starting at an offset.
+        """Return the messages of a queue from an offset on, as many as one pull returns.
 
         Args:
             offset: offset of the first message.
@@ -219,7 +219,7 @@ class Puller(Closable):
         wait_seconds: float = 0.0,
         from_master: bool = False,
     ) -> PendingPull:
-        """Send a pull without waiting for its answer; see `pull`.
+        """Send a pull, and return a handle to wait for its answer; see `pull`.
 
         Args:
             queue: see `pull`.

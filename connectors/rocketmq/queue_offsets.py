@@ -30,7 +30,7 @@ class QueueOffsets:
         self._routing = routing
 
     def first(self, queue: MessageQueue) -> int:
-        """Return the first offset that still exists."""
+        """Return the offset of the first message that the queue still has."""
         return _offset(self._ask(queue, RequestCode.GET_MIN_OFFSET, QueueRequest(queue.topic, queue.queue_id)))
 
     def next(self, queue: MessageQueue) -> int:
@@ -38,7 +38,7 @@ class QueueOffsets:
         return _offset(self._ask(queue, RequestCode.GET_MAX_OFFSET, MaxOffsetRequest(queue.topic, queue.queue_id)))
 
     def search(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset of the first message stored at a time or later.
+        """Return the offset of the first message that was stored at or after a time.
 
         If there is none, brokers 5.x return the offset of the next message, brokers 4.9 that of the last.
         """
@@ -78,7 +78,7 @@ class QueueOffsets:
 
 
 def _offset(answer: PeerAnswer) -> int:
-    """Return the offset in an answer."""
+    """Return the offset that an answer contains."""
     offset = answer.header(OffsetResponse).offset
     if not -1 <= offset <= MAX_QUEUE_OFFSET:
         raise ProtocolError(

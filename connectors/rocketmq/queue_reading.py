@@ -1,4 +1,4 @@
-"""Reading of a range of a queue, answer by answer; skipped offsets are always reported.
+"""Reading of a range of a queue, pull by pull; every skipped offset is reported.
 
 While the caller uses an answer, the next request is already in progress. An unresponsive broker is retried for a while.
 Offsets of the range that the broker does not have are reported to the caller with their number: messages that the
@@ -51,7 +51,7 @@ class QueueRange:
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """The part of a broker's log from which messages are wanted.
+    """The part of a broker's log whose messages are wanted, and the part that was archived before.
 
     Attributes:
         first_byte: physical offset; messages before it are left out.
@@ -78,12 +78,12 @@ class PullFilter:
 
     @property
     def tags(self) -> tuple[str, ...] | None:
-        """Return the wanted tags, of which a broker compares only hashes; None for all messages, and for SQL92."""
+        """Return the wanted tags, which a broker only compares by hash; None for all messages, and for SQL92."""
         return None if self.is_sql else tags_of(self.expression)
 
     @property
     def takes_all(self) -> bool:
-        """Return True if every message is wanted."""
+        """Return True if the filter selects every message."""
         return not self.is_sql and self.tags is None
 
 
@@ -91,11 +91,11 @@ ALL_MESSAGES = PullFilter()
 
 
 class Pulled(NamedTuple):
-    """The records of one answer.
+    """The records in the answer to one pull.
 
     Attributes:
-        begin: requested offset.
-        end: offset of the next request.
+        begin: queue offset of this request.
+        end: queue offset of the next request.
         body: records as stored.
         may_exceed: whether records after the range's end may be included.
     """
@@ -111,7 +111,7 @@ Lost = Callable[[QueueRange, str], None]
 
 
 def queue_text(queue: MessageQueue) -> str:
-    """Return a queue's name for messages."""
+    """Format a queue for error messages."""
     return f"topic {printable_line(queue.topic)}, queue {queue.queue_id} of {queue.broker_name}"
 
 
@@ -123,7 +123,7 @@ def read_range(
     *,
     retry_seconds: float = 60.0,
 ) -> Iterator[Pulled]:
-    """Yield the records of a range.
+    """Yield the records of a queue range, one pull after another.
 
     Args:
         lost: called for offsets that cannot be read.
@@ -157,7 +157,7 @@ def read_range(
 def _next_position(
     answer: PullAnswer, position: int, wanted: QueueRange, message_filter: PullFilter, lost: Lost
 ) -> int:
-    """Return the next position after an answer, and report skipped offsets."""
+    """Return the queue offset at which to continue after an answer, and report skipped offsets."""
     response, queue = answer.response, wanted.queue
     following, remark = response.next_begin_offset, answer.answer.command.remark or ""
     if answer.status is PullStatus.FOUND:
@@ -178,7 +178,7 @@ def _next_position(
 
 
 class _Asking:
-    """Pulls of one range, which are repeated if that can help."""
+    """Sender of the pulls of one range, which repeats a pull if that can help."""
 
     def __init__(self, puller: Puller, wanted: QueueRange, message_filter: PullFilter, retry_seconds: float) -> None:
         self._puller = puller

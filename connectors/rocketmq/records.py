@@ -9,7 +9,7 @@ from commitlake.schemas.layouts.rocketmq.commitlog import Message, parse_message
 
 
 def records(answer: PeerAnswer) -> list[Message]:
-    """Return the records of an answer's body.
+    """Return the records in the body of an answer.
 
     Raises:
         ProtocolError: if it contains anything but complete, intact records.

@@ -35,7 +35,7 @@ from commitlake.schemas.remoting.routes import (
 
 
 class BrokerDirectory:
-    """A thread-safe directory; every method raises UnreachableError, RefusedError and ProtocolError.
+    """A substitute for name servers that asks given brokers; thread-safe.
 
     Args:
         network: network of the client.
@@ -47,7 +47,7 @@ class BrokerDirectory:
         self._addresses = addresses
 
     def clusters(self) -> ClusterInfo:
-        """Return the brokers by their own names, with the addresses at which they were asked."""
+        """Return the given brokers by name, with their clusters and the addresses at which they were asked."""
         brokers: dict[str, BrokerData] = {}
         clusters: dict[str, list[str]] = {}
         for address in self._addresses:
@@ -106,7 +106,7 @@ class _Known(NamedTuple):
 
 
 class Routing:
-    """Routes by topic; thread-safe."""
+    """Cached routes of topics and addresses of brokers; thread-safe."""
 
     def __init__(self, network: Network) -> None:
         """Create the cache without any request."""
@@ -176,7 +176,7 @@ class Routing:
         return subscribe_queues(topic, self.route(topic))
 
     def broker(self, broker_name: str) -> BrokerData:
-        """Return a broker's addresses.
+        """Return a broker's addresses by broker id.
 
         Raises:
             NoRouteError: if no name server knows it.
@@ -238,7 +238,7 @@ class Routing:
             _log.warning("cannot query the addresses of the brokers: %s", error)
 
     def forget(self, topic: str) -> None:
-        """Make the next use of a topic ask for its route again, because it proved to be wrong."""
+        """Discard the cached route of a topic, because it proved to be wrong."""
         self._known.pop(topic, None)
 
     def _find_route(self, topic: str, *, to_create: bool) -> _Known:
@@ -303,7 +303,7 @@ class Routing:
 
 
 def _route_from_template(route: TopicRoute) -> TopicRoute:
-    """Return the route of a topic that its first message will create, based on the template TBW102."""
+    """Return the route that a new topic will get with its first message, based on the topic TBW102."""
     queues = tuple(
         data._replace(
             read_queue_nums=min(DEFAULT_TOPIC_QUEUES, data.read_queue_nums),

@@ -32,7 +32,7 @@ def group_name(text: str) -> str:
 
 
 def _parse_provider(text: str) -> str:
-    """Parse the name of a function, `module:function`."""
+    """Parse the name of a function, given as `module:function`."""
     if not _PROVIDER.fullmatch(text):
         raise ValueError(f"expected module:function, found {text[:100]!r}")
     return text
@@ -115,7 +115,7 @@ class ConnectionOptions(DeclaredOptions):
 
 
 def credentials_of(name: str | None) -> Credentials | None:
-    """Return the keys from a provider; None without a provider, so that the environment's keys are used.
+    """Return the credentials that a provider function gives; None if no provider is named.
 
     Args:
         name: `module:function`; the function returns the access key, the secret key and, if there is one, a token.

@@ -11,7 +11,7 @@ _BURST_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A limit per second.
+    """A limit of messages and bytes per second.
 
     Attributes:
         messages: maximum number of messages; None for no limit.
@@ -30,7 +30,7 @@ class Rate:
 
 
 class Throttle:
-    """A limiter of one reader's rate.
+    """A limiter of the rate at which one reader reads.
 
     Args:
         rate: the limit.
@@ -45,7 +45,7 @@ class Throttle:
         self._next = clock()
 
     def read(self, messages: int, size: int) -> None:
-        """Record what was read, and wait until more may be read."""
+        """Record what was just read, and wait until the rate allows further reads."""
         seconds = 0.0
         if self._rate.messages is not None:
             seconds = messages / self._rate.messages

@@ -1,4 +1,4 @@
-"""Search for the first offset of a time in a queue, with the same result for every broker version.
+"""Search in a queue for the first message stored at or after a time, with the same result for every broker version.
 
 Brokers answer differently: 4.9 gives the message nearest to the time, any one of those in the same millisecond, and the
 last one if all are older; 5.x gives the first at the time or later. So the messages around the answer are examined.
@@ -15,7 +15,7 @@ MAX_STEPS = 1000
 
 
 def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, first: int, end: int) -> int:
-    """Return the offset of the first message stored at a time or later; `end` if all are older.
+    """Return the offset of the first message stored at or after a time; `end` if there is none.
 
     If the broker's clock was set back, offsets are not in the order of times, and this is one of several possible ones.
 
@@ -54,7 +54,7 @@ def first_offset_at(puller: Puller, queue: MessageQueue, timestamp_ms: int, firs
 
 
 def _pull_range(puller: Puller, queue: MessageQueue, begin: int, end: int) -> list[Message]:
-    """Pull the messages of a range; several pulls are needed if a broker returns fewer at a time."""
+    """Return the messages of a small range, with as many pulls as needed."""
     found: list[Message] = []
     while begin < end:
         result = puller.pull(queue, begin, max_messages=min(DEFAULT_BATCH, end - begin))

@@ -28,7 +28,7 @@ def blocked_imports(*names: str) -> Iterator[None]:
 
 
 def leave_out_pandas() -> None:
-    """Let Arrow work without pandas in this process, unless it is loaded already.
+    """Let Arrow work without pandas in this process, to save time, unless pandas is already loaded.
 
     Arrow loads pandas with the first value that it converts, which takes a third of a second. This is for processes
     that make no pandas frame, which rules out Spark and great_expectations.
@@ -38,7 +38,7 @@ def leave_out_pandas() -> None:
 
 
 class _BlockingFinder(MetaPathFinder):
-    """Finder that refuses to find the blocked modules.
+    """Import finder that raises an error for blocked modules.
 
     `None` in `sys.modules` would block Python's own `import`, but not imports by C modules such as Arrow's.
     """

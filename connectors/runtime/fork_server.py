@@ -24,7 +24,7 @@ _MAX_FOLDER_BYTES = 107 - len("/pymp-abcdefgh/listener-abcdefgh")
 
 
 def start_fork_server(function: Callable[..., object] | None = None) -> None:
-    """Start the server with SIGINT blocked, also for its children, so that only this process handles Ctrl-C.
+    """Start the fork server with SIGINT blocked, also for its children, so that only this process handles Ctrl-C.
 
     Args:
         function: a function that its processes will call. A server that is not running yet imports the function's
@@ -48,7 +48,7 @@ def start_fork_server(function: Callable[..., object] | None = None) -> None:
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Set `SAFE_PATH` while processes are started, but not for those that the caller's own code starts."""
+    """Set `SAFE_PATH` inside the block, so that it applies to the processes started there only."""
     before = {name: os.environ.get(name) for name in SAFE_PATH}
     os.environ.update(SAFE_PATH)
     try:
@@ -62,7 +62,7 @@ def _safe_path() -> Iterator[None]:
 
 
 def _choose_folder() -> None:
-    """Let the server listen in a short folder if the path of the temporary folder is too long, as in Python 3.14."""
+    """Make the fork server's socket path short enough if the temporary folder's path is too long, as in Python 3.14."""
     given = tempfile.gettempdir()
     if len(os.fsencode(given)) <= _MAX_FOLDER_BYTES:
         return
@@ -81,7 +81,7 @@ def _choose_folder() -> None:
 
 
 def prepare_child_process() -> None:
-    """Prepare a process that the fork server has started for its work.
+    """Prepare this process, which the fork server has started, for running tasks.
 
     It exits if its parent is killed; otherwise it would wait for tasks forever.
     """

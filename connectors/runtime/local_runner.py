@@ -26,7 +26,7 @@ _MAX_PROCESSES = 64
 
 
 class LocalRunner(Runner):
-    """Runner whose tasks share this machine's folder for temporary files."""
+    """Base class of runners whose tasks share temporary files on this machine."""
 
     def exchange(
         self,
@@ -124,7 +124,7 @@ def _write_parts(divide: Callable[[Task], DividedRows], parts: int, folder: Path
 
 
 def _combine_part(combine: Callable[[Sequence[pa.Table]], Result], paths: Sequence[Path], number: int) -> list[Result]:
-    """Return the result of a part; nothing for a part without rows."""
+    """Return the combined result of one part of the rows; nothing if the part has no rows."""
     from commitlake.connectors.runtime.partition_files import read_partition  # noqa: PLC0415 (Arrow, where it is used)
 
     tables = [rows for rows in read_partition(paths, number) if rows.num_rows]

@@ -1,4 +1,4 @@
-"""Memory allocator for columns in processes that only do this project's work."""
+"""Choice of Arrow's memory allocator, for processes that run only this project's code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _CHOSEN = "ARROW_DEFAULT_MEMORY_POOL"
 
 
 def use_system_memory() -> None:
-    """Let Arrow allocate memory from the C library, unless the environment chooses otherwise.
+    """Let Arrow allocate memory by the C library, unless an environment variable chooses an allocator.
 
     Arrow's own allocator returns large columns to the system and allocates them again, batch after batch: an archive
     task then spends time on pages that the system clears, and uses about 40 MiB more. What Arrow allocates on its own

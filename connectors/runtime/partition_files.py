@@ -1,4 +1,4 @@
-"""Rows divided into parts that fit into memory, in files on this machine's disk.
+"""Division of rows into parts that fit into memory, stored in files on this machine.
 
 A file has Arrow's IPC file format, with one record batch for each part, in order. Some tasks write such files; others
 read one part from all of them. Where tasks share no disk, the rows of a part are packed, and sent to it.
@@ -20,7 +20,7 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def partition_count(rows: int) -> int:
-    """Return the number of parts for a number of rows, so that each fits into memory.
+    """Return how many parts a number of rows needs, so that each part fits into memory.
 
     >>> partition_count(1000), partition_count(1_000_000), partition_count(1_000_000_000)
     (1, 50, 5000)
@@ -29,7 +29,7 @@ def partition_count(rows: int) -> int:
 
 
 def divide_rows(rows: pa.Table, numbers: Array, count: int) -> Iterator[pa.RecordBatch | None]:
-    """Yield the rows of each part; None for a part without rows.
+    """Yield the rows of each part, by the given part numbers; None for a part without rows.
 
     Args:
         rows: each column in one chunk.
@@ -44,7 +44,7 @@ def divide_rows(rows: pa.Table, numbers: Array, count: int) -> Iterator[pa.Recor
 
 
 def write_partitions(rows: pa.Table, numbers: Array, count: int, folder: Path) -> Path:
-    """Write rows to a new file.
+    """Write rows, divided into parts, to a new file.
 
     Args:
         rows: each column in one chunk.
@@ -67,7 +67,7 @@ def _empty_batch(rows: pa.Table) -> pa.RecordBatch:
 
 
 def read_partition(paths: Sequence[Path], number: int) -> list[pa.Table]:
-    """Read one part from each file.
+    """Read the rows of one part from all files.
 
     Args:
         paths: from `write_partitions`.
@@ -81,7 +81,7 @@ def read_partition(paths: Sequence[Path], number: int) -> list[pa.Table]:
 
 
 def pack_rows(rows: pa.RecordBatch) -> bytes:
-    """Return rows as a stream of Arrow's IPC format."""
+    """Return rows as bytes in Arrow's IPC stream format."""
     with pa.BufferOutputStream() as sink:
         with pa.ipc.new_stream(sink, rows.schema, options=_OPTIONS) as writer:
             writer.write_batch(rows)
@@ -90,5 +90,5 @@ def pack_rows(rows: pa.RecordBatch) -> bytes:
 
 
 def unpack_rows(data: pa.BinaryScalar) -> pa.Table:
-    """Return the rows of such a stream."""
+    """Return the rows in bytes of `pack_rows`."""
     return pa.ipc.open_stream(data.as_buffer()).read_all()

@@ -35,7 +35,7 @@ TaskCounter = Callable[[], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shared(Generic[Value]):
-    """A value that many tasks have in common, such as the list of a store's segments.
+    """Wrapper of a value that many tasks share, such as the list of a store's segments.
 
     Spark gets it once for all tasks of a job that have the same object, and a worker loads it once. So memory and time
     do not grow with the number of tasks times the size of the value. No task may change it.
@@ -45,7 +45,7 @@ class Shared(Generic[Value]):
 
 
 class CounterGoneError(Exception):
-    """Error for a counter whose backend has gone; the run itself reports the reason."""
+    """Error for a task counter that no longer works, because what it asks, such as Spark, has ended."""
 
 
 class Runner(ABC):
@@ -60,7 +60,7 @@ class Runner(ABC):
     def run(
         self, function: Callable[[Task], Result], tasks: Sequence[Task], *, is_waiting: bool = False
     ) -> Iterator[tuple[int, Result]]:
-        """Run a function over tasks.
+        """Run a function over tasks, and yield the results as they arrive.
 
         Args:
             function: function to run; see the module's docstring.
@@ -83,7 +83,7 @@ class Runner(ABC):
         combine: Callable[[Sequence[pa.Table]], Result],
         parts: int,
     ) -> Iterator[Result]:
-        """Divide the rows of many tasks into parts, and run a function over the rows of each part.
+        """Divide the rows of many tasks into parts, and call a function with the rows of each part.
 
         The rows between the two functions are on disk. A part must fit into a worker's memory.
 
@@ -102,7 +102,7 @@ class Runner(ABC):
         """
 
     def run_at_once(self, questions: Sequence[Callable[[], Any]]) -> list[Any]:
-        """Call functions that do not depend on each other, and return their results in order.
+        """Call independent functions, possibly in parallel, and return their results in order.
 
         Each of them may use this runner. A runner that mostly waits for other processes, as for Spark, calls them on
         several threads; others call them one after the other.
@@ -123,7 +123,7 @@ def available_cores() -> int:
 
 
 def divided(tasks: Sequence[Task], count: int) -> list[Sequence[Task]]:
-    """Divide tasks, in order, into non-empty groups of about the same length.
+    """Divide tasks, in order, into at most `count` groups of about the same length, none empty.
 
     >>> divided([1, 2, 3, 4, 5], 2)
     [[1, 2], [3, 4, 5]]

@@ -1,4 +1,4 @@
-"""Side process that starts slow preparations early, and then answers calls one after the other."""
+"""Process beside this one that begins slow preparations early, and then executes calls one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SideProcessError(CommitLakeError):
 
 
 class SideProcess:
-    """Process that exits with this one, or when it is closed.
+    """Process beside this one that executes calls; it exits with this process, or when it is closed.
 
     Args:
         prepare: function that it runs first; at a module's top level.
@@ -91,7 +91,7 @@ def _serve_calls(connection: Connection[Any, Any], prepare: Callable[[], object]
 
 
 def _exit_at_once(*_: object) -> NoReturn:
-    """Exit this process at once, and let multiprocessing delete its semaphores, to avoid a warning."""
+    """Exit this process without cleanup, except for semaphores of multiprocessing, which would cause a warning."""
     # `close` closes the connection and sends SIGTERM; the signal must not interrupt the exit.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # multiprocessing's own exit function does this, after other slow work.

@@ -1,4 +1,4 @@
-"""Targets of `commitlake ship`: a prefix in an object store, or a folder, to which a broker's store is copied.
+"""Targets of `commitlake ship`, to which a broker's store is copied: a folder, or a prefix in an object store.
 
 target    interface of a target, and its errors     folder    a local or mounted folder, which is itself a store
                                                   storage   a prefix in an object store, or a folder in HDFS

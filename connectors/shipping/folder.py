@@ -35,7 +35,7 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 class FolderTarget(ShipTarget):
-    """Target in a folder, which is created if it does not exist.
+    """Target in a local or mounted folder, which is created if it does not exist.
 
     Args:
         root: the folder.
@@ -189,7 +189,7 @@ class FolderTarget(ShipTarget):
 
     @contextmanager
     def _convert_errors(self, name: str) -> Iterator[None]:
-        """Convert the errors of the operating system; a missing file stays a FileNotFoundError."""
+        """Convert errors of the operating system to a ShipError; a missing file stays a FileNotFoundError."""
         try:
             yield
         except (ShipError, FileNotFoundError):

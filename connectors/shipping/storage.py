@@ -20,7 +20,7 @@ from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, PARTS, Part, ShippedF
 
 
 class StorageTarget(ShipTarget):
-    """Target in a place for files; in HDFS, its folder is created if it does not exist.
+    """Target in an object store or HDFS; in HDFS, its folder is created if it does not exist.
 
     Args:
         storage: the place, which limits the bandwidth.
@@ -35,7 +35,7 @@ class StorageTarget(ShipTarget):
         self._tried: dict[str, set[bytes]] = {}  # SHA-256 of manifests that may have been written
 
     def claim(self) -> None:
-        """See ShipTarget; the condition of the manifest replaces a lock."""
+        """See ShipTarget; there is no lock, because manifests are replaced only on a condition."""
         with self._convert_errors(""):
             self._storage.check()
             self._storage.delete_unfinished()
@@ -56,7 +56,7 @@ class StorageTarget(ShipTarget):
         return None if found is None else found.data
 
     def read_range(self, name: str, offset: int, size: int) -> bytes | None:
-        """Return a range of a file, or less if it ends before; None if it does not exist."""
+        """Return a range of a file, shorter at the file's end; None if the file does not exist."""
         with self._convert_errors(name):
             return self._storage.get_range(name, offset, size)
 
@@ -127,7 +127,7 @@ class StorageTarget(ShipTarget):
 
     @contextmanager
     def _convert_errors(self, name: str) -> Iterator[None]:
-        """Convert the errors of the place."""
+        """Convert errors of the object store or HDFS to a ShipError."""
         try:
             yield
         except ReplacedError:

@@ -1,4 +1,4 @@
-"""Interface of a target, to which an agent ships a store, and its errors.
+"""Interface of a target to which an agent copies a broker's store, and its errors.
 
 An agent writes the parts of a file in order, then a manifest that names them, then deletes parts that no manifest needs
 any more. If it is killed between two steps, it leaves bytes that no manifest names, and the next run writes the same
@@ -28,11 +28,11 @@ class ShipUnavailableError(ShipError):
 
 
 class ShipNameError(ShipError):
-    """The target cannot have a file of that name, so the file is skipped."""
+    """The target cannot store a file of that name, so the file is skipped."""
 
 
 class ShipTarget(ABC):
-    """Target of an agent. All names are paths in the store, and every method may raise a `ShipError`.
+    """Target of an agent; names are paths relative to the store's folder, and every method may raise a `ShipError`.
 
     Attributes:
         text: the target as the user wrote it.
@@ -44,7 +44,7 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def claim(self) -> None:
-        """Lock the target for this process, as far as the target has locks, and check that it may be written.
+        """Check that the target may be written, and lock it for this process if the target supports locks.
 
         Raises:
             ShipError: if another process has locked it.
@@ -97,11 +97,11 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def has_part(self, file: ShippedFile, part: Part) -> bool:
-        """Return whether a part has its size, and its checksum if the target can compute it."""
+        """Return whether a part exists with its size, and with its checksum if the target can compute one."""
 
     @abstractmethod
     def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
-        """Delete parts that no manifest names any more."""
+        """Delete parts that the manifest no longer names."""
 
     @abstractmethod
     def part_names(self) -> Iterator[str]:
@@ -109,7 +109,7 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def cut(self, file: ShippedFile, end: int) -> None:
-        """Discard the bytes of a file at or after `end`, because the broker has changed them."""
+        """Remove the bytes of a file from position `end` on, because the broker has changed them."""
 
     @abstractmethod
     def seal(self, file: ShippedFile) -> None:

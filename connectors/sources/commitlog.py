@@ -75,12 +75,12 @@ class LogDataSource(DataSource):
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns."""
+        """Return a batch reader of these columns."""
         return CommitLogReader(self._parse().for_batch(), schema)
 
     @carry_errors()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        """Return a streaming reader of these columns."""
+        """Return a stream reader of these columns."""
         from commitlake.connectors.sources.stream import CommitLogStreamReader  # noqa: PLC0415
 
         options = self._parse().for_stream()
@@ -95,16 +95,16 @@ class CommitLogDataSource(LogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the source's name, which Spark's `format` takes."""
         return "commitlog"
 
 
 class Pushdown(LogDataSource):
-    """Mixin for sources that accept Spark's predicates; all are returned to Spark, which applies them again."""
+    """Mixin for sources that use Spark's predicates to read less; Spark applies all predicates again."""
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns that accepts filters."""
+        """Return a batch reader of these columns that accepts Spark's filters."""
         return PushdownCommitLogReader(self._parse().for_batch(), schema)
 
 
@@ -127,13 +127,13 @@ def _check_schema(schema: StructType, options: ReadOptions) -> None:
 
 @dataclass(frozen=True)
 class SplitPartition(InputPartition):
-    """Partition of a batch read."""
+    """Partition of a batch read: one split."""
 
     split: Split
 
 
 class CommitLogReader(DataSourceReader):
-    """Reader that plans on the driver and reads on workers."""
+    """Batch reader that plans on the driver and reads on workers."""
 
     _receives_conditions: ClassVar[bool] = False
 
@@ -150,7 +150,7 @@ class CommitLogReader(DataSourceReader):
 
     @carry_errors()
     def partitions(self) -> list[SplitPartition]:
-        """Return the partitions of the snapshot that the filters do not exclude."""
+        """Return a partition for each split of the snapshot that the filters do not exclude."""
         from commitlake.connectors.reading.planning import check_complete, plan_read  # noqa: PLC0415
 
         plan = plan_read(self._options, self._filters)
@@ -191,12 +191,12 @@ class CommitLogReader(DataSourceReader):
 
 
 class PushdownCommitLogReader(CommitLogReader):
-    """Reader that accepts Spark's filters."""
+    """Batch reader that accepts Spark's filters."""
 
     _receives_conditions = True
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
-        """Use filters that drop records early; return all of them, so that Spark applies them again."""
+        """Use filters that exclude records early; return all filters, so that Spark applies them again."""
         self._filters = push(self._filters, filters)
         return filters
 
@@ -208,7 +208,7 @@ class JournalDataSource(LogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the source's name, which Spark's `format` takes."""
         return "journal"
 
 

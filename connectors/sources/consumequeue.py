@@ -48,7 +48,7 @@ class ConsumeQueueDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the source's name, which Spark's `format` takes."""
         return "consumequeue"
 
     @carry_errors()
@@ -59,7 +59,7 @@ class ConsumeQueueDataSource(DataSource):
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns."""
+        """Return a batch reader of these columns."""
         return QueueReader(QueueOptions.parse(self.options), schema)
 
 
@@ -74,13 +74,13 @@ class PushdownConsumeQueueDataSource(ConsumeQueueDataSource):
 
 @dataclass(frozen=True)
 class QueuePartition(InputPartition):
-    """Partition of a read: parts of queue files."""
+    """Partition of a read: parts of queue files, which one task reads."""
 
     parts: Sequence[QueuePart]
 
 
 class QueueReader(DataSourceReader):
-    """Reader that plans on the driver and reads on workers."""
+    """Batch reader that plans on the driver and reads on workers."""
 
     def __init__(self, options: QueueOptions, schema: StructType) -> None:
         """Check options and schema; nothing is read yet.
@@ -95,7 +95,7 @@ class QueueReader(DataSourceReader):
 
     @carry_errors()
     def partitions(self) -> list[QueuePartition]:
-        """Return the files of the wanted topics and queues, divided into partitions."""
+        """Return partitions with the queue files of the wanted topics and queues."""
         from commitlake.connectors.formats.index_entries.queue_parts import plan_queues  # noqa: PLC0415 (loads kernel)
 
         return [QueuePartition(tuple(parts)) for parts in plan_queues(self._options, self._filters)]
@@ -113,7 +113,7 @@ class QueueReader(DataSourceReader):
 
 
 class PushdownQueueReader(QueueReader):
-    """Reader that accepts Spark's filters."""
+    """Batch reader that accepts Spark's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude folders and entries early; return all of them, so that Spark applies them again."""

@@ -54,7 +54,7 @@ class IndexFileDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for `format`."""
+        """Return the source's name, which Spark's `format` takes."""
         return "indexfile"
 
     @carry_errors()
@@ -65,7 +65,7 @@ class IndexFileDataSource(DataSource):
 
     @carry_errors()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of these columns."""
+        """Return a batch reader of these columns."""
         return IndexFileReader(IndexFileOptions.parse(self.options), schema)
 
 
@@ -80,13 +80,13 @@ class PushdownIndexFileDataSource(IndexFileDataSource):
 
 @dataclass(frozen=True)
 class IndexPartition(InputPartition):
-    """Partition of a read: parts of IndexFiles."""
+    """Partition of a read: parts of IndexFiles, which one task reads."""
 
     parts: Sequence[IndexPart]
 
 
 class IndexFileReader(DataSourceReader):
-    """Reader that plans on the driver and reads on workers."""
+    """Batch reader that plans on the driver and reads on workers."""
 
     def __init__(self, options: IndexFileOptions, schema: StructType) -> None:
         """Check options and schema; nothing is read yet.
@@ -118,7 +118,7 @@ class IndexFileReader(DataSourceReader):
 
 
 class PushdownIndexFileReader(IndexFileReader):
-    """Reader that accepts Spark's filters."""
+    """Batch reader that accepts Spark's filters."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude stores and entries early; return all of them, so that Spark applies them again."""

@@ -1,4 +1,4 @@
-"""Conversion of Spark's predicates to filters of a reader; other predicates are ignored."""
+"""Conversion of Spark's predicates to filters of a reader; predicates that cannot be converted are ignored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RANGES = {
 
 
 def push(filters: Filters, predicates: Iterable[Filter]) -> Filters:
-    """Return the filters narrowed by predicates."""
+    """Return filters that are narrowed by those of the predicates that can be converted."""
     for predicate in predicates:
         filters = _apply_predicate(filters, predicate)
     return filters
@@ -85,7 +85,7 @@ def _with_values(filters: Filters, name: str, values: frozenset[Any]) -> Filters
 
 
 def _interval(value: object) -> tuple[int | None, int | None]:
-    """Return the range of integers that a value stands for, the end exclusive; times are in ms."""
+    """Return the integers that equal a predicate's value, as a range with an exclusive end; times are in ms."""
     if isinstance(value, datetime.datetime):
         milliseconds = epoch_ms(with_zone(value))
         return milliseconds, milliseconds + 1

@@ -1,4 +1,4 @@
-"""Columns of a read: those of its table, or those that the user names."""
+"""Choice of a read's columns: all columns of the table, or the ones that the user names."""
 
 from __future__ import annotations
 

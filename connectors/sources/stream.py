@@ -1,4 +1,4 @@
-"""Spark's interface of the source `commitlog` as a stream.
+"""Stream reader of the source `commitlog`, as Spark's interface requires it.
 
     frame = spark.readStream.format("commitlog").option("maxBytesPerTrigger", 1 << 30).load("/data/rocketmq/store")
     frame.writeStream.format("delta").option("checkpointLocation", "…").start("/data/lake/raw")
@@ -56,7 +56,7 @@ class SplitGroup(InputPartition):
 
 @dataclass(frozen=True)
 class RangesPartition(InputPartition):
-    """Partition of a micro-batch of ranges: its rows in Arrow's stream format."""
+    """Partition of a micro-batch with `content=ranges`: its rows in Arrow's stream format."""
 
     rows: bytes
 
@@ -91,7 +91,7 @@ class CommitLogStreamReader(LimitedStreamReader):
 
     @carry_errors()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 (Spark's name)
-        """Set the current ends of the logs as the end of the stream."""
+        """Make the stream end at the present ends of the logs."""
         self._planner.stop_at_current_ends()
 
     def next_offset(self, start: Offset, limit: ReadLimit) -> Offset:
@@ -108,7 +108,7 @@ class CommitLogStreamReader(LimitedStreamReader):
         return to_checkpoint(self._planner.latest) if self._planner.latest else None
 
     def partitions_between(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """Return the partitions between two offsets."""
+        """Return the partitions of the micro-batch between two offsets."""
         from commitlake.connectors.sources.stream_offsets import batch_between  # noqa: PLC0415
 
         first, last = batch_between(start, end)
@@ -158,7 +158,7 @@ class CommitLogStreamReader(LimitedStreamReader):
 
 
 def grouped(splits: Sequence[Split]) -> Iterator[SplitGroup]:
-    """Group splits into partitions, with small neighbours together."""
+    """Group adjacent splits, so that small ones share a partition."""
     group: list[Split] = []
     for split in splits:
         if group and sum(one.size for one in group) + split.size > TASK_BYTES:

@@ -1,4 +1,4 @@
-"""Checks of a stream's offsets that Spark has stored in a checkpoint: their version, and damage."""
+"""Checks of a stream's offsets from Spark's checkpoint: whether they are damaged, and which version they have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""End of a store's log, found again for each micro-batch at the cost of reading the new data.
+"""Search for the end of a store's log for each micro-batch, which reads only data after the known end.
 
 The first search in a process is that of a batch, `take_snapshot`: from near the last record of the newest segment
 to its last byte. From then on, a search continues where the last one ended, and stops after the first MiB of zeros
@@ -26,7 +26,7 @@ ZEROS_BYTES = 1 << 20
 
 
 class LogEnd:
-    """End of one store's log, as far as it has been found."""
+    """The end of one store's log, as far as it has been searched."""
 
     def __init__(self, max_record_bytes: int, mode: Mode = Mode.PERMISSIVE) -> None:
         self._max_record_bytes = max_record_bytes
@@ -34,7 +34,7 @@ class LogEnd:
         self._found: StorePosition | None = None
 
     def find(self, store: Store, start: StorePosition, enough: int | None = None) -> StorePosition:
-        """Return the end of the last complete record, and that record; `start` if there is nothing new.
+        """Return the end of the last complete record and that record; return `start` if there is no new data.
 
         Args:
             store: current files of the store.
@@ -114,7 +114,7 @@ def _has_data(segment: Segment, offset: int, head_bytes: int) -> bool:
 
 
 def _zeros_before(file: SegmentFile, segment: Segment, found: StoreRange, reach: int) -> bool:
-    """Return whether the last MiB before an offset, and after the last record, is all zeros."""
+    """Return whether the last MiB before an offset is all zeros, as far as it is after the last record."""
     start = reach - ZEROS_BYTES
     if start < found.end:
         return False
@@ -124,7 +124,7 @@ def _zeros_before(file: SegmentFile, segment: Segment, found: StoreRange, reach:
 
 
 def _still_has_record(store: Store, known: StorePosition) -> bool:
-    """Return whether the log still contains the known record, so that it was not truncated."""
+    """Return whether the log still has the known record, which a truncated log would have lost."""
     record = known.record
     return (
         record is None or segment_at(store, record.offset) is None or read_known_record(store, record.offset) == record

@@ -1,4 +1,4 @@
-"""Offsets of a stream, as Spark stores them in its checkpoint for each micro-batch.
+"""Offsets of a stream in the form that Spark stores in its checkpoint for each micro-batch.
 
     {"version": 1, "stores": {"broker-a": {"offset": 1244, "record": {"offset": 1000, "size": 244, "digest": "9f…"}}}}
 
@@ -33,7 +33,7 @@ _DIGEST_SIZE = 8
 
 @dataclass(frozen=True, slots=True)
 class KnownRecord:
-    """Position and hash of a record, which show later that a store is still the same.
+    """Position and hash of a record, by which a later run recognises the store.
 
     Attributes:
         offset: physical offset of its first byte.
@@ -52,7 +52,7 @@ class StorePosition:
 
     Attributes:
         offset: physical offset of the end of the data that was read.
-        record: last record before it, an older one, or the one at the offset; None if none is known yet.
+        record: a record near the offset, mostly the last one before it; None if none is known yet.
     """
 
     offset: int
@@ -88,7 +88,7 @@ def next_checkpoint(start: Mapping[str, Any], end: Mapping[str, StorePosition]) 
 
 
 def batch_between(start: Mapping[str, Any], end: Mapping[str, Any]) -> tuple[Positions, Positions]:
-    """Return the start and the end of a micro-batch.
+    """Return the start and the end of the micro-batch between two stored offsets.
 
     Args:
         start: start that Spark passes; for a stream's first micro-batch it may be newer than the stored one.
@@ -134,7 +134,7 @@ def _parse_offset(value: object) -> int:
 
 
 def segment_at(store: Store, offset: int) -> Segment | None:
-    """Return the segment that contains a physical offset, or None."""
+    """Return the segment that contains a physical offset, or None if there is none."""
     for segment in reversed(store.segments):
         if segment.base_offset <= offset:
             return segment if offset < segment.base_offset + segment.file_size else None
@@ -147,7 +147,7 @@ def size_of(store: Store, segment: Segment) -> int:
 
 
 def read_known_record(store: Store, offset: int) -> KnownRecord | None:
-    """Read the record at an offset, to identify the store later; None if there are too few bytes."""
+    """Return position and hash of the record at an offset; None if the log has too few bytes there."""
     segment = segment_at(store, offset)
     if segment is None:
         return None
@@ -164,7 +164,7 @@ def read_known_record(store: Store, offset: int) -> KnownRecord | None:
 
 
 def check_same_store(store: Store, position: StorePosition) -> None:
-    """Check that a store is the one in which a stream has reached a position.
+    """Check that a store still has the known record of a stream's position, so that it is the same store.
 
     Raises:
         StoreReplacedError: if its log ends before the position, or another record is at the remembered offset; deleted

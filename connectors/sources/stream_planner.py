@@ -34,7 +34,7 @@ _WORTH_AN_INDEX_BYTES = 64 << 20  # scanning less is faster than opening indexes
 
 
 class StreamPlanner:
-    """Planner of one stream."""
+    """Planner of one stream, which decides what each micro-batch reads."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -47,7 +47,7 @@ class StreamPlanner:
 
     @property
     def latest(self) -> Positions:
-        """Known ends of the logs."""
+        """Ends of the logs, as far as they are known."""
         return dict(self._latest)
 
     def first(self) -> Positions:
@@ -65,7 +65,7 @@ class StreamPlanner:
         return first_positions(stores, self._options)
 
     def stop_at_current_ends(self) -> None:
-        """Use the current ends of the logs as the end of the stream."""
+        """Make the stream end at the present ends of the logs."""
         self._list_stores(Positions())
         self._target = {
             store.broker: self._log_end_of(store).find(store, StorePosition(store.segments[0].base_offset))
@@ -108,7 +108,7 @@ class StreamPlanner:
         return positions
 
     def ranges(self, start: Positions, end: Positions) -> dict[str, StoreRange]:
-        """Return the range that a micro-batch reads of each store, without empty ranges."""
+        """Return the range of each store's log that a micro-batch reads, leaving out empty ranges."""
         return {
             broker: _range(start[broker], position)
             for broker, position in end.items()
@@ -146,7 +146,7 @@ class StreamPlanner:
         return find_stores(self._options.path, self._options.broker, formats=self._options.formats)
 
     def _list_stores(self, start: Mapping[str, StorePosition]) -> None:
-        """List the current stores."""
+        """Return the stores that exist now."""
         reason = ""
         try:
             self._stores = {store.broker: store for store in self._find_stores()}
@@ -163,7 +163,7 @@ class StreamPlanner:
             self._warn(text)
 
     def _check_store(self, store: Store, start: StorePosition) -> None:
-        """Check that a store was not replaced, and report lost data."""
+        """Check that a store is still the same, and report data that was deleted before it was read."""
         check_same_store(store, start)
         oldest = store.segments[0].base_offset
         if start.offset < oldest:

@@ -1,4 +1,4 @@
-"""Option `content=ranges`: the range that a micro-batch reads of each store, for readers of the log itself.
+"""Option `content=ranges`: rows with the range of each store's log in a micro-batch, for code that reads the log.
 
     frame = spark.readStream.format("commitlog").option("content", "ranges").load(path)
     frame.writeStream.foreachBatch(lambda batch, number: archive(to_snapshot(batch))).start()
@@ -40,7 +40,7 @@ def to_batch(ranges: Mapping[str, StoreRange], schema: pa.Schema) -> pa.RecordBa
 
 
 def to_snapshot(batch: DataFrame) -> Snapshot:
-    """Return the snapshot for a micro-batch of ranges."""
+    """Return the snapshot that the rows of a micro-batch of ranges describe."""
     from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind  # noqa: PLC0415 (loads the kernel)
 
     return Snapshot(

@@ -1,4 +1,4 @@
-"""Share of each store in a micro-batch, and its exact end."""
+"""Division of a micro-batch's size limit among the stores, and the exact end of each store's share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 def fair_shares(available: Mapping[str, int], limit: int) -> dict[str, int]:
-    """Return the number of bytes for each store: all of it, or an equal share of the limit; at least one byte.
+    """Return the bytes for each store: all that it has or an equal share of the limit, but at least one byte.
 
     >>> fair_shares({"a": 10, "b": 500, "c": 900}, 410)
     {'a': 10, 'b': 200, 'c': 200}
@@ -34,7 +34,7 @@ def fair_shares(available: Mapping[str, int], limit: int) -> dict[str, int]:
 
 
 def cut_at(store: Store, start: StorePosition, end: StorePosition, share: int, max_record_bytes: int) -> StorePosition:
-    """Return the end of a share between two positions: after the first record that reaches it, or the end.
+    """Return the position at which a share ends: after the record that reaches its size, or at `end`.
 
     Args:
         store: current files of the store.

@@ -1,4 +1,4 @@
-"""Start of a stream in a store, by its options."""
+"""Position at which a stream starts in a store, as its options say."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 def first_positions(stores: Sequence[Store], options: ReadOptions) -> Positions:
-    """Return the start of a stream without a checkpoint.
+    """Return the position in each store at which a stream without a checkpoint starts.
 
     Raises:
         UsageError: if no record begins at a starting offset, or its broker does not exist.
@@ -45,7 +45,7 @@ def first_positions(stores: Sequence[Store], options: ReadOptions) -> Positions:
 
 
 def late_position(store: Store, options: ReadOptions) -> StorePosition:
-    """Return the start in a store that appeared while the stream was running: all of it is new."""
+    """Return the position at which a running stream starts in a store that has just appeared."""
     if options.starting_timestamp is not None:
         return _at_time(store, options.starting_timestamp, options)
     return _earliest_position(store, options)
@@ -76,7 +76,7 @@ def _end_position(store: Store, store_range: StoreRange) -> StorePosition:
 
 
 def _record_position(store: Store, offset: int, options: ReadOptions) -> StorePosition:
-    """Return an offset with its record if it is valid; an invalid one may still change."""
+    """Return the position of an offset, with the record there if it is valid; an invalid one may still change."""
     is_record = _kind_at(store, offset, options) is SpanKind.RECORD
     return StorePosition(offset, read_known_record(store, offset) if is_record else None)
 
@@ -103,7 +103,7 @@ def _segment_range(store: Store, offset: int) -> Split | None:
 
 
 def _at_offset(store: Store, offset: int, options: ReadOptions) -> StorePosition:
-    """Return the position of a given offset. An offset before the log is reported as a loss when it is read."""
+    """Return the position of a given offset; one before the log's start is reported as data loss when it is read."""
     log_end = store.segments[-1].base_offset + store.segments[-1].file_size
     if not 0 <= offset <= log_end:
         raise UsageError(
@@ -139,7 +139,7 @@ def is_border(store: Store, offset: int, options: ReadOptions) -> bool:
 
 
 def _at_time(store: Store, milliseconds: int, options: ReadOptions) -> StorePosition:
-    """Return the first record stored at a time or later; only segments that may contain it are searched."""
+    """Return the position of the first record stored at or after a time, in ms; skip segments without such records."""
     store_range = _whole_range(store, options)
     wholes = [whole for whole in segment_ranges(store, store_range) if whole.size]
     found = time_bounds(

@@ -1,4 +1,4 @@
-"""Spark: sessions, what they need, tasks on executors, and where drivers and executors run.
+"""Spark sessions and their set-up, tasks on executors, and support for clusters.
 
 session, jvm, java, jars         a job's session, its JVM, and what both require
 defaults, submit_arguments       settings of an installed Spark, and arguments of spark-submit

@@ -1,4 +1,4 @@
-"""A session with a JVM of this process: cores, tags and progress, for the runner, and the JVM of a master on YARN."""
+"""Access to the Spark context of a session in this process: cores, job tags, progress, and YARN's JVM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXECUTION_ERRORS: tuple[type[Exception], ...] = (Py4JJavaError, PySparkException
 
 
 class ClassicSession:
-    """Cores, tags and progress of a session, from its Spark context."""
+    """Cores, job tags and task progress of a session, through its Spark context."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -29,7 +29,7 @@ class ClassicSession:
         return self._session.sparkContext.defaultParallelism
 
     def add_tag(self, tag: str) -> None:
-        """Tag the later jobs of this thread."""
+        """Add a tag to the jobs that this thread starts from now on."""
         self._session.sparkContext.addJobTag(tag)
 
     def cancel(self, tag: str) -> None:
@@ -44,14 +44,14 @@ class ClassicSession:
 
 
 class _Stages:
-    """Counter of finished and known tasks of all stages since its creation."""
+    """Counter of finished and known tasks, in all stages since the counter was created."""
 
     def __init__(self, session: SparkSession) -> None:
         self._tracker = session.sparkContext.statusTracker()
         self._seen: dict[int, tuple[int, int]] = {}
 
     def count(self) -> tuple[int, int]:
-        """Return the numbers of finished and known tasks."""
+        """Return the number of finished tasks, and of all known tasks."""
         try:
             return self._count_tasks()
         except (Py4JError, OSError) as error:
@@ -68,13 +68,13 @@ class _Stages:
 
 
 def join_jvm() -> Any:
-    """Connect to the JVM of the application master on YARN that has started this process, and return it."""
+    """Connect to the JVM of the application master on YARN that started this process, and return the connection."""
     SparkContext._ensure_initialized()  # noqa: SLF001 (no other way to ask)
     return SparkContext._jvm  # noqa: SLF001 (likewise)
 
 
 def end_session(exit_code: int) -> None:
-    """Stop the session; for YARN, an application that succeeds must have had one."""
+    """Stop the session; create one first if there was none and the job succeeded, because YARN requires it."""
     context = SparkContext._active_spark_context  # noqa: SLF001 (no other way to ask)
     if context is None and exit_code == 0:
         context = SparkContext(appName="commitlake")

@@ -1,4 +1,4 @@
-"""Sessions of Spark Connect, whose JVM is at a server: how to open one, and its cores, tags and progress.
+"""Sessions of Spark Connect, whose JVM is on a server: connection, cores, operation tags and progress.
 
 A session of Spark Connect has no Spark context: cores are counted by a query, jobs are cancelled by a tag of the
 session, and the server reports progress with its answers.
@@ -31,7 +31,7 @@ _EXPECTED_URL = "SPARK_REMOTE: expected sc://HOST:PORT, perhaps followed by /;NA
 
 
 def open_connect_session(url: str, settings: Mapping[str, str] = MappingProxyType({})) -> SparkSession:
-    """Return a session of a server. No error has the URL, which may have a token.
+    """Connect to a server and return a session; error messages leave out the URL, which may have a token.
 
     Args:
         url: as in `SPARK_REMOTE`: `sc://host:15002`, or `sc://host:443/;token=…`.
@@ -76,7 +76,7 @@ def _address(url: str) -> tuple[str, int]:
 
 
 def _wait_for_server(url: str, address: str) -> None:
-    """Wait until the server speaks gRPC: pyspark would retry silently for ten minutes."""
+    """Wait until the server answers by gRPC, because pyspark would retry silently for ten minutes."""
     from pyspark.sql.connect.utils import check_dependencies  # noqa: PLC0415 (only with Spark Connect)
 
     check_dependencies()
@@ -98,7 +98,7 @@ def is_connect(session: SparkSession) -> bool:
 
 
 class ConnectSession:
-    """Cores, tags and progress of a session of Spark Connect."""
+    """Cores, operation tags and task progress of a session of Spark Connect."""
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
@@ -113,7 +113,7 @@ class ConnectSession:
         return self._cores
 
     def add_tag(self, tag: str) -> None:
-        """Tag the later operations of this thread."""
+        """Add a tag to the operations that this thread starts from now on."""
         self._session.addTag(tag)
 
     def cancel(self, tag: str) -> None:
@@ -129,7 +129,7 @@ class ConnectSession:
 
 
 class _Operations:
-    """Counter of the tasks of operations, as the server reports them."""
+    """Counter of the tasks of operations, fed by the progress reports of the server."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, int]] = {}
@@ -142,7 +142,7 @@ class _Operations:
         operation_id: str | None,
         done: bool,
     ) -> None:
-        """Take the state of an operation. The last report has no stages; stages that Spark has skipped stay open."""
+        """Process a progress report on an operation; the last report has no stages, and skipped stages stay open."""
         if operation_id is None:
             return
         with self._lock:
@@ -156,7 +156,7 @@ class _Operations:
                 self._seen[operation_id] = (known, known)
 
     def count(self) -> tuple[int, int]:
-        """Return the numbers of finished and known tasks."""
+        """Return the number of finished tasks, and of all known tasks."""
         with self._lock:
             counts = list(self._seen.values())
         return sum(done for done, _ in counts), sum(known for _, known in counts)

@@ -52,7 +52,7 @@ def parse_defaults(text: str) -> dict[str, str]:
 
 
 def without_defaults(settings: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
-    """Return our settings without those that the file has; lists are joined.
+    """Return our settings without those that `spark-defaults.conf` sets; settings that are lists are combined.
 
     >>> ours = {"spark.master": "local[*]", "spark.jars": "delta.jar", "spark.ui.enabled": "false"}
     >>> without_defaults(ours, {"spark.master": "yarn", "spark.jars": "theirs.jar"})

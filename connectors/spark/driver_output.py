@@ -1,4 +1,4 @@
-"""Output of a driver on another machine, sent to the user through a folder that both machines reach.
+"""Output of a driver on another machine, passed to the user through a folder that both machines can access.
 
     000000001-1   bytes of standard output
     000000002-2   bytes of standard error
@@ -32,7 +32,7 @@ _WAITS_SECONDS = (1.0, 5.0)
 
 
 class Folder(Protocol):
-    """A folder that driver and launcher reach."""
+    """Interface of a folder that both the driver and the launcher can access."""
 
     def names(self) -> list[str]:
         """Return the names of the files; an empty list if there is no folder."""
@@ -48,7 +48,7 @@ class Folder(Protocol):
 
 
 def copy_output(folder: Folder, write: Callable[[int, bytes], None]) -> int | None:
-    """Pass on what a driver has printed since the last call, and delete it.
+    """Pass on what a driver has printed since the last call, and delete it from the folder.
 
     Args:
         folder: the folder of the output.
@@ -74,7 +74,7 @@ class OutputSender:
     """
 
     def __init__(self, folder: Folder) -> None:
-        """Redirect standard output and standard error."""
+        """Redirect standard output and standard error to the folder."""
         self._folder = folder
         self._originals = {stream: os.dup(stream) for stream in (STANDARD_OUTPUT, STANDARD_ERROR)}
         self._read_ends: dict[int, int] = {}
@@ -92,7 +92,7 @@ class OutputSender:
         self._thread.start()
 
     def close(self, code: int) -> None:
-        """Send the rest and the exit code, and restore the streams."""
+        """Send the remaining output and the exit code, and restore standard output and standard error."""
         for stream, original in self._originals.items():
             os.dup2(original, stream)
         self._is_closing.set()

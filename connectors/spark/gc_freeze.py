@@ -1,4 +1,4 @@
-"""Garbage collection in worker processes: loaded modules are excluded from it.
+"""Exclusion of loaded modules from garbage collection in worker processes, to save time.
 
 Spark collects garbage in a Python worker after every task. With numba loaded that takes 80 ms, during which the core is
 idle; frozen objects are ignored by the collector.
@@ -12,6 +12,6 @@ from functools import cache
 
 @cache
 def freeze_loaded() -> None:
-    """Freeze all loaded objects, once per process."""
+    """Exclude all objects loaded so far from garbage collection, once per process."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""A folder on any file system that Hadoop's client knows, through a JVM."""
+"""A folder on any file system that Hadoop supports, accessed through a JVM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class HadoopFolder:
     """
 
     def __init__(self, jvm: Any, place: str) -> None:
-        """Name a folder, which need not exist.
+        """Set the folder's URI; the folder need not exist.
 
         Args:
             jvm: view of the JVM, from a gateway.
@@ -61,7 +61,7 @@ class HadoopFolder:
         self._files.delete(self._path_of(name), False)
 
     def delete_all(self) -> None:
-        """Delete the folder; if it cannot be deleted, that is a warning."""
+        """Delete the folder with its files; if that fails, log a warning."""
         try:
             self._files.delete(self._path, True)
         except Py4JError as error:
@@ -72,7 +72,7 @@ class HadoopFolder:
 
 
 def staging_place(jvm: Any, name: str, staging: str | None) -> str:
-    """Return the URI of a folder where Spark puts the files of applications.
+    """Return the URI of a folder for an application's files, in the place that Spark uses for them.
 
     Args:
         jvm: view of the JVM, from a gateway.

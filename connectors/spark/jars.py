@@ -1,4 +1,4 @@
-"""Additional jars for Spark, fetched once with the Ivy that pyspark contains.
+"""Additional jars for Spark, downloaded once with the Ivy that is part of pyspark.
 
     for Delta                two, fetched by `python -P -m commitlake.connectors.spark.jars`; one is for the installed
                              Spark, see `versions`
@@ -109,7 +109,7 @@ def _locked_digests() -> dict[str, str]:
 
 
 def _check_jars(jars: list[Path], folder: str = "") -> list[Path]:
-    """Check jars against `jars.lock`, and return them.
+    """Check that jars have the checksums in `jars.lock`, and return them.
 
     Args:
         folder: prefix of their names in `jars.lock`.
@@ -129,7 +129,7 @@ def _check_jars(jars: list[Path], folder: str = "") -> list[Path]:
 
 
 def fetch() -> None:
-    """Fetch missing jars of Delta; a jar appears only when it is complete.
+    """Download the jars of Delta that are missing.
 
     Raises:
         JarsError: if Ivy cannot fetch one, or its checksum is wrong.
@@ -148,7 +148,7 @@ def fetch() -> None:
 
 
 def s3_jars() -> list[Path]:
-    """Return the paths of the jars for object stores, after fetching missing ones.
+    """Return the paths of the jars for object stores; missing ones are downloaded first.
 
     Raises:
         JarsError: if Ivy cannot fetch them, or one is missing, has a wrong checksum, or is not in `jars.lock`.
@@ -196,7 +196,7 @@ def _hadoop_version() -> str:
 
 
 def _retrieve(what: str, asked: list[str], scratch: Path) -> Path:
-    """Fetch jars with Ivy, and return their folder."""
+    """Download jars with Ivy, and return the folder that contains them."""
     settings, jars = scratch / "ivysettings.xml", scratch / "jars"
     settings.write_text(_SETTINGS)
     jars.mkdir()

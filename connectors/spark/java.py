@@ -1,4 +1,4 @@
-"""Selection of the Java for Spark.
+"""Choice of the Java installation for Spark.
 
 Candidates are `JAVA_HOME`, `java` on the path, and the one that spark-submit.sh installs beside the packages; the first
 suitable one is used. Version and modules come from the file `release`; a Java without that file is assumed to be
@@ -29,7 +29,7 @@ class JavaError(CommitLakeError):
 
 
 def java_home() -> Path:
-    """Return the home of the Java to use.
+    """Return the home folder of the Java installation to use.
 
     Raises:
         JavaError: if there is no suitable Java.
@@ -56,7 +56,7 @@ def _candidate_homes() -> list[Path]:
 
 
 def _why_unsuitable(home: Path) -> str | None:
-    """Return why a Java is unsuitable, or None."""
+    """Return why a Java installation cannot be used, or None if it can."""
     try:
         release = (home / "release").read_text(errors="replace")
     except OSError:

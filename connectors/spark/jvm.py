@@ -1,4 +1,4 @@
-"""JVM of a Spark session that a job starts, through spark-submit and with filtered output.
+"""Start and stop of the JVM for a job's Spark session, through spark-submit, with filtered error output.
 
 spark-submit receives the options in `PYSPARK_SUBMIT_ARGS`. Settings are put before the user's options, which take
 precedence.
@@ -49,7 +49,7 @@ _DAEMON = "/pyspark/daemon.py"
 
 
 def without_noise(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines without noise; the lines of a traceback are yielded when it has ended.
+    """Yield lines of error output without harmless messages; a traceback's lines follow when it is complete.
 
     A Python worker that looks up data sources, or plans a read, sends one more number after its answer. The JVM does
     not wait for it, and on a busy machine may have closed the pipe: the worker then prints a traceback, although
@@ -83,7 +83,7 @@ _END_SECONDS = 60
 
 
 class Prepared(NamedTuple):
-    """Arguments of spark-submit, for which the environment of this process is set.
+    """Arguments of spark-submit, which also need the environment variables that `prepare` has set.
 
     Attributes:
         words: the arguments.
@@ -95,7 +95,7 @@ class Prepared(NamedTuple):
 
 
 def launch(settings: Mapping[str, str]) -> JavaGateway:
-    """Start a JVM.
+    """Start a JVM for a Spark session with these settings.
 
     Args:
         settings: settings of Spark, unless the user or the installation's `spark-defaults.conf` has set them.
@@ -111,7 +111,7 @@ def launch(settings: Mapping[str, str]) -> JavaGateway:
 
 
 def end_session(process: subprocess.Popen[bytes]) -> None:
-    """Stop the session of a JVM, and wait for the JVM's end.
+    """Stop the session of a JVM, and wait until the JVM has exited.
 
     Otherwise the JVM does both on its own after this process has ended. In a container, where everything ends with the
     first process, it would be killed before it is done: executors and their settings would stay in the cluster, and
@@ -188,7 +188,7 @@ def stop(gateway: JavaGateway) -> None:
 
 
 class _JvmEndedError(Exception):
-    """Error for a JVM that exited before the connection."""
+    """Error for a JVM that exited before this process could connect to it."""
 
 
 def _start(words: Sequence[str], connection: Path, output: int, folder: Path | None) -> subprocess.Popen[bytes]:
@@ -222,7 +222,7 @@ def _connect(process: subprocess.Popen[bytes], connection: Path) -> JavaGateway:
 
 @contextmanager
 def _set_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables while the context is open."""
+    """Set environment variables inside the block."""
     os.environ.update(variables)
     try:
         yield
@@ -232,7 +232,7 @@ def _set_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the JVM and the processes that start it: a shell, and a JVM that builds the command line."""
+    """Stop the JVM, including the processes that started it: a shell, and a JVM that builds the command line."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -244,7 +244,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _add_environment(words: Sequence[str], defaults: Mapping[str, str], *, with_driver: bool) -> tuple[list[str], str]:
-    """Return the arguments with the archive for executors, and the Python in it.
+    """Add the archive for executors to spark-submit's arguments; return them and the Python in the archive.
 
     The JVM works in another folder then, so relative paths in the arguments are made absolute.
     """
@@ -265,12 +265,12 @@ def _add_environment(words: Sequence[str], defaults: Mapping[str, str], *, with_
 
 
 def _is_in_archive(python: str) -> bool:
-    """Return whether the Python of executors is in an archive that the user sends: its path is then a relative one."""
+    """Return whether the executors' Python is in an archive that the user sends, as a relative path shows."""
     return "/" in python and not python.startswith("/")
 
 
 def _make_driver_folder(python: str) -> Path:
-    """Make a working folder for the driver's JVM, in which a relative path leads to this process's Python."""
+    """Make a working folder for the driver's JVM, in which the executors' relative path leads to this Python."""
     if ".." in Path(python).parts:
         raise JavaError(
             f"the executors' Python (PYSPARK_PYTHON, spark.pyspark.python): expected an absolute path, or one below an "
@@ -294,7 +294,7 @@ def _set_environment(configuration: Path | None, python: str, *, is_local: bool)
 
 
 class _FilteredErrors:
-    """Filter that passes a child's standard error on without noise."""
+    """Filter between a child's standard error and ours, which drops harmless messages."""
 
     def __init__(self) -> None:
         read_end, self.write_end = os.pipe()
@@ -311,12 +311,12 @@ class _FilteredErrors:
                 os.write(_STANDARD_ERROR, shown.encode(errors="surrogateescape"))
 
     def close(self) -> None:
-        """Close our end of the pipe."""
+        """Close this process's end of the pipe."""
         if self.write_end >= 0:
             os.close(self.write_end)
         self.write_end = -1
 
     def last(self) -> str:
-        """Return the last line, after the child has exited."""
+        """Return the last line that the child wrote, once it has exited."""
         self._reader.join(timeout=1)
         return self._last

@@ -41,7 +41,7 @@ _CLASSES_BEFORE, _CLASSES_AFTER = (
 def executor_command(
     arguments: Sequence[str], environment: Mapping[str, str], spark_home: Path, java: Path
 ) -> list[str]:
-    """Return the command of an executor.
+    """Return the command line that starts an executor.
 
     Args:
         arguments: those of the container: `executor`.
@@ -71,7 +71,7 @@ def executor_command(
 
 
 def main() -> NoReturn:
-    """Become the executor: the JVM replaces this process, so that it gets the signals of Kubernetes."""
+    """Replace this process by the executor's JVM, so that the JVM receives the signals of Kubernetes."""
     try:
         home = _spark_home()
         command = executor_command(sys.argv[1:], os.environ, home, java_home())

@@ -1,4 +1,4 @@
-"""Readers of streams whose micro-batches have a start and a limit, for all Spark versions that CommitLake works with.
+"""Stream readers whose micro-batches have a start and a limit, on every Spark version that CommitLake supports.
 
 Spark 4.1, unlike 4.2, has no admission control in Python's stream readers: it passes no start and no limit to
 `latestOffset`, and it has no module `pyspark.sql.streaming.datasource`.
@@ -31,17 +31,17 @@ else:
 
     @dataclass
     class ReadAllAvailable(ReadLimit):
-        """No limit."""
+        """A micro-batch without a limit."""
 
     @dataclass
     class ReadMaxBytes(ReadLimit):
-        """Limit in bytes."""
+        """Limit of a micro-batch in bytes."""
 
         max_bytes: int
 
     @dataclass
     class ReadMaxRows(ReadLimit):
-        """Limit in rows."""
+        """Limit of a micro-batch in rows."""
 
         max_rows: int
 
@@ -100,7 +100,7 @@ class LimitedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def check_limit(limit: ReadLimit) -> None:
-    """Check a limit that a user has set for the micro-batches of a Spark that has none.
+    """Refuse a limit for micro-batches on a Spark version that does not support limits.
 
     Raises:
         SparkVersionError: if there is a limit. Spark 4.1 with Trigger.AvailableNow would stop after one micro-batch.

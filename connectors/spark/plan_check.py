@@ -1,4 +1,4 @@
-"""Checks of SELECT statements in Spark: they must not read other files, run commands or call Java methods.
+"""Checks of SELECT statements before Spark runs them: no other files, no commands, no calls of Java methods.
 
 Spark's SQL allows all of that in a query: csv.`/etc/passwd` is a table, TRANSFORM (...) USING 'command' runs a command
 for each partition, and reflect('class', 'method') calls any static method. The analyzed plan shows each of them,
@@ -24,7 +24,7 @@ _TABLES = frozenset(
 
 
 def why_refused(answer: DataFrame, uris: Collection[str]) -> str | None:
-    """Return why a query must be refused, or None if it only reads the given tables.
+    """Return why a query must not run, or None if it only reads the given tables.
 
     Args:
         answer: DataFrame of the query, which has not run.
@@ -73,7 +73,7 @@ def _sequence_items(sequence: Any) -> Iterator[Any]:
 
 
 def _table_location(node: Any) -> tuple[str, str] | None:
-    """Return the location of the Delta table that a plan reads, or None for anything else."""
+    """Return the location of the Delta table that a plan node reads, or None for other nodes."""
     try:
         roots = node.relation().location().rootPaths()
         return _bucket_and_path(roots.apply(0).toString()) if roots.size() == 1 else None
@@ -82,6 +82,6 @@ def _table_location(node: Any) -> tuple[str, str] | None:
 
 
 def _bucket_and_path(uri: str) -> tuple[str, str]:
-    """Return bucket and path of a URI; a local path has no bucket, and a prefix `file:` is ignored."""
+    """Return the bucket and the path of a URI; the bucket is empty for a local path or `file:` URI."""
     parts = urlsplit(uri)
     return parts.netloc, parts.path.rstrip("/")

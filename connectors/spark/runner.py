@@ -1,4 +1,4 @@
-"""Runner of tasks on Spark: each task is a partition, on any worker.
+"""Runner of tasks on Spark, which turns each task into a partition that any worker can run.
 
 A run is divided into jobs of a few tasks, several at a time, so that results arrive while others are still computed:
 Spark returns the rows of a job all at once. `toLocalIterator` would return them one by one, but runs at most two tasks
@@ -51,7 +51,7 @@ _RETURNED_PARTS = 64  # an exchange's results are returned in so many jobs, one 
 
 
 class SparkRunner(Runner):
-    """Runner of tasks on the workers of a session, on which this package must be installed.
+    """Runner of tasks on the workers of a session, where this package must be installed.
 
     Attributes:
         session: the session.
@@ -130,7 +130,7 @@ class SparkRunner(Runner):
         combine: Callable[[Sequence[pa.Table]], Result],
         parts: int,
     ) -> DataFrame:
-        """Return a table with a row for the result of each part that has rows."""
+        """Return a DataFrame with one row for each part, which has the part's result."""
         groups = divided(tasks, max(_MAX_JOB_TASKS, _TASKS_PER_CORE * self.cores))
         # As rows, because every worker would receive all tasks as arguments of the function.
         pickled = [
@@ -176,7 +176,7 @@ def _session_control(session: SparkSession) -> ClassicSession | ConnectSession:
 
 
 def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
-    """Divide the numbers of tasks into jobs of about the same length.
+    """Divide the numbers of tasks into Spark jobs of about the same number of tasks.
 
     Eight jobs together have two tasks per core, or more if a run would otherwise have more than 16 jobs. A job has at
     most 512 tasks.
@@ -194,7 +194,7 @@ def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
 
 
 def pickle_tasks(tasks: Sequence[Any]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Pickle tasks, each on its own, and the values that they share, each once."""
+    """Pickle each task separately, and each value that tasks share once."""
     places: dict[int, int] = {}
     shared: list[Shared[Any]] = []
 
@@ -219,7 +219,7 @@ def _pickle(task: object, place_of: Callable[[object], int | None]) -> bytes:
 
 
 def load_task(task: bytes, shared: Sequence[bytes]) -> Any:
-    """Load a task of `pickle_tasks`; a process loads values that its tasks share only once."""
+    """Load a task from `pickle_tasks`; a process loads each shared value only once."""
     unpickler = pickle.Unpickler(io.BytesIO(task))  # noqa: S301 (data of our own driver)
     unpickler.persistent_load = lambda place: _load_shared(shared[place])  # type: ignore[method-assign]
     return unpickler.load()
@@ -254,7 +254,7 @@ def _run_in_worker(
 def _divide_in_worker(
     divide: Callable[[Task], DividedRows], parts: int, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the tasks of a group, divided into parts."""
+    """Yield the rows of a group of tasks, divided into parts, in a worker."""
     use_system_memory()
     for batch in batches:
         for group in batch.column(_TASKS).to_pylist():
@@ -275,7 +275,7 @@ def _pack_parts(rows: pa.Table, numbers: Array, parts: int) -> pa.RecordBatch:
 def _combine_in_worker(
     combine: Callable[[Sequence[pa.Table]], Result], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the result of the part whose rows a task has received, if there are any."""
+    """Yield the result of the part whose rows this worker has received, if there are any."""
     use_system_memory()
     with carry_errors():
         tables = [unpack_rows(rows) for batch in batches for rows in batch.column(_ROWS)]

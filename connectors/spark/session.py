@@ -61,7 +61,7 @@ _checked: weakref.WeakSet[SparkSession] = weakref.WeakSet()
 
 
 def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
-    """Return settings that must be set before the JVM starts.
+    """Return the Spark settings that a JVM needs from its start.
 
     Args:
         s3: object store that the session reads and writes; None for none.
@@ -77,7 +77,7 @@ def launch_settings(s3: S3Options | None = None) -> dict[str, str]:
 
 
 def submission_settings(s3: S3Options | None = None) -> dict[str, str]:
-    """Return the settings of `launch_settings` for a driver that a cluster starts, which keeps its own log.
+    """Return the settings of `launch_settings` for a driver on a cluster, which keeps the cluster's logging.
 
     Args:
         s3: as for `launch_settings`.
@@ -94,7 +94,7 @@ def submission_settings(s3: S3Options | None = None) -> dict[str, str]:
 
 
 def get_session(name: str, s3: S3Options | None = None) -> SparkSession:
-    """Return the active session, or start one; workers on other machines are checked once.
+    """Return the active session, or start one; check once that workers on other machines can run tasks.
 
     Args:
         name: name of the application, if the session is started here.
@@ -157,7 +157,7 @@ def _silence_pyspark() -> None:
 
 
 def _new_context(application: str, gateway: JavaGateway) -> SparkContext:
-    """Create a context that keeps the program's SIGINT handler, which pyspark would replace in the main thread."""
+    """Create a Spark context so that pyspark does not replace the program's SIGINT handler."""
     from pyspark import SparkContext  # noqa: PLC0415 (likewise)
 
     if signal.getsignal(signal.SIGINT) in (None, signal.default_int_handler):

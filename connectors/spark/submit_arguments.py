@@ -20,12 +20,12 @@ _PATH_OPTIONS = frozenset({"--jars", "--files", "--py-files", "--archives", "--p
 
 
 def given() -> list[str]:
-    """Return the arguments that the user has given in `PYSPARK_SUBMIT_ARGS`."""
+    """Return the arguments in the user's variable `PYSPARK_SUBMIT_ARGS`, as a list."""
     return shlex.split(os.environ.get(VARIABLE, "pyspark-shell"))
 
 
 def names_cluster() -> bool:
-    """Return whether tasks run on other machines: on a master that the user, or `spark-defaults.conf`, has chosen."""
+    """Return whether the user or `spark-defaults.conf` has chosen a master whose tasks run on other machines."""
     return bool(os.environ.get(REMOTE_VARIABLE)) or is_cluster(given(), read_defaults(configuration_folder()))
 
 
@@ -44,7 +44,7 @@ def _master(words: Sequence[str], defaults: Mapping[str, str]) -> str:
 
 
 def joined(ours: Mapping[str, str], given: Sequence[str]) -> list[str]:
-    """Return the arguments of spark-submit: our settings, then the user's; jars of both are combined.
+    """Return spark-submit's arguments: our settings before the user's arguments, with the jars of both combined.
 
     >>> joined({"spark.jars": "ours"}, ["--jars", "a,b", "pyspark-shell"])
     ['--conf', 'spark.jars=ours', '--jars', 'a,b,ours', 'pyspark-shell']
@@ -71,7 +71,7 @@ def master(words: Sequence[str]) -> str:
 
 
 def settings(words: Sequence[str]) -> dict[str, str]:
-    """Return the settings that `--conf` gives; of two for the same key, the later one counts."""
+    """Return the settings that `--conf` arguments give; the last one for a key counts."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--conf", "-c", action="append", default=[])
     known, _ = parser.parse_known_args(list(words))
@@ -97,7 +97,7 @@ def absolute_paths(words: Sequence[str]) -> list[str]:
 
 
 def option_pairs(options: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return options of spark-submit, each with its value.
+    """Return spark-submit's options as pairs of option and value.
 
     >>> option_pairs(["--conf=a=b", "-v", "--name", "x"])
     [('--conf', 'a=b'), ('-v',), ('--name', 'x')]

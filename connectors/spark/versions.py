@@ -1,4 +1,4 @@
-"""Differences between the Spark versions that CommitLake works with: 4.1 and 4.2.
+"""Differences between the Spark versions that CommitLake supports: 4.1 and 4.2.
 
 Spark 4.1, unlike 4.2, has no parameter `timezone` of `to_arrow_schema`, whose times are in UTC then; its streams
 differ, too, see `limited_streams`. Spark 4.0 does not work: it has no `DataSourceStreamArrowWriter` and no predicates
@@ -21,7 +21,7 @@ TESTED = ("4.1", "4.2")
 
 
 class SparkVersionError(CommitLakeError):
-    """Error for a Spark that CommitLake does not work with, or one that lacks what an option needs."""
+    """Error for a Spark version that is not supported, or that lacks what an option needs."""
 
     exit_code = ExitCode.USAGE
 
@@ -46,7 +46,7 @@ HAS_READ_LIMITS = not _VERSION.startswith(("4.0.", "4.1."))
 
 
 def to_arrow_schema(schema: StructType) -> pa.Schema:
-    """Return a table's schema for Arrow, with times in UTC."""
+    """Convert a table's schema in Spark to Arrow, with times in UTC."""
     if TYPE_CHECKING or HAS_READ_LIMITS:
         return types.to_arrow_schema(schema, timezone="UTC")
     return types.to_arrow_schema(schema)

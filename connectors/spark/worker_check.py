@@ -42,7 +42,7 @@ _CURE = (
 
 
 def choose_python(session: SparkSession) -> None:
-    """Let workers on this machine run the Python of this process, unless the user has chosen one for them.
+    """Make workers on this machine use this process's Python, unless the user has chosen another.
 
     Spark's default is `python3` on the PATH, which is often another Python than that of a notebook.
 
@@ -78,7 +78,7 @@ def _has_commitlake(python: str) -> bool:
 
 
 def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None:
-    """Run one task that loads the needed packages.
+    """Check that workers can load the needed packages, with one task.
 
     Raises:
         UnavailableError: if no task runs there.
@@ -105,7 +105,7 @@ def check_workers(session: SparkSession, needed: Sequence[str] = NEEDED) -> None
 
 
 def load_packages(names: str) -> str:
-    """Load packages, in a worker.
+    """Import packages in a worker, and report its versions and the packages that cannot be imported.
 
     Args:
         names: names of the packages, separated by spaces.
@@ -134,7 +134,7 @@ def _version() -> str:
 
 @contextmanager
 def _pickle_as_code() -> Iterator[None]:
-    """Send the functions of this module as code, because a worker may be unable to import it."""
+    """Make pickles inside the block contain this module's functions, which a worker may be unable to import."""
     module = sys.modules[__name__]
     cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
@@ -144,7 +144,7 @@ def _pickle_as_code() -> Iterator[None]:
 
 
 def _reason(error: Exception) -> str:
-    """Return the line of Spark's error that says the most: the last cause, or else the first line."""
+    """Return the most informative line of Spark's error: the last cause, otherwise the first line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     raised = [line for line in lines if line.startswith(("ModuleNotFoundError", "ImportError", "pyspark.errors"))]

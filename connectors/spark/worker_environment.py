@@ -1,4 +1,4 @@
-"""Python environment for the executors of a cluster: this package and what it needs, in an archive.
+"""Python environment for a cluster's executors: an archive with this package and its requirements.
 
 Spark unpacks an archive (`--archives`) in the working folder of each executor, where it is the folder `NAME`. It has
 the installed packages that this one requires, with their compiled modules and functions, and `bin/python`, a script
@@ -81,7 +81,7 @@ _KEPT_DAYS = 30
 
 
 class Member(NamedTuple):
-    """File of the archive.
+    """File that is packed into the archive.
 
     Attributes:
         name: name in the archive.
@@ -93,7 +93,7 @@ class Member(NamedTuple):
 
 
 def executor_archive(*, with_driver: bool = False) -> Path:
-    """Return the archive for executors. It is made if the user's cache has none for the installed versions.
+    """Return the archive for executors; make it, unless the user's cache has it for the installed versions.
 
     Args:
         with_driver: also pack what only the driver uses, because the cluster runs it, too.
@@ -119,7 +119,7 @@ def executor_archive(*, with_driver: bool = False) -> Path:
 
 
 def driver_folder(name: str = PYTHON) -> Path:
-    """Return the working folder for the driver's JVM, in which a relative path names the Python of this process.
+    """Return a working folder for the driver's JVM, in which a relative path leads to this process's Python.
 
     Spark plans reads of a Python data source in a worker of the driver, which it starts by the path that executors use.
 
@@ -165,7 +165,7 @@ def _members(*, with_driver: bool) -> Iterator[Member]:
 
 
 def _own_members() -> Iterator[Member]:
-    """Yield the files of this package, whose folders are links in an editable installation."""
+    """Yield the archive members for this package's files, also of an editable installation."""
     package = Path(__file__).parents[2]
     for folder, subfolders, names in os.walk(package, followlinks=True):
         subfolders[:] = [name for name in subfolders if name != "__pycache__"]
@@ -185,7 +185,7 @@ def _own_members() -> Iterator[Member]:
 
 
 def _own_metadata() -> Iterator[Member]:
-    """Yield the file that has the version; others of an editable installation lead to folders of this machine."""
+    """Yield the archive member for the file METADATA, which states the version."""
     with suppress(metadata.PackageNotFoundError):
         for file in metadata.distribution(_PROJECT).files or []:
             if file.parent.suffix == ".dist-info" and file.name == "METADATA":
@@ -193,7 +193,7 @@ def _own_metadata() -> Iterator[Member]:
 
 
 def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
-    """Yield the bytecode of a module if Python has kept it, so that no executor compiles it again."""
+    """Yield the archive member for a module's cached bytecode, if any, so that executors need not compile it."""
     name = f"{path.stem}.{sys.implementation.cache_tag}.pyc"
     compiled = path.parent / "__pycache__" / name
     if path.suffix == ".py" and compiled.is_file():
@@ -201,7 +201,7 @@ def _compiled_module(file: PurePosixPath, path: Path) -> Iterator[Member]:
 
 
 def _distributions(*, with_driver: bool) -> Iterator[metadata.Distribution]:
-    """Yield the installed distributions that this package requires, directly or not, with the extras of executors."""
+    """Yield the installed distributions that executors need, directly or indirectly."""
     waiting, seen = [_PROJECT], {*_FROM_SPARK, *(() if with_driver else _ONLY_ON_DRIVER)}
     own_extras = (*_EXTRAS, *_DRIVER_EXTRAS) if with_driver else _EXTRAS
     while waiting:

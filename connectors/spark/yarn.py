@@ -24,7 +24,7 @@ _SPARK_ENVIRONMENT = "spark-env.sh"
 
 
 def check_configuration(spark_configuration: Path | None, environment: Mapping[str, str] = os.environ) -> None:
-    """Check that Hadoop's client finds YARN.
+    """Check that Hadoop's client can find YARN's configuration.
 
     Args:
         spark_configuration: folder of Spark's configuration, or None. A `spark-env.sh` there may set the variables, so

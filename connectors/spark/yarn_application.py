@@ -1,4 +1,4 @@
-"""An application on YARN whose driver runs in the cluster: submitted, followed and killed from this machine.
+"""An application on YARN whose driver runs in the cluster: how it is submitted, followed and killed from here.
 
 One JVM here does it all: it submits with Spark's own launcher, asks the resource manager for the state, and reads the
 driver's output from the folder of `driver_output`. Spark's spark-submit would only tell success from failure.
@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 class YarnApplication:
-    """An application, from its submission to its end."""
+    """An application on YARN, from its submission to its end."""
 
     def __init__(self, gateway: JavaGateway, folder: HadoopFolder, staging: str | None) -> None:
-        """Describe an application.
+        """Set what is needed to submit an application; nothing is submitted yet.
 
         Args:
             gateway: the JVM that submits it.
@@ -49,7 +49,7 @@ class YarnApplication:
         self._warnings: set[str] = set()
 
     def submit(self, options: Sequence[str], program: str) -> None:
-        """Begin to submit the application.
+        """Submit the application, without waiting until it runs.
 
         Args:
             options: options of spark-submit.
@@ -94,7 +94,7 @@ class YarnApplication:
             time.sleep(_POLL_SECONDS)
 
     def _is_over(self) -> bool:
-        """Return whether the application has ended; Spark also says so when it can no longer ask YARN."""
+        """Return whether the application has ended; YARN is asked, too, because Spark may have lost contact with it."""
         if not self._handle.getState().isFinal():
             return False
         try:
@@ -108,7 +108,7 @@ class YarnApplication:
             return False
 
     def _copy_output(self, write: Callable[[int, bytes], None], attempts: int = 1) -> int | None:
-        """Pass on the output, and return the job's exit code, if it has one; what cannot be read now is read later."""
+        """Pass on the driver's new output; return the job's exit code once it is known."""
         for attempt in range(attempts):
             if attempt:
                 time.sleep(_POLL_SECONDS)
@@ -119,7 +119,7 @@ class YarnApplication:
         return None
 
     def _warn(self, text: str) -> None:
-        """Warn once of each trouble."""
+        """Log a warning, unless the same warning was logged before."""
         line = text.splitlines()[0]
         if line not in self._warnings:
             self._warnings.add(line)
@@ -148,7 +148,7 @@ class YarnApplication:
         return code
 
     def _delete_files(self, application: Any) -> None:
-        """Delete the files that were sent. Spark does not always do so, and one of them has the job's environment."""
+        """Delete the files sent for the application, one of which has the job's environment; Spark may leave them."""
         place = staging_place(self._gateway.jvm, f".sparkStaging/{application.toString()}", self._staging)
         HadoopFolder(self._gateway.jvm, place).delete_all()
 
@@ -175,7 +175,7 @@ class YarnApplication:
 
 
 def forget_settings(gateway: JavaGateway) -> None:
-    """Remove the settings of the JVM that submits, which Spark would take for the application's."""
+    """Remove Spark settings of the JVM that submits, because Spark would use them for the application."""
     system = gateway.jvm.System
     for name in list(system.getProperties().stringPropertyNames()):
         if name.startswith("spark."):

@@ -1,4 +1,4 @@
-"""Places for files: object stores of Amazon (or any server that speaks its protocol), Azure and Google, and HDFS.
+"""Places for files: S3-compatible, Azure and Google object stores, and HDFS.
 
 storage      the interface of a place, and files that are read by ranges
 opening      choice of the adapter of a URI

@@ -36,7 +36,7 @@ def s3_error_of(error: BaseException) -> S3Error | None:
 
 
 def _place_of_url(url: str) -> str:
-    """Return the folder or object that a request was for; with an endpoint, the bucket is a part of the path."""
+    """Return the folder or object that a request's URL addresses; with an endpoint, its path begins with the bucket."""
     from commitlake.connectors.storage.s3_clients import s3_options  # noqa: PLC0415 (boto3 takes long to import)
 
     parts = urlsplit(url)
@@ -46,7 +46,7 @@ def _place_of_url(url: str) -> str:
 
 
 def _explain_by_check(place: str, what: str) -> S3Error:
-    """Explain an error by asking the server once more: Arrow does not tell wrong credentials from a denied access.
+    """Return the error of a new request: Arrow's own does not distinguish wrong credentials from denied access.
 
     Args:
         place: the object of the request, or its folder.

@@ -87,7 +87,7 @@ def azure_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
 
 
 def answer_code(error: Exception) -> str | None:
-    """Return the error code in a server's answer, which has letters and digits only."""
+    """Return the error code in a server's answer, reduced to letters and digits."""
     found = _CODE.search(str(error))
     return found[1] if found else None
 
@@ -137,7 +137,7 @@ def _client(uri: CloudUri, attempts: int) -> Any:
 
 
 def _is_plain(endpoint: str | None) -> bool:
-    """Return whether an endpoint has no TLS, and warn if it is not on this machine."""
+    """Return whether an endpoint lacks TLS; warn if it does and is not on this machine."""
     if endpoint is None:
         return False
     try:
@@ -154,7 +154,7 @@ def _is_plain(endpoint: str | None) -> bool:
 
 
 def forget_clients() -> None:
-    """Let the next requests create clients from the environment again."""
+    """Discard this process's clients, so that the next requests read the environment again."""
     _client.cache_clear()
 
 
@@ -299,5 +299,5 @@ def _to_found_file(meta: Any) -> FoundFile:
 
 
 def _version(found: Any) -> dict[str, str]:
-    """Return what identifies a version of an object: its tag, and at some servers a number."""
+    """Return a version's identifier: the object's tag or, at some servers, a number."""
     return {name: found[name] for name in ("e_tag", "version") if found[name]}

@@ -1,4 +1,4 @@
-"""Common parts of the adapters for Azure and Google: folders of keys, and objects that are read by ranges."""
+"""Common parts of the adapters for Azure and Google: folders as key prefixes, and reads of ranges of objects."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CloudStorage(ReadableStorage):
 
     @abstractmethod
     def has_objects(self, folder: str, *, is_waited_for: bool = False) -> bool:
-        """Return whether there is an object in a folder.
+        """Return whether a folder contains any object.
 
         Args:
             folder: the folder.
@@ -46,7 +46,7 @@ class CloudStorage(ReadableStorage):
 
     @abstractmethod
     def read(self, name: str, start: int, end: int, found: FoundFile) -> bytes | None:
-        """Read a range of one version of an object, all of it; return None if the server can tell that it was deleted.
+        """Return a range of one version of an object; None if the server shows that it was deleted.
 
         Raises:
             ReplacedError: if the object has another version by now.
@@ -54,7 +54,7 @@ class CloudStorage(ReadableStorage):
 
     @abstractmethod
     def explain(self, error: Any, what: str) -> CloudError:
-        """Return the error to raise for one of `known_errors`.
+        """Return the error to raise instead of one of `known_errors`.
 
         Args:
             error: the error.
@@ -63,7 +63,7 @@ class CloudStorage(ReadableStorage):
 
     @contextmanager
     def errors(self, name: str, verb: str) -> Iterator[None]:
-        """Explain the errors of the client; the verb says what is done to the object or folder."""
+        """Convert the client's errors inside the block; `verb` names the operation in their messages."""
         try:
             yield
         except CommitLakeError:  # UnsafeFileError is also an OSError
@@ -110,12 +110,12 @@ class CloudStorage(ReadableStorage):
         return _CloudFile(self, name)
 
     def key(self, name: str) -> str:
-        """Return the key of an object or folder."""
+        """Return the key of an object or folder, including the prefix."""
         return self.root.key(checked(name))
 
 
 class _CloudFile(RangeFile):
-    """An object that is read by ranges.
+    """An object opened for reads of ranges.
 
     Raises:
         FileNotFoundError: if it does not exist.
@@ -162,5 +162,5 @@ class _CloudFile(RangeFile):
 
 
 def replaced_while_read(place: str) -> CloudUnavailableError:
-    """Return the error for an object whose version is gone."""
+    """Return the error for an object that was replaced or deleted during a read."""
     return CloudUnavailableError(f"{place} was replaced while it was read", "Run it again")

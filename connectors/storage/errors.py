@@ -1,4 +1,4 @@
-"""Errors of object stores: wrong names, and servers that do not answer.
+"""Errors of object stores, such as invalid names, and servers that do not answer.
 
 ObjectStoreError            an invalid URI, endpoint or credentials: what was found, and what to do
 ├── FileError               one file that cannot be read; others may be
@@ -15,7 +15,7 @@ from commitlake.schemas.errors import CommitLakeError, ExitCode
 
 
 class ObjectStoreError(CommitLakeError):
-    """An object store, or the name of one, cannot be used.
+    """An object store cannot be used, or its name is invalid.
 
     Args:
         cause: description of what was found.
@@ -40,7 +40,7 @@ class ObjectStoreError(CommitLakeError):
 
 
 class FileError(ObjectStoreError):
-    """One file cannot be read, or not as a file of a place; others may be.
+    """One file cannot be read, although other files of the place may be readable.
 
     Args:
         place: path or URI of the file.
@@ -57,7 +57,7 @@ class FileError(ObjectStoreError):
 
 
 class S3Error(ObjectStoreError):
-    """An S3-compatible object store, or the name of one, cannot be used."""
+    """An S3-compatible object store cannot be used, or its name is invalid."""
 
 
 class S3UnavailableError(S3Error):
@@ -68,11 +68,11 @@ class S3UnavailableError(S3Error):
 
 
 class CloudError(ObjectStoreError):
-    """Another object store, or the name of one, cannot be used."""
+    """An object store of Azure or Google, or HDFS, cannot be used, or its name is invalid."""
 
 
 class CloudNameError(CloudError):
-    """An object store cannot have a file of that name."""
+    """An object store cannot store a file of that name."""
 
 
 class CloudUnavailableError(CloudError):

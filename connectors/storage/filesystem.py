@@ -1,4 +1,4 @@
-"""Azure's and Google's object stores, and HDFS, as filesystems of `pyarrow.fs`, for reading.
+"""Adapters that let Arrow read Azure's and Google's object stores and HDFS as filesystems of `pyarrow.fs`.
 
 Paths in such a filesystem are URIs without their scheme. Arrow's own clients for some clouds take other settings, and
 retry for many minutes if there are no credentials; its client for HDFS needs a JVM and a native library.
@@ -27,7 +27,7 @@ def open_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
 
 
 class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has no types
-    """Handler of all places of one scheme; the methods that change a filesystem are refused."""
+    """Read-only filesystem handler for all places with one URI scheme."""
 
     def __init__(self, scheme: str) -> None:
         self._scheme = scheme
@@ -37,7 +37,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         return self._scheme
 
     def equals(self, other: Any) -> bool:
-        """Return whether another handler has the same files."""
+        """Return whether another handler serves the same files."""
         return isinstance(other, StorageHandler) and other.get_type_name() == self._scheme
 
     def __eq__(self, other: object) -> bool:
@@ -47,7 +47,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         return hash(self._scheme)
 
     def normalize_path(self, path: str) -> str:
-        """Return the path that is used in requests."""
+        """Return a path in the form that requests use."""
         return path
 
     def get_file_info(self, paths: Sequence[str]) -> list[pafs.FileInfo]:
@@ -69,7 +69,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         return [_file_info(f"{folder}/{entry.name}", entry) for entry in found]
 
     def open_ranges(self, path: str) -> RangeFile:
-        """Open a file that several threads can read.
+        """Open a file for reads of ranges by several threads.
 
         Raises:
             FileNotFoundError: if it does not exist.
@@ -82,7 +82,7 @@ class StorageHandler(pafs.FileSystemHandler):  # type: ignore[misc]  # Arrow has
         return pa.PythonFile(self.open_ranges(path), mode="r")
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
-        """Open a file to read it from its beginning."""
+        """Open a file for reading from its beginning."""
         return self.open_input_file(path)
 
     def _place(self, path: str) -> tuple[ReadableStorage, str]:

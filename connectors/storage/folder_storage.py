@@ -1,4 +1,4 @@
-"""A folder of this machine, for the files of a lake.
+"""A local folder as a place for the files of a lake.
 
 A file is written to a temporary file beside it, synced and renamed. So a file is always complete, even if its writer is
 killed. No part of a path below the folder may be a link.
@@ -68,7 +68,7 @@ class FolderStorage(LakeStorage):
                     yield (folder / name).relative_to(self._root).as_posix(), found
 
     def _folders(self, prefix: str) -> Iterator[tuple[Path, str]]:
-        """Yield the folders with the files of a prefix, and the beginning of the names of these files."""
+        """Yield the folders that may contain files of a prefix, with the beginning of those files' names."""
         name, _, start = prefix.rpartition("/")
         yield self._path(name), start
         if start or not prefix:

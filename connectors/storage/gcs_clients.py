@@ -83,7 +83,7 @@ def gcs_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the status of the server's answer, or None if there was no answer."""
+    """Return the HTTP status in an error, or None if the server did not answer."""
     if isinstance(error, api.GoogleAPICallError) and error.code is not None:
         return int(error.code)
     if isinstance(error, InvalidResponse):
@@ -92,7 +92,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def is_token_server_away(error: BaseException) -> bool:
-    """Return whether the server of tokens could not answer, so that a later attempt may succeed.
+    """Return whether an error means that the token server could not answer, so that a retry may succeed.
 
     The package wraps errors of the metadata server, and includes its answer if there was one.
     """
@@ -127,7 +127,7 @@ def _explain_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, 
 
 
 def _reason(error: Exception) -> str | None:
-    """Return the reason in a server's answer, if it has letters and digits only."""
+    """Return the reason in a server's answer if it consists of letters and digits; otherwise None."""
     errors: Any = getattr(error, "errors", None)
     first = errors[0] if errors else None
     reason = first.get("reason") if isinstance(first, dict) else None
@@ -135,7 +135,7 @@ def _reason(error: Exception) -> str | None:
 
 
 def _is_retried(error: Exception) -> bool:
-    """Return whether a request is retried: in the package's own cases, and if no token could be fetched for it."""
+    """Return whether to retry after an error: if the package would, or if no token could be fetched."""
     return is_token_server_away(error) or bool(DEFAULT_RETRY._predicate(error))  # noqa: SLF001 (it has no other name)
 
 
@@ -151,7 +151,7 @@ _ENDPOINT_VARIABLES = ("COMMITLAKE_GCS_ENDPOINT", "STORAGE_EMULATOR_HOST")
 
 
 def gcs_bucket(uri: CloudUri) -> Any:
-    """Return the bucket of a URI, with this process's client; no request is made.
+    """Return the bucket in a URI, for use with this process's client; no request is made.
 
     Raises:
         CloudError: if there are no credentials, or the settings in the environment are wrong.
@@ -192,7 +192,7 @@ def _check_endpoint(endpoint: str) -> None:
 
 
 def forget_client() -> None:
-    """Let the next request create a client from the environment again."""
+    """Discard this process's client, so that the next request reads the environment again."""
     _client.cache_clear()
 
 

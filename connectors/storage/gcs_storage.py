@@ -167,7 +167,7 @@ class GcsStorage(CloudStorage):
         return f"{key}/" if key else None
 
     def _find_parts(self, parts: Sequence[Part], name_of: Callable[[Part], str]) -> list[tuple[Part, Any]]:
-        """Return the objects of parts, which are in one folder, if they have the sizes and checksums of the parts."""
+        """Return the objects of a file's parts, if all have the expected sizes and checksums."""
         folder = self.key(name_of(parts[0])).rpartition("/")[0]
         listed = {blob.name: blob for blob in self._bucket.list_blobs(prefix=f"{folder}/", **TIMEOUTS)}
         found = []
@@ -187,14 +187,14 @@ class GcsStorage(CloudStorage):
         return joined, self._join(name_of(joined), [blob for _, blob in parts])
 
     def _join(self, name: str, blobs: Sequence[Any]) -> Any:
-        """Join the generations of objects that were found; the request may be repeated, and gives the same bytes."""
+        """Compose an object from given generations of other objects; the request can safely be repeated."""
         target = self._bucket.blob(self.key(name))
         target.content_type = _TYPE
         target.compose(list(blobs), if_source_generation_match=[blob.generation for blob in blobs], **TIMEOUTS)
         return target
 
     def _put(self, key: str, data: bytes, **condition: int) -> int:
-        """Write an object with a mark in one piece, and return its generation."""
+        """Write an object in one piece, with a mark to recognise it by, and return its generation."""
         self.pace.take_in_steps(len(data))
         mark = secrets.token_hex(16)
         blob = self._bucket.blob(key)
@@ -218,7 +218,7 @@ class GcsStorage(CloudStorage):
         return int(TIMEOUTS["retry"](attempt)())
 
     def _find_upload(self, key: str, mark: str) -> int | None:
-        """Return the generation of an object if it has the mark of an upload."""
+        """Return the generation of an object if it has the mark of our upload; else None."""
         with suppress(*ERRORS):  # of an unreachable server; the next attempt asks again
             found = self._head(key, SHORT_TIMEOUTS)
             if found is not None and (found.metadata or {}).get(_UPLOAD) == mark:
@@ -235,6 +235,6 @@ def _to_found_file(blob: Any) -> FoundFile:
 
 
 def _crc_of(blob: Any) -> int:
-    """Return the CRC-32 that a writer has given to an object."""
+    """Return the CRC-32 that the writer of an object has stored with it."""
     text = str((blob.metadata or {}).get(_CRC))
     return int(text, 16) if _CRC_TEXT.fullmatch(text) else UNKNOWN_CRC

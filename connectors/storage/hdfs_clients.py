@@ -161,7 +161,7 @@ _SETTINGS = {
 
 
 class HdfsClient:
-    """Requests to one cluster.
+    """Client for requests to one HDFS cluster.
 
     Every method raises a `CloudError` for an error that a user has to correct, a `CloudUnavailableError` for a
     temporary one, and a `FileNotFoundError`, `FileExistsError`, `NotADirectoryError` or `IsADirectoryError` for its
@@ -193,7 +193,7 @@ class HdfsClient:
         )
 
     def list_files(self, path: str, limit: int | None = None) -> Sequence[FileStatus]:
-        """Return the files in a folder and in the folders below it, at most `limit`."""
+        """Return at most `limit` files in a folder and its subfolders."""
         return self.retried(
             lambda client: list(islice((each for each in client.list_status(path, True) if not each.isdir), limit)),
             f"{self._to_uri(path)} cannot be listed: ",
@@ -205,7 +205,7 @@ class HdfsClient:
         return reader
 
     def read(self, reader: FileReader, start: int, end: int, path: str) -> bytes:
-        """Read a range of an open file; it may not be after the file's end."""
+        """Read a range of an open file, which must not exceed the file's end."""
         return self.retried(lambda _: reader.read_range(start, end - start), f"{self._to_uri(path)} cannot be read: ")
 
     def make_folder(self, path: str) -> None:
@@ -213,11 +213,11 @@ class HdfsClient:
         self.retried(lambda client: client.mkdirs(path, FOLDER_MODE, True), f"{self._to_uri(path)} cannot be created: ")
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder that is empty, if it exists."""
+        """Delete a file or an empty folder, if it exists."""
         self.retried(lambda client: client.delete(path, False), f"{self._to_uri(path)} cannot be deleted: ")
 
     def rename(self, source: str, path: str, *, replace: bool) -> None:
-        """Rename a file without retries: after an error, it may be renamed, and only the answer was lost.
+        """Rename a file, without retries: after an error, the file may have been renamed.
 
         Args:
             source: its path.
@@ -227,7 +227,7 @@ class HdfsClient:
         self.once(lambda client: client.rename(source, path, replace), f"{self._to_uri(path)} cannot be written: ")
 
     def write_new(self, folder: str, pieces: Iterable[bytes]) -> str:
-        """Write a file with a random name into a folder, once, and return its path.
+        """Write a new file with a random name into a folder, without retries, and return its path.
 
         After an error, no complete file exists. An incomplete one is deleted if possible.
         """
@@ -247,7 +247,7 @@ class HdfsClient:
         return path
 
     def retried(self, request: Callable[[Any], _Result], what: str) -> _Result:
-        """Return the answer to a request that can be repeated.
+        """Send a request that may be repeated, with retries, and return the answer.
 
         Args:
             request: function of a client of the package.
@@ -263,7 +263,7 @@ class HdfsClient:
         raise AssertionError
 
     def once(self, request: Callable[[Any], _Result], what: str) -> _Result:
-        """Return the answer to a request that is tried once."""
+        """Send a request without retries, and return the answer."""
         try:
             client = _client(self._uri.authority)
             return _hanging.run(lambda: request(client))
@@ -283,7 +283,7 @@ class HdfsClient:
 
 
 def pause(attempt: int) -> None:
-    """Wait before another attempt.
+    """Wait before the next attempt.
 
     Args:
         attempt: number of the one that failed, from 1 on.
@@ -292,7 +292,7 @@ def pause(attempt: int) -> None:
 
 
 class _HangingRequests:
-    """Requests of this process that were given up but have not ended yet.
+    """Requests of this process that timed out, but whose threads have not ended yet.
 
     While there are too many of them, other requests fail at once, except for a probe from time to time. If the probe is
     answered, the server works again, so the answer to the oldest hanging request was lost, and that request is no
@@ -306,7 +306,7 @@ class _HangingRequests:
         self._lock = threading.Lock()
 
     def run(self, request: Callable[[], _Result]) -> _Result:
-        """Call a function in another thread, and return its result; signals are handled meanwhile."""
+        """Call a function in another thread, so that signals are handled meanwhile, and return its result."""
         answers: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
         def run() -> None:
@@ -337,7 +337,7 @@ class _HangingRequests:
         return found  # type: ignore[no-any-return]
 
     def _begin_request(self) -> bool:
-        """Begin a request; return whether it is a probe, which shows whether the server works again."""
+        """Return whether a request is a probe, sent to find out whether a server that hung works again."""
         with self._lock:
             self._threads = [thread for thread in self._threads if thread.is_alive()]
             if len(self._threads) < _MAX_HANGING:
@@ -365,7 +365,7 @@ def _client(authority: str) -> Any:
 
 @contextmanager
 def _limit_threads() -> Iterator[None]:
-    """Limit the threads of a new client, unless the environment does; other packages in Rust read the same variable."""
+    """Limit the threads of a client that is created inside the block, unless the environment sets a number."""
     if _WORKER_THREADS in os.environ:
         yield
         return
@@ -377,12 +377,12 @@ def _limit_threads() -> Iterator[None]:
 
 
 def forget_clients() -> None:
-    """Let the next requests create clients from the environment again."""
+    """Discard this process's clients, so that the next requests read the environment again."""
     _clients.clear()
 
 
 def _keep_clients_of_parent() -> None:
-    """Let a forked process create its own clients: closing the parent's would wait for threads that it lacks."""
+    """Keep a forked process from closing its parent's clients, which would wait for threads it does not have."""
     global _hanging, _creating
     _hanging, _creating = _HangingRequests(), threading.Lock()
     _of_parent.append(_clients.copy())

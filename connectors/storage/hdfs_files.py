@@ -1,4 +1,4 @@
-"""Files in HDFS that are read by ranges, and files that are replaced on a condition.
+"""Files in HDFS: reads of ranges, and files that are replaced only on a condition, as folders of versions.
 
 The latter are folders whose files are the versions, named by their numbers. Such a folder is opened like a file:
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Version(NamedTuple):
-    """A version as a listing shows it; another file with the same number has another time."""
+    """One version of a file, as a listing shows it; its time distinguishes it from others with the same number."""
 
     number: int
     size: int
@@ -41,7 +41,7 @@ class Version(NamedTuple):
 
 
 def version_path(folder: str, number: int) -> str:
-    """Return the path of a version.
+    """Return the path of a version with this number.
 
     >>> version_path("/copy/shipped/log.json", 17)
     '/copy/shipped/log.json/00000000000000000017'
@@ -50,7 +50,7 @@ def version_path(folder: str, number: int) -> str:
 
 
 def list_versions(client: HdfsClient, folder: str) -> list[int]:
-    """Return the numbers of the versions that exist, in order; none if the folder does not exist."""
+    """Return the numbers of a file's versions, in order; none if the folder does not exist."""
     try:
         return [version.number for version in find_versions(client, folder)]
     except NotADirectoryError:
@@ -58,7 +58,7 @@ def list_versions(client: HdfsClient, folder: str) -> list[int]:
 
 
 def find_versions(client: HdfsClient, folder: str) -> list[Version]:
-    """Return the versions that exist, in order; none if the folder does not exist.
+    """Return a file's versions, in order; none if the folder does not exist.
 
     Raises:
         NotADirectoryError: if it is a file.
@@ -81,7 +81,7 @@ _MAX_LOOKS = 5
 
 @dataclass(frozen=True, slots=True)
 class _OpenVersion:
-    """Version of a file that is open.
+    """An open file or version.
 
     Attributes:
         path: its path; of a folder of versions, that of the newest one.
@@ -95,7 +95,7 @@ class _OpenVersion:
 
 
 class HdfsFile(RangeFile):
-    """A file that is read by ranges.
+    """A file in HDFS opened for reads of ranges.
 
     Raises:
         FileNotFoundError: if it does not exist.

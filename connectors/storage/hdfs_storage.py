@@ -175,7 +175,7 @@ class HdfsStorage(ReadableStorage):
     def _try_replace(
         self, name: str, data: bytes, known: Version | None, is_sent: Callable[[bytes], bool]
     ) -> Content | None:
-        """Write the version after the known one, if the known one is the newest, and read the newest one back.
+        """Write the next version if the known one is the newest; return the newest one, read back.
 
         Returns:
             The new version, which an earlier attempt may have written; None if there is no new one.
@@ -212,7 +212,7 @@ class HdfsStorage(ReadableStorage):
         raise self._deleted_error(f"{self.place_of(name)}: its newest version")
 
     def _delete_versions(self, name: str, newest: Version) -> None:
-        """Delete old versions, except the last ones, which a reader may be about to open."""
+        """Delete old versions, but keep the newest few, which readers may be about to open."""
         folder = self._path(name)
         for version in find_versions(self._client, folder):
             if version.number <= newest.number - _KEPT_VERSIONS:
@@ -240,7 +240,7 @@ class HdfsStorage(ReadableStorage):
         self._client.rename(temporary, path, replace=replace)
 
     def _slice_at_pace(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield bytes in small pieces, each when it may be sent."""
+        """Yield bytes in small pieces, waiting before each as the bandwidth limit requires."""
         for piece in pieces:
             for start in range(0, len(piece), self.pace.slice_bytes):
                 small = piece[start : start + self.pace.slice_bytes]

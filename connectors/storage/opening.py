@@ -10,7 +10,7 @@ from commitlake.connectors.storage.uris import is_cloud, is_google, is_hdfs, is_
 
 
 def open_storage(uri: str, pace: Pace | None = None) -> Storage:
-    """Return a place in an object store or HDFS; no request is made.
+    """Return access to a place in an object store or HDFS; no request is made.
 
     Args:
         uri: `s3://…`, `gs://…`, `abfss://…` or `hdfs://…`; the endpoint of S3 comes from the environment.
@@ -27,7 +27,7 @@ def open_storage(uri: str, pace: Pace | None = None) -> Storage:
 
 
 def open_lake_storage(place: str, s3: S3Options | None = None) -> LakeStorage:
-    """Return a place for files of a lake; no request is made.
+    """Return access to a place for the files of a lake; no request is made.
 
     Args:
         place: path of a folder, which must not be a link, or `s3://bucket/prefix`.
@@ -44,17 +44,17 @@ def open_lake_storage(place: str, s3: S3Options | None = None) -> LakeStorage:
 
 
 def is_storage(place: str) -> bool:
-    """Return whether a place is in an object store or HDFS, and not the path of a folder."""
+    """Return whether a place is a URI in an object store or HDFS, rather than the path of a folder."""
     return is_s3(place) or is_readable(place)
 
 
 def is_readable(place: str) -> bool:
-    """Return whether a place is one that Arrow reads through its adapter."""
+    """Return whether Arrow reads a place through an adapter of this package."""
     return is_cloud(place) or is_hdfs(place)
 
 
 def open_readable(uri: str, pace: Pace | None = None) -> ReadableStorage:
-    """Return a place that Arrow reads through its adapter; no request is made.
+    """Return a place that Arrow reads through an adapter of this package; no request is made.
 
     Raises:
         CloudError: if it has not the form of a URI of its scheme.

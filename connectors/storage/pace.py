@@ -1,4 +1,4 @@
-"""Limit of an agent's bandwidth."""
+"""Limit for the bandwidth that an agent uses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SENT_BLOCK_BYTES = 1 << 16
 
 
 class Pace:
-    """Limit of the bytes per second; without a rate, there is no limit.
+    """Limit in bytes per second, or no limit.
 
     Args:
         rate: bytes per second, or None.
@@ -40,26 +40,26 @@ class Pace:
             self._sleep(self._free_at - now)
 
     def take_in_steps(self, count: int) -> None:
-        """Wait until `count` more bytes may be sent, in small steps, so that a stop is not delayed for long."""
+        """Wait until `count` more bytes may be sent, in small steps, so that a stop request is noticed soon."""
         while count > 0:
             self.take(min(count, self.slice_bytes))
             count -= self.slice_bytes
 
     @property
     def slice_bytes(self) -> int:
-        """Number of bytes to write at a time, so that a slow pace is even."""
+        """Number of bytes to send at a time, so that even a low rate is steady."""
         return 1 << 20 if self._rate is None else max(4096, min(1 << 20, int(self._rate * _BURST_SECONDS)))
 
 
 class PacedBody(io.BytesIO):
-    """Body of a request that is sent at a pace."""
+    """Body of a request that is sent within the bandwidth limit."""
 
     def __init__(self, data: bytes, pace: Pace) -> None:
         super().__init__(data)
         self._pace = pace
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read some bytes; wait first if they are going to be sent."""
+        """Read bytes of the body; wait first as the bandwidth limit requires, if they are going to be sent."""
         data = super().read(size)
         if size is not None and 0 < size <= _SENT_BLOCK_BYTES:
             self._pace.take(len(data))

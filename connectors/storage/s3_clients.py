@@ -1,4 +1,4 @@
-"""Clients of boto3, one for each server and process, and the settings from which they are made.
+"""Clients of boto3, one for each server in each process, and their settings.
 
 The calls of a client may come from many threads. A forked process creates its own clients, because it cannot use the
 connections and locks of its parent.
@@ -32,7 +32,7 @@ _lock = threading.Lock()
 
 
 def s3_client(options: S3Options, attempts: int = MAX_ATTEMPTS) -> Any:
-    """Return this process's client for a server.
+    """Return this process's client for a server, created if there is none.
 
     Args:
         attempts: maximum number of attempts for a request.
@@ -101,7 +101,7 @@ def s3_options(endpoint: str | None = None, region: str | None = None) -> S3Opti
 
 
 def _configured_endpoint(session: boto3.session.Session, profile: Mapping[str, Any], region: str) -> str | None:
-    """Return the endpoint of the environment or the profile, in boto3's order: each client must have the same one."""
+    """Return the endpoint that environment or profile sets, in boto3's order, for use in every client."""
     core = session._session  # noqa: SLF001 (boto3 has no other way to its settings)
     services = core.full_config.get("services", {}).get(profile.get("services"), {})
     of_service = services.get("s3")

@@ -80,6 +80,6 @@ def _error_of_answer(error: exceptions.ClientError, bucket: str, what: str) -> S
 
 
 def error_code(error: exceptions.ClientError) -> str:
-    """Return the error code of a server's answer, limited to letters and digits."""
+    """Return the error code in a server's answer, reduced to letters and digits."""
     code = str(error.response.get("Error", {}).get("Code", "unknown"))[:64]
     return code if code.isalnum() else "unknown"

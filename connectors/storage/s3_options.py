@@ -1,4 +1,4 @@
-"""Endpoint and region of S3, in a form that the driver can send to workers, and Spark's settings for them.
+"""Endpoint and region of S3, in a form that can be sent to workers, and the matching settings of Spark.
 
 Spark reaches an object store through Hadoop's s3a. Credentials are not among its settings: a provider finds them in the
 JVM's own environment, profile or role, so no log and no page of Spark can show them.
@@ -15,7 +15,7 @@ DEFAULT_REGION = "us-east-1"
 
 @dataclass(frozen=True, slots=True)
 class S3Options:
-    """Endpoint and region of a server. Every process finds the credentials for itself.
+    """Endpoint and region of an S3 server, without credentials, which each process finds itself.
 
     Attributes:
         endpoint: URL of the server; None for Amazon's.
@@ -35,7 +35,7 @@ _PROVIDER = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvider"
 
 
 def s3a_settings(options: S3Options) -> dict[str, str]:
-    """Return Spark's settings for a server, with which `s3://` works like `s3a://`."""
+    """Return the Spark settings for a server, with which Spark reads `s3://` through its adapter `s3a`."""
     settings = {
         "fs.s3.impl": _S3A,
         "fs.s3a.aws.credentials.provider": _PROVIDER,
@@ -49,7 +49,7 @@ def s3a_settings(options: S3Options) -> dict[str, str]:
 
 
 def spark_uri(uri: str) -> str:
-    """Return a path or URI for Spark, with the scheme `s3a` for any object store.
+    """Return a path or URI in the form for Spark, in which an S3 URI has the scheme `s3a`.
 
     >>> spark_uri("s3://bucket/lake/messages"), spark_uri("/data/lake/messages")
     ('s3a://bucket/lake/messages', '/data/lake/messages')

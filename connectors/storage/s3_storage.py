@@ -80,7 +80,7 @@ class S3Storage(Storage, LakeStorage):
         self.first_names()
 
     def first_names(self, prefix: str = "") -> list[str]:
-        """List a few names with a prefix, with few attempts, which shows whether objects exist and may be listed."""
+        """Return a few names with a prefix, with few attempts, to find out whether objects exist and can be listed."""
         folder = self._root.key("")
         with self._convert_errors("", "listed"):
             answer = s3_client(self._options, FEW_ATTEMPTS).list_objects_v2(
@@ -126,14 +126,14 @@ class S3Storage(Storage, LakeStorage):
                     yield self._name(found), FoundFile(found["Size"], found["LastModified"].astimezone(datetime.UTC))
 
     def _pages(self, request: str, prefix: str, entries: str) -> Iterator[dict[str, Any]]:
-        """Yield the entries of all answers to a request that lists keys with a prefix."""
+        """Yield the entries in all pages of a listing of keys with a prefix."""
         for page in self._client.get_paginator(request).paginate(
             Bucket=self._root.bucket, Prefix=self._root.key(prefix)
         ):
             yield from page.get(entries, ())
 
     def _name(self, entry: Mapping[str, Any]) -> str:
-        """Return the name of an entry of a listing."""
+        """Return the name of a listed object, relative to the place."""
         return str(entry["Key"]).removeprefix(self._root.key(""))
 
     def head(self, name: str) -> FoundFile | None:
@@ -196,7 +196,7 @@ class S3Storage(Storage, LakeStorage):
         raise AssertionError
 
     def _get_once(self, name: str, start: int, end: int) -> dict[str, Any] | bytes | None:
-        """Return the answer to a request for a range, with an unread body.
+        """Send one request for a range, and return the answer with its body unread.
 
         Returns:
             The answer; no bytes if the range begins after the end of the object, and None if there is no object.
@@ -212,7 +212,7 @@ class S3Storage(Storage, LakeStorage):
         return answer
 
     def _read_answer(self, name: str, answer: Mapping[str, Any], start: int, end: int) -> bytes:
-        """Return the bytes of an answer to a request for a range, all of them up to the object's end."""
+        """Return the bytes of an answer to a request for a range, after checking that none is missing."""
         first, last, size = _range_of(answer)
         if first != start or last != min(end, size) - 1:
             answer["Body"].close()
@@ -284,7 +284,7 @@ class S3Storage(Storage, LakeStorage):
         return s3_client(self._options, MAX_ATTEMPTS)
 
     def _copy(self, place: dict[str, str], upload: str, names: Sequence[str]) -> None:
-        """Compose an object from copies of other objects, which the server makes."""
+        """Compose an object as a multipart upload whose parts the server copies from other objects."""
         numbered = []
         for number, name in enumerate(names, 1):
             answer = self._client.upload_part_copy(
@@ -311,7 +311,7 @@ class S3Storage(Storage, LakeStorage):
 
     @contextmanager
     def _convert_errors(self, name: str, verb: str) -> Iterator[None]:
-        """Explain the errors of boto3; the verb says what is done to the object or folder."""
+        """Convert boto3's errors inside the block; `verb` names the operation in their messages."""
         try:
             yield
         except ERRORS as error:
@@ -328,14 +328,14 @@ def _range_of(answer: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def _parse_crc(text: str | None) -> int | None:
-    """Return the CRC-32 in an answer, or None if there is none of all bytes."""
+    """Return the CRC-32 of the whole object in an answer; None if it has none, or only one of parts."""
     if text is None or len(text) != _CRC_LETTERS:
         return None
     return int.from_bytes(base64.b64decode(text), "big")
 
 
 class S3Upload(io.RawIOBase):
-    """An object as a file that is written sequentially.
+    """An upload of one object, as a file for sequential writing.
 
     `finish` makes the object appear, `abort` leaves nothing; see `open_upload`.
 
@@ -382,7 +382,7 @@ class S3Upload(io.RawIOBase):
         return memoryview(data).nbytes
 
     def finish(self) -> None:
-        """Send the rest, and complete the upload."""
+        """Send the remaining bytes, and complete the upload."""
         if self._upload_id is None:
             body = bytes(self._buffer)
             self._client.put_object(**self._place, Body=body, ContentLength=len(body), ChecksumCRC32=_checksum(body))
@@ -394,7 +394,7 @@ class S3Upload(io.RawIOBase):
         self._complete(self._upload_id)
 
     def abort(self) -> None:
-        """Abort the upload. If the server cannot be reached, `delete_unfinished` removes the rest later.
+        """Abort the upload; if the server does not answer, `delete_unfinished` does it later.
 
         The file is closed, because a writer that still has data would begin another upload.
         """

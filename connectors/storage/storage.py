@@ -1,4 +1,4 @@
-"""Places for files: one interface, with an adapter for each kind of place.
+"""Interfaces of places for files, which an adapter implements for each kind of place.
 
     FolderStorage   a folder of this machine    the standard library
     S3Storage       s3://bucket/prefix          boto3
@@ -96,11 +96,11 @@ class Storage(ABC):
 
     @abstractmethod
     def delete_unfinished(self) -> None:
-        """Delete what killed writers left unfinished."""
+        """Delete the incomplete files that killed writers have left."""
 
     @abstractmethod
     def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
-        """Yield the names of the files in a folder and in the folders below it.
+        """Yield the names of all files in a folder and its subfolders.
 
         Args:
             folder: the folder; none need exist.
@@ -122,7 +122,7 @@ class Storage(ABC):
 
     @abstractmethod
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
-        """Read a range of a file, or less if the file ends before; return None if it does not exist."""
+        """Return a range of a file, shortened to the end of the file; None if the file does not exist."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> None:
@@ -150,7 +150,7 @@ class Storage(ABC):
 
     @abstractmethod
     def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
-        """Write a file that consists of other files, which the server joins if it can.
+        """Write a file as the concatenation of other files, which the server joins if it can.
 
         Args:
             name: name of the file.
@@ -163,7 +163,7 @@ class Storage(ABC):
         """
 
     def replace(self, name: str, data: bytes, version: Any, is_sent: Callable[[bytes], bool]) -> Content:
-        """Replace a file if it still has the given version, even if answers to earlier attempts were lost.
+        """Replace a file if it still has the given version; accept content that an earlier attempt has written.
 
         Args:
             name: name of the file, a manifest.
@@ -190,11 +190,11 @@ class Storage(ABC):
         return f"{self.text}/{name}" if name else self.text
 
     def too_large(self, name: str, max_bytes: int) -> ObjectStoreError:
-        """Return the error for a file that is larger than any that the program writes."""
+        """Return the error for a file that is too large to be one that this program has written."""
         return ObjectStoreError(f"{self.place_of(name)}: expected at most {max_bytes} bytes, found more")
 
     def check_part(self, name: str, part: Part, data: bytes) -> None:
-        """Check the bytes of a file that is a part of another one.
+        """Check that a file has the size and checksum of a part.
 
         Raises:
             ObjectStoreError: if they are not those of the part.
@@ -203,14 +203,14 @@ class Storage(ABC):
             raise self.changed_part(name, part)
 
     def changed_part(self, name: str, part: Part) -> ObjectStoreError:
-        """Return the error for a file that has not the bytes of a part."""
+        """Return the error for a file that does not have the size and checksum of a part."""
         return ObjectStoreError(
             f"{self.place_of(name)}: expected {part.size} bytes with its CRC-32: the file was changed or deleted"
         )
 
 
 def checked(name: str) -> str:
-    """Check that a name is a relative path, or empty for the place itself, and return it.
+    """Return a name after checking that it is a relative path, or empty for the place itself.
 
     Raises:
         UnsafeFileError: if it is not.
@@ -222,7 +222,7 @@ def checked(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file or folder in a folder.
+    """A file or folder that is listed in a folder.
 
     Attributes:
         name: name without the folder.
@@ -284,7 +284,7 @@ class LakeStorage(ABC):
 
     @abstractmethod
     def files(self, prefix: str, suffix: str) -> Iterator[tuple[str, FoundFile]]:
-        """Yield the files whose names begin and end with these texts, those of a folder in the order of their names."""
+        """Yield the files with a prefix and a suffix, ordered by name within each folder."""
 
     @abstractmethod
     def size(self, name: str) -> int | None:
@@ -296,7 +296,7 @@ class LakeStorage(ABC):
 
     @abstractmethod
     def get_range(self, name: str, start: int, size: int) -> bytes | None:
-        """Read a range of a file, or less if the file ends before; return None if it does not exist.
+        """Return a range of a file, shortened to the end of the file; None if the file does not exist.
 
         Raises:
             FileError: if this file cannot be read.
@@ -317,7 +317,7 @@ class LakeStorage(ABC):
 
     @abstractmethod
     def delete_old_unfinished(self, prefix: str, before: datetime.datetime, is_wanted: Callable[[str], bool]) -> int:
-        """Delete what killed writers left unfinished, and return the number of these files.
+        """Delete incomplete files of killed writers, and return how many were deleted.
 
         Args:
             prefix: beginning of the names of the files.
@@ -327,7 +327,7 @@ class LakeStorage(ABC):
 
 
 class RangeFile(io.RawIOBase, ABC):
-    """A file that is read by ranges, in several threads, and also as a file with a position."""
+    """A file for reads of ranges by several threads, which also works as a seekable file."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -348,7 +348,7 @@ class RangeFile(io.RawIOBase, ABC):
         """
 
     def is_first_read(self) -> bool:
-        """Return True once: a reader that has no bytes of the file yet may continue with a newer version of it."""
+        """Return True in the first call only: a reader without any data may switch to a newer version of the file."""
         return self._first_read.acquire(blocking=False)
 
     def readable(self) -> bool:
@@ -370,7 +370,7 @@ class RangeFile(io.RawIOBase, ABC):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read from the position; None or a negative number for all that follows."""
+        """Read from the current position; None or a negative number reads to the end."""
         data = self.read_at(sys.maxsize if size is None or size < 0 else size, self._position)
         self._position += len(data)
         return data

@@ -45,7 +45,7 @@ class S3Uri:
 
 
 def is_s3(uri: str) -> bool:
-    """Return whether a path or URI points to an object store."""
+    """Return whether a path or URI is an S3 URI."""
     return _S3_SCHEME.match(uri) is not None
 
 
@@ -59,7 +59,7 @@ def is_uri(place: str) -> bool:
 
 
 def absolute_place(place: str) -> str:
-    """Return a URI as it is, and a path as an absolute one."""
+    """Return a path as an absolute path; return a URI unchanged."""
     return place if is_uri(place) else str(Path(place).absolute())
 
 
@@ -142,7 +142,7 @@ class CloudUri:
 
     @property
     def suffix(self) -> str:
-        """Domain of the cloud: `core.windows.net`, or that of a national cloud."""
+        """Domain of the cloud: `core.windows.net`, or that of one of Azure's national clouds."""
         return self.authority.partition("@")[2].split(".", 2)[2]
 
     def key(self, name: str) -> str:
@@ -161,7 +161,7 @@ def scheme_of(place: str) -> str | None:
 
 
 def is_cloud(place: str) -> bool:
-    """Return whether a place is in an object store that is not S3, and can be read."""
+    """Return whether a place is in one of the supported object stores other than S3."""
     return scheme_of(place) in AZURE | GOOGLE
 
 
@@ -205,7 +205,7 @@ def check_no_secret(uri: str) -> None:
 
 
 def check_scheme(place: str) -> None:
-    """Refuse a store at a URI that no job can read.
+    """Refuse a URI with a scheme that jobs cannot read, or with credentials.
 
     Raises:
         CloudError: if the scheme is not known, or the URI contains credentials.
@@ -280,7 +280,7 @@ def parse_hdfs_uri(uri: str) -> HdfsUri:
 
 
 def is_possible(name: str) -> bool:
-    r"""Return whether a file in HDFS can have a path: the NameNode refuses some names that other filesystems have.
+    r"""Return whether HDFS allows a path: the NameNode refuses some names that other filesystems have.
 
     >>> [is_possible(name) for name in ("commitlog/0", "config/a:b", ".snapshot/a", "a\ud800")]
     [True, False, False, False]

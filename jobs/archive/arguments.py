@@ -195,7 +195,7 @@ class ArchiveOptions(
 
     @property
     def follows_store(self) -> bool:
-        """True if the log of a store is read as a stream, which only Spark does."""
+        """True if the log of a store is read as a stream, which is possible only on Spark."""
         return self.from_broker is None and (self.follow or self.available_now)
 
     @property
@@ -205,12 +205,12 @@ class ArchiveOptions(
 
     @property
     def page(self) -> Path | None:
-        """The page that the options name."""
+        """Path of the HTML page to write; None if no page is requested."""
         return self.html or self.quality_page
 
 
 def checked_source(command: _Archive) -> _Archive:
-    """Check that options of brokers and of files are not mixed, and leave out what only the environment gives.
+    """Check that broker options and file options are not mixed; drop conflicting values set only by the environment.
 
     Raises:
         JobError: for the first conflict.
@@ -228,7 +228,7 @@ def checked_source(command: _Archive) -> _Archive:
 
 
 def source_of(command: ArchiveOptions) -> BrokerSource:
-    """Return the brokers that the arguments name.
+    """Return the source for pulling messages from the brokers that the options name.
 
     Raises:
         UsageError: for an invalid address.

@@ -48,7 +48,7 @@ _CALLBACK_LOG = "py4j.clientserver"
 
 
 class _StopRequestedError(Exception):
-    """The exception that ends the query before a micro-batch has done anything; the next query gets the same batch."""
+    """Signal that ends the query before a micro-batch has done anything; the next query gets the same batch again."""
 
 
 class Follower:
@@ -58,7 +58,7 @@ class Follower:
         spark: a session with Delta and the source `commitlog`.
         config: settings of the archive runs.
         on_result: called with the result of each run that archived something.
-        between: called about once a second.
+        between: called about once a second while the stream runs.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Follower:
             self._batches += 1
 
     def _archive(self, offered: Snapshot) -> None:
-        """Archive the offered messages that the lake lacks; those that other runs archive meanwhile are skipped."""
+        """Archive the part of a stream's offered messages that the lake does not have yet."""
         config = self._config
         lake, layouts = Lake(config.lake), config.layout
         work = find_work(config.store, config.broker, lake, until=offered, formats=layouts)
@@ -201,7 +201,7 @@ def may_succeed_later(error: Exception) -> bool:
 
 
 def find_unfinished_work(config: Config) -> ArchiveWork | None:
-    """Find unfinished work of earlier runs, without looking at new messages; None before the first run.
+    """Find work that earlier runs left unfinished, without reading new messages; None if the lake had no run yet.
 
     Raises:
         CommitLogError: as for `find_work`.
@@ -215,7 +215,7 @@ def find_unfinished_work(config: Config) -> ArchiveWork | None:
 
 
 def _may_have_deliveries(config: Config) -> bool:
-    """Return whether a store may have a log of deliveries, without planning a run."""
+    """Return whether a store may have records of deliveries to archive, without planning a run."""
     try:
         stores = find_stores(config.store, config.broker, formats=config.layout)
     except EmptyStoreError:
@@ -237,7 +237,7 @@ def checkpoint_folder(config: Config) -> str:
 
 
 def _lake_end_offsets(config: Config) -> dict[str, int]:
-    """Return the lake's end offset of each store that exists, for a stream without a checkpoint."""
+    """Return the offset up to which each existing store is archived, where a stream without a checkpoint starts."""
     last = read_last_commit(Lake(config.lake))
     if last is None:
         return {}

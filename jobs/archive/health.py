@@ -1,4 +1,4 @@
-"""The health of an archive as a report: how new it is, and what it lacks."""
+"""Report on the health of an archive: how recent it is, and what is missing."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _age_text(state: ArchiveState, now: datetime.datetime, late: datetime.timede
 
 
 def _lack_sentences(state: ArchiveState, unmet: Sequence[Row]) -> Iterator[str]:
-    """Yield sentences about missing parts of logs, and expectations that were not met."""
+    """Yield a sentence for each store with missing parts of its log, and one about unmet expectations."""
     lacking = [store for store in state.stores if not store.is_whole]
     for store in sorted(lacking, key=lambda one: -(one.quarantined.bytes + one.gaps.bytes)):
         yield f"{store.broker}: {_missing_text(store)}."
@@ -104,7 +104,7 @@ def _missing_text(store: StoreState) -> str:
 
 
 def store_rows(state: ArchiveState, now: datetime.datetime) -> Iterator[dict[str, Any]]:
-    """Yield a row for each store."""
+    """Yield a table row for each store, with how far it is archived."""
     for store in state.stores:
         yield {
             "store": store.broker,
@@ -117,7 +117,7 @@ def store_rows(state: ArchiveState, now: datetime.datetime) -> Iterator[dict[str
 
 
 def missing_rows(missing: Iterable[MissingRanges]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each store and reason."""
+    """Yield a table row for each store and reason for which parts of its log are missing."""
     for one in missing:
         yield {
             "store": one.broker,
@@ -142,7 +142,7 @@ def unmet_rows(unmet: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 
 def run_rows(runs: Iterable[PastRun]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each run."""
+    """Yield a table row for each archive run."""
     for run in runs:
         yield {
             "ended": run.ended_at,

@@ -141,7 +141,7 @@ def nothing_new_page(
 
 
 def _unread_messages_finding(newer: Sequence[str]) -> Iterator[FindingGroup]:
-    """Yield a finding if the stores have messages in folders that this run does not read."""
+    """Yield a finding if the stores have messages in other folders, which this run does not read."""
     if newer:
         yield FindingGroup(
             Kind.CRITICAL,

@@ -120,7 +120,7 @@ def _archive(command: ArchiveOptions, lake: Lake, judge: JudgeProcess | None, fi
 
 
 def _store_name_of(command: ArchiveOptions, lake: Lake) -> BrokerName:
-    """Return the store's name, which must not change between runs; brokers give their own names."""
+    """Return the name of the store in the lake, which is the same in all runs; no name if brokers are read."""
     if command.from_broker is not None:
         return BrokerName(None)
     last = read_last_commit(lake)
@@ -137,7 +137,7 @@ def default_page_writer(lake: Lake) -> RunPage | None:
 
 
 def _page_writer_of(command: ArchiveOptions, lake: Lake, file: PageFile | None) -> RunPage | None:
-    """Return the function that writes a run's page: to the given file, or to the lake if expectations are checked."""
+    """Return the function that writes the page of each run into a file or the lake; None if no page is wanted."""
     if file is not None:
         return page_writer(file)
     return None if command.no_quality else default_page_writer(lake)
@@ -231,7 +231,7 @@ def _print_result(command: ArchiveOptions, result: Result) -> ExitCode:
 
 
 def _sign_evidence(command: ArchiveOptions, result: Result) -> None:
-    """Sign evidence of all runs that have none yet, including earlier runs that were killed."""
+    """Sign evidence for each archive run that has none yet, such as earlier runs that were killed."""
     key = evidence_key(command)
     if key is None:
         return
@@ -249,5 +249,5 @@ def _sign_evidence(command: ArchiveOptions, result: Result) -> None:
 
 
 def archive_progress(runner: Runner, log_bytes: int, *, quiet: bool) -> AbstractContextManager[Callable[[int], None]]:
-    """Show the progress of a run's tasks."""
+    """Show the progress of an archive run's tasks."""
     return runner_progress(runner, f"archiving {size_text(log_bytes)}", log_bytes, quiet=quiet)

@@ -1,4 +1,4 @@
-"""Snapshots of consumer offsets that `archive` takes of its stores; see `pipelines.snapshot`."""
+"""Snapshots of consumer offsets that `archive` takes of the stores it reads; see `pipelines.snapshot`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def unreadable_offsets(snapshots: Sequence[StoreSnapshot]) -> list[str]:
 def append_snapshots(
     config: Config, snapshots: Sequence[StoreSnapshot], ranges: Mapping[str, StoreRange]
 ) -> list[Appended]:
-    """Append the rows of snapshots that changed to the lake.
+    """Append the changed rows of snapshots to the lake's tables.
 
     Args:
         snapshots: the snapshots from `read_snapshots`.
@@ -102,7 +102,7 @@ def append_snapshots(
 
 
 class RepeatedSnapshots:
-    """Snapshots that are taken at an interval, while an archive follows its stores.
+    """Snapshots of consumer offsets, taken at an interval while an archive follows its stores.
 
     The end of a log must be found after its consumers' offsets were read, so the stores are listed after that. The next
     snapshot reads the offsets of the listed stores, so a new store has its first snapshot one interval later.

@@ -66,7 +66,7 @@ def _side_table_lines(result: Result) -> list[str]:
 
 
 def _other_run_lines(result: Result) -> list[str]:
-    """Return the lines about other runs: the data that they archived, and the work that they prevented here."""
+    """Return lines about other runs: data that they archived meanwhile, and work of this run that they prevented."""
     lines = []
     if result.bytes_of_others:
         lines.append(f"{size_text(result.bytes_of_others)} of new log were archived by another run meanwhile")

@@ -28,11 +28,11 @@ from commitlake.jobs.cli.command import JobError
 
 @dataclass(frozen=True, slots=True)
 class BrokerName:
-    """A store's name, and where it comes from.
+    """Name of a store in the lake, with a note on where the name was found.
 
     Attributes:
         name: the name, or names of several stores, for `find_stores`; None for the name of the folder.
-        note: a sentence for the first run's summary, or empty.
+        note: a sentence on where the name was found, for the first run's summary; or empty.
     """
 
     name: str | None
@@ -70,7 +70,7 @@ def broker_name(path: str, given: str | None, conf: str | None, known: Collectio
 
 
 def named_stores(path: str, given: str | None, conf: str | None, formats: Formats) -> list[Store]:
-    """Return the stores at a path, for a command without a lake; steps 2 to 4 of the module docstring name them.
+    """Return the stores at a path with names from steps 2 to 4 of the module docstring, for commands without a lake.
 
     If two of them would have the same name, as two copies of a store, all have the names of their folders. They have
     these, too, if the file of `--broker-conf` is found by them.
@@ -117,7 +117,7 @@ def _check_name(name: str, source: str) -> None:
 
 
 def _name_candidates(store: Store, conf: str | None) -> Iterator[tuple[str, str]]:
-    """Yield the files that name a store, with the name; the most reliable file comes first."""
+    """Yield pairs of a file that contains a name for the store and this name, the most reliable file first."""
     if conf:
         name = read_store_conf(conf, store.broker).broker_name
         if name is not None:

@@ -13,7 +13,7 @@ _UNIT_SECONDS = (("d", 86400), ("h", 3600), ("min", 60))
 
 
 def parse_duration(text: str) -> datetime.timedelta:
-    """Parse a duration: a number and s, m, h, d or w.
+    """Parse a duration such as `12h` or `90d`: a number and a unit s, m, h, d or w.
 
     Raises:
         argparse.ArgumentTypeError: if it is not a duration, or longer than a hundred years.

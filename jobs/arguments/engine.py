@@ -28,5 +28,5 @@ class EngineArguments(Options):
 
 
 def is_spark_given(arguments: EngineArguments) -> bool:
-    """Return True if `--spark` is given. If the environment sets it, it may be meant for other commands."""
+    """Return True if `--spark` is given on the command line, not only by the environment."""
     return arguments.is_on_spark and not {variable_of("spark"), variable_of("engine")} & os.environ.keys()

@@ -20,7 +20,7 @@ _MAX_KNOWN = 10_000
 
 
 def check_brokers(lake: Lake, brokers: Iterable[str]) -> None:
-    """Refuse a broker whose store was never archived, because the answer would always be empty.
+    """Raise an error if a broker was never archived, because the answer would always be empty.
 
     Raises:
         JobError: with the nearest name of the lake.
@@ -37,7 +37,7 @@ def check_brokers(lake: Lake, brokers: Iterable[str]) -> None:
 
 
 def warn_of_unknown_broker(prog: str, broker: str | None, stores: Iterable[str]) -> None:
-    """Warn if the named broker is not in the lake, although other brokers are.
+    """Warn if the lake does not have the broker that the user names, but has others.
 
     Args:
         prog: the command, for the warning.
@@ -63,7 +63,7 @@ def unknown_topics(lake: Lake, messages: DeltaTable, topics: Iterable[str]) -> l
 
 
 def unknown_queues(messages: DeltaTable, topics: Sequence[str], queues: Sequence[int]) -> list[str]:
-    """Return a sentence if no message of these topics (or of any topic, if none is given) is in one of the queues."""
+    """Return a sentence if none of the queues has a message of the given topics (of any topic, if none is given)."""
     condition = f"queue_id IN ({', '.join(map(str, queues))})"
     names = [text_literal(topic) for topic in topics]
     of_topics = f"topic IN ({', '.join(names)})" if names else "true"
@@ -81,21 +81,21 @@ def unknown_queues(messages: DeltaTable, topics: Sequence[str], queues: Sequence
 
 
 def archived_time_sentence(messages: DeltaTable) -> str:
-    """Return a sentence on the store times of all messages; empty if there are none."""
+    """Return a sentence on the range of store times in the lake; empty if it has no messages."""
     sql = "SELECT min(store_timestamp) AS first, max(store_timestamp) AS last FROM messages"
     first, last = next(batch for batch in run_sql(messages, "messages", sql) if batch.num_rows).to_pylist()[0].values()
     return "" if first is None else f"the lake has messages stored from {time_text(first)} to {time_text(last)}"
 
 
 def unknown_tags(messages: DeltaTable, tags: Iterable[str], where: str = "true") -> list[str]:
-    """Return a sentence for each tag that no message has, of those that meet a condition."""
+    """Return a sentence for each tag that no message has; only messages that meet an SQL condition are considered."""
     return unknown_values(messages, "tags", tags, "the lake has no message with the tag {}", where)
 
 
 def unknown_values(
     messages: DeltaTable, column: str, values: Iterable[str], sentence: str, where: str = "true", prefix: str = ""
 ) -> list[str]:
-    """Return a sentence for each value that a column does not have, with the nearest value that it has.
+    """Return a sentence for each given value that a column does not contain, with the most similar value in the column.
 
     Args:
         column: SQL for the column.

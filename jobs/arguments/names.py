@@ -1,4 +1,4 @@
-"""Suggestions for names that do not exist: the nearest existing ones, as a warning or an error."""
+"""Suggestions of similar existing names when a name does not exist, as part of a warning or an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SHOWN = 8
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return "Did you mean" with the nearest known name, after a space; empty if no name is near.
+    """Return a suggestion, "Did you mean", with the most similar known name; empty if none is similar.
 
     >>> did_you_mean("ordes", ["orders", "payments"])
     " Did you mean 'orders'?"
@@ -21,7 +21,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean_option(name: str, options: Iterable[str]) -> str:
-    """Return "Did you mean" with the nearest option, after a space; the dashes, which all options have, do not count.
+    """Return a suggestion, "Did you mean", with the most similar option; the leading dashes are not compared.
 
     >>> did_you_mean_option("--lak", ["--lake", "--store"])
     " Did you mean '--lake'?"
@@ -33,7 +33,7 @@ def did_you_mean_option(name: str, options: Iterable[str]) -> str:
 
 
 def nearest_or_all(name: str, known: Iterable[str]) -> str:
-    """Return "Did you mean" with the nearest known name, or the known names, after a space.
+    """Return "Did you mean" with the most similar known name or, if none is similar, a list of the known names.
 
     >>> nearest_or_all("ordes", ["orders", "payments"])
     " Did you mean 'orders'?"

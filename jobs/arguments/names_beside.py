@@ -19,7 +19,7 @@ _LOGGER = logging.getLogger("commitlake.jobs.arguments.broker_name")
 
 
 def names_beside(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield the files beside or in a store that name it, with the name; the most reliable file comes first."""
+    """Yield pairs of a file in or beside a store's folder and the store name in it, the most reliable file first."""
     for path, text in settings_beside(folder):
         try:
             if isinstance(text, OSError):

@@ -1,4 +1,4 @@
-"""The options for the places of a lake and its bodies, for every job that reads a lake."""
+"""Options that locate a lake and its message bodies, for every job that reads a lake."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BODIES_HELP = "where the packs of bodies are: a folder, or s3://bucket/prefix (d
 
 @dataclass(frozen=True, kw_only=True)
 class LakeArguments(S3Arguments, after={S3Arguments: "bodies"}):
-    """Options for the places of a lake and its bodies."""
+    """Options that locate a lake and its message bodies."""
 
     lake: str = option(
         "the lake: a folder, s3://bucket/prefix, or catalog.schema of Unity Catalog", metavar="PLACE", required=True
@@ -32,15 +32,15 @@ class NamesLake(NamesObjectStore, Protocol):
 
     @property
     def lake(self) -> str | None:
-        """The place of the lake; None only until the options were checked."""
+        """Location of the lake; None only before the options are checked."""
 
 
 class NamesBodies(Protocol):
-    """Options that may name the place of the packs."""
+    """Options that may set the location of the packs, which contain message bodies."""
 
     @property
     def bodies(self) -> str | None:
-        """The root of the packs; None for the folder in the lake."""
+        """Root folder or URI of the packs; None for the folder in the lake."""
 
 
 def lake_of(arguments: NamesLake) -> Lake:
@@ -61,7 +61,7 @@ def lake_of(arguments: NamesLake) -> Lake:
 
 
 def bodies_of(arguments: NamesBodies, lake: Lake) -> str:
-    """Return the root of the packs.
+    """Return the root folder or URI of the packs.
 
     Raises:
         JobError: if `--bodies` names a folder that does not exist.
@@ -78,7 +78,7 @@ def bodies_of(arguments: NamesBodies, lake: Lake) -> str:
 
 
 def _folder_of(place: str) -> Path | None:
-    """Return the local folder that a place names; None if the place is in an object store."""
+    """Return the local folder of a location; None if it is in an object store."""
     if place.startswith("file:"):
         return Path(unquote(urlsplit(place).path))
     return None if is_uri(place) else Path(place)

@@ -31,14 +31,14 @@ _WORKER_OPTIONS = ("threads", "processes")
 
 @dataclass(frozen=True, kw_only=True)
 class SparkArguments(Options):
-    """The options `--spark` and `--local` of a command that runs here by default."""
+    """The options `--spark` and `--local` of a command whose tasks run in this process by default."""
 
     local: bool = flag("in this process, without Spark (the default)", one_of=_WHERE)
     spark: bool = flag("on Spark's workers, which need the same folders", one_of=_WHERE)
 
     @property
     def is_on_spark(self) -> bool:
-        """True if the tasks run on Spark."""
+        """True if the command's tasks run on Spark."""
         return self.spark
 
 
@@ -55,7 +55,7 @@ class WorkerArguments(SparkArguments):
 
     @property
     def is_on_spark(self) -> bool:
-        """True if the tasks run on Spark."""
+        """True if the command's tasks run on Spark."""
         return self.spark or (not self.local and (is_on_spark() or _has_session()))
 
 
@@ -76,20 +76,20 @@ def _workers_option() -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ThreadArguments(WorkerArguments):
-    """`--spark` and `--local` of a command whose workers are threads."""
+    """Options `--spark` and `--local` of a command that runs its tasks in threads."""
 
     threads: int | None = _workers_option()
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessArguments(WorkerArguments):
-    """`--spark` and `--local` of a command whose workers are processes."""
+    """Options `--spark` and `--local` of a command that runs its tasks in processes."""
 
     processes: int | None = _workers_option()
 
 
 def make_runner(arguments: SparkArguments, job: str, s3: S3Options | None = None) -> Runner:
-    """Return the runner of a job's tasks.
+    """Return the runner for a job's tasks, as the options choose.
 
     Args:
         job: name of the job, for a new session.

@@ -21,7 +21,7 @@ class S3Arguments(Options):
 
 
 class NamesObjectStore(Protocol):
-    """Options of an object store; see `S3Arguments`."""
+    """Interface of options for an object store; see `S3Arguments`."""
 
     @property
     def s3_endpoint(self) -> str | None:
@@ -33,7 +33,7 @@ class NamesObjectStore(Protocol):
 
 
 def set_s3_environment(arguments: NamesObjectStore) -> None:
-    """Set the options in this process's environment, from which all code that opens an object store reads them."""
+    """Set the S3 options as environment variables of this process, which all code for object stores reads."""
     for variable, value in (("AWS_ENDPOINT_URL_S3", arguments.s3_endpoint), ("AWS_REGION", arguments.s3_region)):
         if value:
             os.environ[variable] = value

@@ -31,14 +31,14 @@ class Selecting(Options):
     """The base of options that select messages.
 
     Attributes:
-        CONDITIONS: conditions of the selection that a class declares, by the fields of their options.
+        CONDITIONS: names of a selection's conditions, by the name of the option field that sets them.
     """
 
     CONDITIONS: ClassVar[Mapping[str, str]] = {}
 
     @property
     def selection(self) -> Selection:
-        """The selected messages; an option that a command lacks is no condition."""
+        """Selection with the values of the command's options; a condition without an option stays empty."""
         declared = (vars(base).get("CONDITIONS", {}) for base in type(self).__mro__)
         return Selection(**{name: getattr(self, field) for each in declared for field, name in each.items()})
 

@@ -1,4 +1,4 @@
-"""Topics and queues of stores, from their folders, to check names in a job's options."""
+"""Topics and queue ids of stores, read from their folders, for checking names in a job's options."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _queues_of_copy(store: Store) -> dict[str, set[int]]:
 
 
 def unknown_names(stores: Iterable[Store], topics: Sequence[str], queue_ids: Sequence[int]) -> list[str]:
-    """Return a sentence for each topic, and each queue of these topics, that no store has.
+    """Return a sentence for each given topic, and each given queue of these topics, that no store has.
 
     Args:
         stores: The stores. If one has no folders of queues, its names are unknown, and nothing is returned.

@@ -1,4 +1,4 @@
-"""Argument types that jobs on stores share."""
+"""Types of arguments that several jobs on stores share."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def at_least(least: int) -> Callable[[str], int]:
 
 
 def store_argument(text: str) -> str | None:
-    """Declare a store as an argument, which can also be given as `--store`, as in other commands."""
+    """Declare the positional argument for a store, with the alternative option `--store`."""
     return cast("str | None", argument(text, twin="the same as STORE", metavar="STORE"))
 
 
 def given_store(store: str | None) -> str:
-    """Return the store that is given.
+    """Return the given store; raise an error if there is none.
 
     Raises:
         JobError: if none is given.
@@ -62,7 +62,7 @@ def file_size(text: str) -> int:
 
 
 def positive_decimal(text: str, what: str, most: float = math.inf) -> float:
-    """Parse a number above 0, which may have a fraction.
+    """Parse a number greater than 0 and at most `most`, which may have a fraction.
 
     Args:
         text: value of an option.
@@ -79,7 +79,7 @@ def positive_decimal(text: str, what: str, most: float = math.inf) -> float:
 
 
 def delay_levels(text: str) -> tuple[int, ...]:
-    """Parse a broker's messageDelayLevel, and return the delay of each level in ms."""
+    """Parse delay levels in the form of a broker's messageDelayLevel, and return the delay of each in ms."""
     from commitlake.schemas.layouts.rocketmq.broker_conf import parse_delay_levels
 
     try:

@@ -54,7 +54,7 @@ def time_text(moment: datetime.datetime) -> str:
 
 
 def local_texts(text: str) -> str:
-    """Return a text with its times in the local time zone, with their offset from UTC, instead of in UTC."""
+    """Convert the UTC times in a text to the local time zone, with its offset from UTC."""
     return TIME_TEXT.sub(_local_text, text)
 
 

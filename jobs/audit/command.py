@@ -244,7 +244,7 @@ def _print_comparisons(
 
 
 def _bodies_of(command: Audit, lake: Lake) -> str:
-    """Return the root of the packs; raise an error before Spark starts if it cannot be opened."""
+    """Return the location of the packs, after checking that it can be opened."""
     from commitlake.connectors.lake.packs.stores import open_store
 
     root = bodies_of(command, lake)
@@ -262,7 +262,7 @@ def _stores_of(command: Audit, moment: Moment) -> ComparedStores | None:
 
 
 def _notes_of(command: Audit, span: AuditSpan, kept: AuditSpan) -> list[str]:
-    """Return notes on requested messages that are not compared."""
+    """Return a sentence for each part of the requested time range that is not compared, or more than that is."""
     notes = []
     if (span.first, span.last) != (command.start, command.end):
         notes.append(f"compared in whole windows of ten minutes: {span}")

@@ -71,7 +71,7 @@ def ports_tls(arguments: BrokerArguments, settings: TlsProperties | None) -> Ser
 
 
 def peer_client_options(arguments: BrokerArguments, settings: TlsProperties | None) -> PeerClientOptions:
-    """Return the options for requests to name servers and the master: signature and TLS."""
+    """Return the credentials and TLS context for requests to name servers and the master."""
     from commitlake.broker_lite.replication.peer_client import PeerClientOptions
     from commitlake.connectors.rocketmq.errors import ClientOptionError
     from commitlake.connectors.rocketmq.options import environment_credentials
@@ -122,12 +122,12 @@ class Broker(BrokerArguments):
     EXAMPLES = EXAMPLES
 
     def run(self) -> ExitCode:
-        """Open the store, and serve clients."""
+        """Open the broker's store, and serve clients until a signal stops the process."""
         return _serve(self)
 
 
 def _serve(arguments: BrokerArguments) -> ExitCode:
-    """Open the store, and serve clients."""
+    """Open the broker's store, and serve clients until a signal stops the process."""
     from commitlake.broker_lite.errors import StoreError
     from commitlake.broker_lite.server import ListenError, ServerOptions, run_server
     from commitlake.broker_lite.server.limits import Limits
@@ -189,7 +189,7 @@ def _serve(arguments: BrokerArguments) -> ExitCode:
 
 
 def _warn_of_open_ports(options: ServerOptions) -> None:
-    """Warn of ports that other machines can reach, if no account is needed there or any machine may act as a slave."""
+    """Warn of ports that other machines can reach, and that are not protected by accounts or a list of slaves."""
     log = options.replication.listen
     if log is not None and not options.replication.allowed and not ipaddress.ip_address(log[0]).is_loopback:
         print(

@@ -26,7 +26,7 @@ class Settings:
 
     Attributes:
         segment_size: size of a file of the log in bytes; None for the layout's own.
-        delay_levels: delays of the levels; None for RocketMQ's.
+        delay_levels: delays of the delay levels; None for RocketMQ's defaults.
     """
 
     broker: str = "broker-a"
@@ -44,7 +44,7 @@ class Settings:
 
 
 def settings_of(arguments: BrokerArguments) -> Settings:
-    """Return the value of each option that was given, otherwise that in --broker-conf, otherwise the default.
+    """Return each setting's value: from its option, otherwise from --broker-conf, otherwise the default.
 
     Raises:
         JobError: The file cannot be read, or has a value that the broker would not accept.

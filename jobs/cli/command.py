@@ -117,7 +117,7 @@ class Command(Common, ABC):
 
     @abstractmethod
     def run(self) -> ExitCode:
-        """Run the command, and return its exit code."""
+        """Run the command with the values of its fields, and return its exit code."""
 
     @classmethod
     def parser(cls) -> argparse.ArgumentParser:
@@ -140,12 +140,12 @@ class Command(Common, ABC):
 
     @classmethod
     def parse(cls, *words: str) -> Self:
-        """Return the command for the words that follow its name on a command line."""
+        """Create the command from the words that follow its name on a command line."""
         return cls.of(cls.parser().parse_args(words))
 
     @classmethod
     def main(cls, argv: Sequence[str] | None = None) -> int:
-        """Run the command of a command line, and return its exit code.
+        """Parse a command line, run the command, and return its exit code.
 
         Args:
             argv: the command line without the command's name; by default that of this process.
@@ -193,7 +193,7 @@ def job_parser(name: str, description: str, examples: Sequence[tuple[str, str]])
 
 
 class _HelpFormatter(RawDescriptionRichHelpFormatter):
-    """A help that does not show options' older names."""
+    """Help formatter that hides the older names of options."""
 
     def add_argument(self, action: argparse.Action) -> None:
         """Add an option to the help."""
@@ -228,7 +228,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         super().print_usage(trusted(file or sys.stdout))
 
     def parse_known_args(self, *arguments: Any, **named: Any) -> Any:
-        """Parse arguments, and accept environment variables of an option's older names."""
+        """Parse arguments, and also read environment variables that have an option's older name."""
         environment = dict(named.pop("env_vars", None) or os.environ)
         given = arguments[0] if arguments else named.get("args")
         self._given = sys.argv[1:] if given is None else list(given)
@@ -244,7 +244,7 @@ class _Parser(configargparse.ArgumentParser):  # type: ignore[misc]  # configarg
         return super().parse_known_args(*arguments, env_vars=environment, **named)
 
     def error(self, message: str) -> NoReturn:
-        """Print the error with the nearest option, and how to see all options, and exit."""
+        """Print a usage error with the most similar option and a hint on `--help`, and exit."""
         text = f"{self.prog}: error: {message}{self._suggestion(message)}"
         print_line(f"{text}{'' if text.endswith(('.', '?')) else '.'} '{self.prog} --help' shows all options")
         raise SystemExit(ExitCode.USAGE)
@@ -312,7 +312,7 @@ def run_job(
 
 
 def _sentence_editor(arguments: argparse.Namespace) -> Callable[[str], str]:
-    """Return the function that makes sentences on standard error fit their terminal, with local times if requested."""
+    """Return the function that edits text on standard error: local times if requested, lines that fit the terminal."""
     is_local = getattr(arguments, "local_time", False)
     is_folded = arguments.log_format != "json" and sys.stderr is not None and sys.stderr.isatty()
 
@@ -422,7 +422,7 @@ def _run(
 
 
 def find_named_lake(arguments: argparse.Namespace) -> None:
-    """Replace the name of a lake in a catalog by its root, which workers and other processes get, too.
+    """Replace the catalog name of a lake by the lake's root, so that workers and other processes also get the root.
 
     A job that reports on places does so itself.
 
@@ -439,7 +439,7 @@ def find_named_lake(arguments: argparse.Namespace) -> None:
 
 
 def _check_object_stores(arguments: argparse.Namespace) -> None:
-    """Check the object stores of stores at URIs, because later errors say neither cause nor remedy.
+    """Check access to the object stores of stores at URIs, because later errors name neither cause nor remedy.
 
     Arrow opens such stores by the environment alone, so an endpoint of the profile is added to it.
     """
@@ -464,7 +464,7 @@ def _check_object_stores(arguments: argparse.Namespace) -> None:
 
 
 def _check_other_object_stores(places: Sequence[str], *, has_requests: bool) -> None:
-    """Check the URIs of places outside S3, and that they can be listed."""
+    """Check that URIs outside S3 are valid, and that their folders can be listed."""
     from commitlake.connectors.storage.opening import is_readable, open_readable
     from commitlake.connectors.storage.uris import check_scheme
 
@@ -477,12 +477,12 @@ def _check_other_object_stores(places: Sequence[str], *, has_requests: bool) -> 
 
 
 def _folder_above_wildcards(place: str) -> str:
-    """Return the folder above the first wildcard of a URI."""
+    """Return the part of a URI before the first path component with a wildcard."""
     return re.split(r"/[^/]*[*?\[{]", place, maxsplit=1)[0]
 
 
 def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> None:
-    """Refuse a settings file with names that no job reads, and warn of such environment variables."""
+    """Raise an error for unknown names in a settings file, and warn of environment variables that no job reads."""
     from commitlake.jobs.cli.settings_check import SettingsError, check_environment, check_file, config_file
 
     try:
@@ -494,7 +494,7 @@ def _check_settings(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Non
 
 
 def _check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Refuse arguments that are not valid text."""
+    """Raise an error for arguments that are not valid text."""
     from commitlake.jobs.cli.settings_check import SettingsError, check_texts
 
     try:

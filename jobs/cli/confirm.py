@@ -9,7 +9,7 @@ from commitlake.schemas.errors import ExitCode
 
 
 def confirm(question: str, *, what: str, nothing: str, is_agreed: bool) -> None:
-    """Ask for confirmation on the terminal, unless the user has given it already.
+    """Ask the user on the terminal to confirm an action, unless an option has confirmed it already.
 
     Args:
         question: The question, without the question mark.

@@ -1,4 +1,4 @@
-"""Damaged data files that a query meets: the error names them and has exit code 3."""
+"""Detection of damaged data files after a failed query: the error names the file and has exit code 3."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commitlake.connectors.lake.reader import QueryError
 
 @contextmanager
 def naming_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
-    """If a query fails, look for a damaged data file in its tables, and name it in the error.
+    """If the query in the block fails because of a damaged data file, raise an error that names the file.
 
     Args:
         tables: names of the tables that the query reads.
@@ -29,7 +29,7 @@ def naming_damaged_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
 
 
 def damage_message(lake: Lake, table: str, reason: str) -> str:
-    """Return the error of `refuse_damaged_files`, or the engine's if no data file is damaged."""
+    """Return an error message that names the damaged data file; if there is none, the engine's message."""
     try:
         refuse_damaged_files(lake, [table], reason)
     except LogDamagedError as error:
@@ -38,7 +38,7 @@ def damage_message(lake: Lake, table: str, reason: str) -> str:
 
 
 def refuse_damaged_files(lake: Lake, tables: Iterable[str], reason: str) -> None:
-    """Raise an error that names the first damaged data file of some tables, after a query engine has failed.
+    """Look for a damaged data file in the given tables after a failed query, and raise an error that names the first.
 
     Args:
         tables: names of the tables that the query reads.

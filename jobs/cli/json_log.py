@@ -59,7 +59,7 @@ class JsonStream:
         self._lock = threading.Lock()
 
     def write(self, text: str) -> int:
-        """Print the lines that are complete, and keep the rest."""
+        """Print each complete line of the text as a JSON object, and keep the rest until its newline arrives."""
         with self._lock:
             *lines, self._rest = (self._rest + text).replace("\r", "\n").split("\n")
             while len(self._rest) > _MAX_LINE:
@@ -75,12 +75,12 @@ class JsonStream:
             self.write(line)
 
     def emit(self, entry: dict[str, Any]) -> None:
-        """Print one object."""
+        """Print an object as one line of JSON."""
         with self._lock:
             self._emit(entry)
 
     def finish(self) -> None:
-        """Print a last line that has no newline."""
+        """Print the last line, if it did not end with a newline."""
         with self._lock:
             rest, self._rest = self._rest, ""
             self._print_line(rest)
@@ -108,7 +108,7 @@ class JsonStream:
 
 
 class JsonHandler(logging.Handler):
-    """A log handler that passes log messages to the stream that `json_lines` has installed as standard error."""
+    """Log handler that prints log messages as JSON objects on the stream that `json_lines` has installed."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a log message as one object."""

@@ -31,15 +31,15 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits on the time and memory of code in a context, and the texts for a user who reaches one.
+    """Limits on the time and memory of the code in a block, and the texts to print if one is exceeded.
 
     Attributes:
         job: name of the command.
         timeout: longest time; None for no limit.
         memory: most memory of this process, in bytes; None for no limit.
-        memory_text: says that more memory is needed; sizes follow.
-        time_text: says that more time is needed; the time follows.
-        hint: what to do then.
+        memory_text: start of the message for too little memory; the sizes follow.
+        time_text: start of the message for too little time; the time limit follows.
+        hint: advice for the user in both cases.
     """
 
     job: str
@@ -51,7 +51,7 @@ class Limits:
 
 
 def where_limits(job: str, where: str | None) -> Limits:
-    """Return the limits for the first evaluation of a condition that selects messages; none without a condition."""
+    """Return the limits for evaluating a `--where` condition the first time; no limits without a condition."""
     return Limits(
         job,
         None if where is None else TIMEOUT,
@@ -64,7 +64,7 @@ def where_limits(job: str, where: str | None) -> Limits:
 
 @contextmanager
 def limited(limits: Limits) -> Iterator[None]:
-    """End this process if what runs in the context exceeds a limit."""
+    """End this process if the code in the block exceeds a limit."""
     if not is_own_process() or not (limits.timeout or limits.memory):
         yield
         return
@@ -86,7 +86,7 @@ def limited(limits: Limits) -> Iterator[None]:
 
 
 def _watch(is_over: threading.Event, limits: Limits, folder: str) -> None:
-    """End the process when it exceeds a limit."""
+    """End the process if it exceeds a limit before `is_over` is set; runs in a thread."""
     started = time.monotonic()
     while not is_over.wait(_POLL_SECONDS):
         reached = ""
@@ -100,7 +100,7 @@ def _watch(is_over: threading.Event, limits: Limits, folder: str) -> None:
 
 
 def default_memory() -> int:
-    """Return half of the memory that this process may have."""
+    """Return the default memory limit: half of the memory that this process may use."""
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for place in _CGROUP_LIMITS:
         with suppress(OSError, ValueError):  # there is no such group, or it has no limit

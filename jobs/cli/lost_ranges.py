@@ -1,4 +1,4 @@
-"""Warnings of messages that a lake has lost, in the jobs whose answers lack them; such an answer has exit code 3."""
+"""Warnings about lost messages: jobs whose answers may lack them print a warning, and have exit code 3."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def warn_of_lost_ranges(
     start: datetime.datetime | None = None,
     end: datetime.datetime | None = None,
 ) -> list[str]:
-    """Warn of lost ranges that may have held messages of the given brokers and times.
+    """Warn about lost parts of the log that may have contained messages of the given brokers and times.
 
     Args:
         job: name of the job.

@@ -33,7 +33,7 @@ _Options = TypeVar("_Options", bound="Options")
 
 
 class Once(argparse.Action):
-    """Store one value, and refuse a second one, which would otherwise replace the first silently.
+    """Argument action that stores a value and refuses a second one, which argparse would silently use instead.
 
     For options without a default that choose rows.
     """
@@ -56,7 +56,7 @@ class Once(argparse.Action):
 
 
 class Repeatable(argparse._AppendAction):  # noqa: SLF001 (configargparse reads lists from files for this class only)
-    """Append each value to a list; the action "append" of all jobs' parsers.
+    """Argument action that appends each value to a list; all jobs' parsers use it for the action "append".
 
     The help gets the words "may be repeated", before the default if it states one.
     """
@@ -69,7 +69,7 @@ class Repeatable(argparse._AppendAction):  # noqa: SLF001 (configargparse reads 
 
 
 class Options:
-    """The base of dataclasses whose fields are options."""
+    """Base class of dataclasses whose fields are command line options."""
 
     _after: ClassVar[Mapping[type, str]] = {}
 
@@ -88,20 +88,21 @@ class Section:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OneOf:
-    """Options of which only one may be given, or exactly one must be."""
+    """Group of options of which at most one, or exactly one, must be given."""
 
     required: bool = False
 
 
 class Rule(NamedTuple):
-    """A combination of options that is refused.
+    """Forbidden combination of two options.
 
     Attributes:
         text: the error; `{this}` is the option with the rule, `{other}` the other one.
-        other: field of the other option; a value may follow, as in `via hbase`.
-        is_refused_with: True if the other option is refused, False if it is needed.
+        other: field name of the other option, optionally with a value, as in `via hbase`.
+        is_refused_with: True if the two options must not be used together; False if the option needs the other one.
         hint: a hint on what to do.
-        allows_variables: True if the option has no effect, and may be set in the environment for other commands.
+        allows_variables: True if the rule only says that the option has no effect; environment variables may still set
+            it, for other commands.
     """
 
     text: str
@@ -112,7 +113,7 @@ class Rule(NamedTuple):
 
 
 def needs(other: str, hint: str = "") -> tuple[Rule, ...]:
-    """Return the rule of an option that needs another one."""
+    """Return the rule that an option may only be used together with another one."""
     return (Rule("{this} needs {other}", other, is_refused_with=False, hint=hint),)
 
 
@@ -127,28 +128,28 @@ def only_with(other: str, this: str = "{this}") -> tuple[Rule, ...]:
 
 
 def not_with(*others: str, hint: str = "") -> tuple[Rule, ...]:
-    """Return the rules of an option that cannot be used together with others."""
+    """Return rules that an option cannot be used together with certain others."""
     text = "{this} and {other} cannot be used together"
     return tuple(Rule(text, other, is_refused_with=True, hint=hint) for other in others)
 
 
 def overrides(*others: str, hint: str = "") -> tuple[Rule, ...]:
-    """Return the rules of an option with which others have no effect."""
+    """Return rules that an option makes certain others ineffective."""
     return tuple(Rule("{other} has no effect with {this}", other, is_refused_with=True, hint=hint) for other in others)
 
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """An option or an argument, as it is declared.
+    """Declaration of an option or a positional argument.
 
     Attributes:
-        names: names on the command line; the first is shown, the others are older names. Without names, it is that of
-            the field.
+        names: names on the command line: the shown name, then older names. If empty, the name is derived from the
+            field.
         settings: further parameters of `ArgumentParser.add_argument`.
-        section: part of the help.
-        one_of: options that exclude each other.
-        rules: combinations that are refused.
-        is_argument: True for an argument without dashes.
+        section: section of the help that lists the option.
+        one_of: group of options that exclude each other.
+        rules: forbidden combinations with other options.
+        is_argument: True for a positional argument.
         twin: help of an option with the argument's name that means the same; None if there is no such option.
     """
 
@@ -161,12 +162,12 @@ class Declaration:
     twin: str | None = None
 
     def names_of(self, name: str) -> tuple[str, ...]:
-        """Return the names on the command line, for the name of the field."""
+        """Return the option's names on the command line, given the name of its field."""
         return self.names or (name if self.is_argument else f"--{name.replace('_', '-')}",)
 
 
 class Shorthand(NamedTuple):
-    """An option that sets another option's field, to a fixed or a given value; it is named by its class variable."""
+    """Option without a field: it sets another option's field, to a fixed value or one derived from its own value."""
 
     text: str
     name: str
@@ -243,7 +244,7 @@ def switch(text: str, *names: str, **parts: Unpack[Parts]) -> bool | None:
 def argument(
     text: str, *, is_optional: bool = True, twin: str | None = None, default: str | None = None, **parts: Any
 ) -> Any:
-    """Declare an argument without dashes.
+    """Declare a positional argument.
 
     Args:
         text: its help.
@@ -268,13 +269,13 @@ def _declare_field(names: Sequence[str], parts: Mapping[str, Any], settings: dic
 
 
 def shorthand(text: str, section: Section | None = None, **sets: object) -> Shorthand:
-    """Declare an option that sets the value of another field, as a class variable of the option's name."""
+    """Declare an option that sets the field of another option; assign it to a class variable with the option's name."""
     ((name, value),) = sets.items()
     return Shorthand(text, name, value, section)
 
 
 def older_form(name: str, parse: Callable[[str], object], section: Section | None = None) -> Shorthand:
-    """Declare an option that the help does not show, and that sets another field, for example in another unit."""
+    """Declare a hidden, older option that sets the field of another one, for example in another unit."""
     return Shorthand(argparse.SUPPRESS, name, None, section, parse)
 
 
@@ -288,7 +289,7 @@ def declarations(kind: type[Options]) -> dict[str, Declaration | Shorthand]:
 
 
 def value_options(kind: type[Options]) -> list[tuple[str, Declaration]]:
-    """Return the declared options that have a field, with its name."""
+    """Return the declared options that have a field of their own, by its name."""
     return [(name, entry) for name, entry in declarations(kind).items() if isinstance(entry, Declaration)]
 
 
@@ -386,7 +387,7 @@ def conflict(kind: type[Options], arguments: argparse.Namespace) -> tuple[str, s
 
 
 def given_options(options: Options, names: Iterable[str]) -> list[str]:
-    """Return the names, on the command line, of those fields that have another value than their default.
+    """Return the command line names of those of the given fields whose value differs from the default.
 
     A value that chooses nothing, such as False or 0, does not count: a settings file may state it for all actions.
     """
@@ -400,7 +401,7 @@ def given_options(options: Options, names: Iterable[str]) -> list[str]:
 
 
 def _is_given(declared: Mapping[str, Declaration | Shorthand], arguments: argparse.Namespace, named: str) -> bool:
-    """Return True if an option has the value that follows its name in `named`; without one, any but its default."""
+    """Return True if an option has a value (`named` is "field value"), or any but its default (only "field")."""
     name, _, value = named.partition(" ")
     entry = declared[name]
     assert isinstance(entry, Declaration)

@@ -17,7 +17,7 @@ class OutputFileError(CommitLakeError):
 
 
 def check_text_file(option: str, path: Path) -> None:
-    """Refuse a path that cannot be written at the end of the job, or that would replace a file with binary data.
+    """Raise an error if a text file cannot be written at the end of the job, or would replace a binary file.
 
     Logs, queues, indexes and data files of tables have NUL bytes near their beginning, and texts have none. So a page
     is not written in place of a segment, if a user gives the paths in the wrong order.

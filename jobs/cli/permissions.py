@@ -1,4 +1,4 @@
-"""Places that cannot be read: one message and exit code 2, if this user may not, or if they are no folders."""
+"""Places that cannot be read: a message and exit code 2 if access is denied, or if a folder is not a folder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HINT = "Run as a user with permission, or change the permissions: a folder needs
 
 
 def denied_place(error: BaseException) -> str | None:
-    """Return the place that a permission error is about; None for other errors."""
+    """Return the path in a permission error; None for other errors."""
     for each in _error_chain(error):
         if isinstance(each, OSError) and each.errno in _DENIED:
             return str(each.filename or each)
@@ -34,7 +34,7 @@ def denied_place(error: BaseException) -> str | None:
 
 
 def check_lake_is_readable(lake: Lake) -> None:
-    """Refuse a lake with links or unreadable parts, because engines would report that it does not exist.
+    """Raise an error if a lake contains links or unreadable parts, which query engines report as missing.
 
     Raises:
         LakeError: for an unreadable folder or file.
@@ -105,7 +105,7 @@ def _check_files(folder: Path) -> None:
 
 
 def _table_and_log_paths(root: Path) -> Iterator[Path]:
-    """Yield the folders of a lake's tables and of their logs, and the newest entry of each log."""
+    """Yield the paths of a lake's tables, of their Delta logs, and of each log's newest entry."""
     for table in sorted(root.iterdir()) if root.is_dir() else ():
         yield table
         log = table / LOG
@@ -119,7 +119,7 @@ def _denied_error(path: Path) -> LakeError:
 
 
 def _error_chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and its causes."""
+    """Yield an error and, one after another, its causes."""
     seen: BaseException | None = error
     while seen is not None:
         yield seen

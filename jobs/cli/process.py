@@ -1,4 +1,4 @@
-"""The process that a command runs in: its standard streams, its signals, and how it ends.
+"""Process of a command: its standard streams, signal handling, and termination.
 
 A command's `main` calls `run_process` before it imports anything slow. From then on:
 
@@ -46,11 +46,11 @@ _NUMBA_WITHOUT_COLOURS = "NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"
 
 
 class OutputError(Exception):
-    """Standard output cannot be written."""
+    """Error for standard output that cannot be written."""
 
 
 class OutputClosedError(OutputError):
-    """The reader of standard output has closed it."""
+    """Error for standard output that its reader has closed."""
 
 
 class _State:
@@ -58,16 +58,16 @@ class _State:
 
     Attributes:
         name: name of the command, for the line that reports a signal.
-        number: number of the signal that ends it, or None.
+        number: number of the signal that ends the process, or None.
         deadline: time at which all remaining processes are killed.
-        seen: number of received signals.
-        taken: number of handled signals.
-        stop: function that is called for the first signal, instead of ending the process.
+        seen: number of signals that have arrived.
+        taken: number of signals that have been handled.
+        stop: function to call for the first signal instead of ending the process; None without one.
         asked: number of the signal for which `stop` was called, or None.
         is_raised: whether KeyboardInterrupt was raised in the main thread.
         is_over: whether the command has finished, and the interpreter is ending.
         is_ending: whether a thread is ending the process.
-        begun: lock that is held once a signal has started to end the process.
+        begun: lock that is taken when a signal starts to end the process, so that this happens only once.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ def run_process(command: Callable[[], int]) -> int:
 
 
 def set_command_name(name: str) -> None:
-    """Set the command's name, which the line about a signal contains."""
+    """Set the command's name for the line that reports a signal."""
     _state.name = name
 
 
@@ -124,7 +124,7 @@ def stop_signal() -> int | None:
 
 @contextmanager
 def stop_softly(stop: Callable[[], None]) -> Iterator[None]:
-    """Make the first signal call a function instead of ending the process; a second signal still ends it.
+    """While the block runs, let the first signal call a function instead of ending the process; a second one ends it.
 
     Args:
         stop: requests that the work stop. It may be called in any thread.
@@ -173,7 +173,7 @@ def _exit_code_of(error: SystemExit) -> int:
 
 
 class _StandardOutput(io.FileIO):
-    """Standard output, whose errors are distinguishable from those of files and sockets."""
+    """Standard output stream that raises distinct errors, so that they are not taken for errors of files or sockets."""
 
     def write(self, data: Any) -> int | None:  # type: ignore[override]  # typeshed: int
         try:
@@ -185,7 +185,7 @@ class _StandardOutput(io.FileIO):
 
 
 class _StandardError(io.FileIO):
-    """Standard error that drops text if nobody can read it."""
+    """Standard error stream that discards text if it cannot be written."""
 
     def write(self, data: Any) -> int | None:  # type: ignore[override]  # typeshed: int
         try:
@@ -243,12 +243,12 @@ def _install_handlers() -> None:
 
 
 def is_own_process() -> bool:
-    """Return True while `run_process` runs, unless `stop_softly` handles signals."""
+    """Return True if this process runs only the command of `run_process`, and `stop_softly` is not active."""
     return any(signal.getsignal(number) is _handle_signal for number in ENDING_SIGNALS)
 
 
 def _handle_signal(number: int, _frame: object) -> None:
-    """Handle a signal in the main thread."""
+    """Handle a signal; Python calls this in the main thread."""
     _state.taken += 1
     if _state.is_over:
         _start_ending(number)
@@ -262,7 +262,7 @@ def _handle_signal(number: int, _frame: object) -> None:
 
 
 def _stop_softly(number: int) -> bool:
-    """Ask a service to stop; return True if a service is running and this was its first signal."""
+    """Call the stop function of a running service; return False if there is none or it was called before."""
     stop, _state.stop = _state.stop, None
     if stop is None:
         return False
@@ -273,7 +273,7 @@ def _stop_softly(number: int) -> bool:
 
 
 def _watch_for_signals(read_end: int) -> None:
-    """Make sure that a signal ends the process even if the main thread is too busy to handle it."""
+    """Handle signals in a thread if the main thread is too busy to do so."""
     while True:
         left = None if _state.number is None else max(0.0, _state.deadline - time.monotonic())
         if not select.select([read_end], [], [], left)[0]:
@@ -304,7 +304,7 @@ def end_at_once(text: str, code: int) -> NoReturn:
 
 
 def _start_ending(number: int) -> None:
-    """Print the line about the signal, and ask all child processes to end; only once."""
+    """Print the line about a signal, and ask all child processes to end; later calls do nothing."""
     if not _state.begun.acquire(blocking=False):
         return
     _state.deadline = time.monotonic() + GRACE_SECONDS
@@ -375,7 +375,7 @@ def _end_with_descendants(number: int, *, at_once: bool = False) -> NoReturn:
 
 
 def _spark_processes() -> list[int]:
-    """Return the JVM and its children, which have a session of their own and delete their files when asked to end."""
+    """Return the ids of Spark's JVM and its children, which must be asked to end so that they delete their files."""
     own = os.getsid(0)
     found = []
     for process in descendants():

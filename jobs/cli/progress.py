@@ -50,7 +50,7 @@ def runner_progress(runner: Runner, what: str, total_bytes: int, *, quiet: bool)
 
 
 class _Compilation:
-    """Compilation of the reader, as far as it can be seen from this process."""
+    """State of the just-in-time compilation of the log reader, as far as this process can observe it."""
 
     def __init__(self) -> None:
         self._stored: int | None = None
@@ -58,7 +58,7 @@ class _Compilation:
         self.text()
 
     def text(self) -> str:
-        """Return what is being compiled, or an empty text; to be called twice a second."""
+        """Return a text about a running compilation; empty if nothing is being compiled. Call this twice a second."""
         module = sys.modules.get(_FUNCTION_CACHE)  # loading it takes a second, and work without it compiles nothing
         stored = None if module is None else module.compiled_function_count()
         if stored is None:
@@ -112,7 +112,7 @@ def _show_progress(count: Count, what: str, unit: str, *, quiet: bool) -> Iterat
 
 
 def _run_display(watch: Callable[..., None], *arguments: object) -> None:
-    """Show progress until the watched work ends."""
+    """Update the progress display until the watched work ends."""
     try:
         watch(*arguments)
     except (CounterGoneError, OSError):

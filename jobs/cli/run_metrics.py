@@ -43,7 +43,7 @@ _counted: Counter[str] = Counter()
 
 
 def count(name: str, amount: int) -> None:
-    """Add an amount to a counter of this run.
+    """Add an amount to a counter in this run's metrics.
 
     Args:
         name: one of `COUNTERS`.
@@ -73,7 +73,7 @@ class RunMetrics:
         _counted.clear()
 
     def write(self, exit_code: int) -> None:
-        """Write the file.
+        """Write the metrics to the file.
 
         Raises:
             OSError: if it cannot be written.

@@ -50,7 +50,7 @@ class SettingsError(CommitLakeError):
 
 
 def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
-    """Refuse tables of jobs that do not exist, and keys of this job that are not its options.
+    """Raise an error for tables of unknown jobs, and for keys in this job's table that are not its options.
 
     Args:
         path: a TOML file. If it cannot be read, the parser reports it.
@@ -81,7 +81,7 @@ def check_file(path: Path, job: str, parser: argparse.ArgumentParser) -> None:
 
 
 def _read_settings_text(path: Path) -> str:
-    """Return the text of a settings file, which is read twice: a pipe would be empty the second time."""
+    """Return the text of a settings file, which must not be a pipe, because it is read twice."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise SettingsError(f"{path}: expected a file with settings, found {kind_of(path.stat().st_mode)}")
     with path.open("rb") as file:
@@ -92,7 +92,7 @@ def _read_settings_text(path: Path) -> str:
 
 
 def _check_numbers(path: Path, settings: Mapping[str, object]) -> None:
-    """Refuse numbers beyond 64 bits, which TOML does not allow, and Python cannot always print."""
+    """Raise an error for integers of more than 64 bits, which TOML forbids and Python cannot always print."""
     waiting: list[object] = [settings]
     while waiting:
         value = waiting.pop()
@@ -116,7 +116,7 @@ def check_environment(parser: argparse.ArgumentParser, environment: Mapping[str,
 
 
 def check_texts(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Refuse texts with NUL, and texts with bytes that could not be decoded.
+    """Raise an error for texts that contain NUL or bytes that could not be decoded.
 
     The name of a file may have any bytes except NUL, which only a TOML file can contain.
 
@@ -145,7 +145,7 @@ def _is_text(value: str) -> bool:
 
 
 def config_file(parser: argparse.ArgumentParser, argv: Sequence[str]) -> Path | None:
-    """Return the settings file that a job will read, if one is named or exists."""
+    """Return the path of the settings file that a job will read: the named one, otherwise the first default one."""
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     finder.add_argument("--config")
     try:
@@ -169,7 +169,7 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def variables_of_all_jobs() -> set[str]:
-    """Return the variables of the options of all jobs, from their parsers."""
+    """Return the environment variables of all jobs' options."""
     parsers = (importlib.import_module(f"commitlake.jobs.{name}.command").build_parser() for name in JOBS)
     return {variable_of(option) for parser in parsers for option in options_of(parser)}
 

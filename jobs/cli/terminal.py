@@ -47,7 +47,7 @@ class GuardedStream:
 
 @contextmanager
 def guarded_streams(*, raw: bool = False, edit_errors: Callable[[str], str] | None = None) -> Iterator[None]:
-    """Guard standard output and standard error.
+    """Replace standard output and standard error by guarded streams while the block runs.
 
     Args:
         raw: whether they stay unguarded.

@@ -1,4 +1,4 @@
-"""Compilation of each format's kernels at set-up: `python -m commitlake.jobs.cli.warm`.
+"""Compilation of the log readers for each format at set-up: `python -m commitlake.jobs.cli.warm`.
 
 The compiled code is stored beside the source, or in the user's cache folder if the source folder is read-only. So a
 worker's first batch need not compile anything.
@@ -95,27 +95,27 @@ def _warm_format(task: tuple[str, Path]) -> int:
 
 
 def _verify(log_format: Format, log: Path, rebuilt: Path) -> None:
-    """Verify a log with the indexes that were rebuilt from it."""
+    """Verify a small log with its rebuilt indexes, to compile the code for this."""
     shutil.copytree(log, rebuilt / log_format.folder, dirs_exist_ok=True)
     verify_stores(find_stores(str(rebuilt), formats=all_formats().only(log_format)), VerifyOptions())
 
 
 def _restore(store: Store, root: Path) -> None:
-    """Restore the store from a lake, with its keys."""
+    """Restore a small store from a lake with its keys, to compile the code for this."""
     run_archive(HERE, Config(store.root, str(root), store.broker, quality=False, edges=False))
     lake = Lake(str(root))
     restore_store(lake, lake.bodies, root / "restored", Chosen(store.broker))
 
 
 def _encode_message() -> None:
-    """Encode a message, as `replay` does."""
+    """Encode a message as `replay` does, to compile the code for this."""
     schema = arrow_schema(MESSAGES.only(COLUMNS))
     row = {"broker": "a", "physical_offset": 0, "sys_flag": 0, "flag": 0, "properties": [("KEYS", "a")]}
     encode_part(pa.Table.from_pylist([row], schema), pa.array([b"a"], pa.large_binary()), "a")
 
 
 def _archive(store: Store, scratch: str) -> None:
-    """Run what an archive run's tasks do, and read a body back."""
+    """Run an archive run's tasks on a small log and read a body back, to compile the code for this."""
     splits = plan_splits(store, take_snapshot([store]).ranges[store.broker], _SEGMENT_BYTES)
     lake = Lake(scratch)
     tasks = ArchiveTasks(splits, lake, pack_location(lake.bodies), "warm", "")
@@ -127,14 +127,14 @@ def _archive(store: Store, scratch: str) -> None:
 
 
 def _find_border(log_format: Format) -> None:
-    """Look for a record boundary, as the planning of a large segment does."""
+    """Search for a record boundary as in the planning of a large segment, to compile the code for this."""
     kernel = log_format.kernel
     parts = np.empty((kernel.part_count, 1), np.int64)
     kernel.find_border(np.zeros(_SEGMENT_BYTES, np.uint8), 8, 0, 0, _SEGMENT_BYTES, _SEGMENT_BYTES, 1 << 20, parts)
 
 
 def _decode_pulled_record() -> None:
-    """Decode a record as a live broker sends it, as the Spark source `rocketmq` does."""
+    """Decode a record in the form that live brokers send, to compile the code for this."""
     (log_format,) = COMMITLOGS
     segment, *_ = log_format.sample_files(_SEGMENT_BYTES).values()
     parsed = parse_message(segment)

@@ -55,7 +55,7 @@ def script(shell: str) -> str:
 
 
 def _parser_of_all_jobs() -> argparse.ArgumentParser:
-    """Return a parser with the jobs as subcommands, which only describes them."""
+    """Return a parser with all jobs as subcommands, used only to describe their options."""
     from commitlake.jobs.cli.main import JOBS
 
     parser = argparse.ArgumentParser("commitlake", description="Message broker logs as tables.")
@@ -73,7 +73,7 @@ def _parser_of_all_jobs() -> argparse.ArgumentParser:
 
 
 def _add_completion_type(action: argparse.Action) -> argparse.Action:
-    """Return the action, extended by the type of completion for its value."""
+    """Return the parser action, with the kind of shell completion for its value added."""
     import shtab
 
     if action.metavar in _FILES:

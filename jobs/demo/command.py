@@ -58,7 +58,7 @@ _BY_TOPIC = (
 
 
 class OffsetHistory:
-    """Snapshots of a run's stores, which are kept in memory until the lake exists.
+    """Offset snapshots of the stores of an archive run, kept in memory until the lake exists.
 
     Args:
         config: settings of the run.
@@ -76,7 +76,7 @@ class OffsetHistory:
         self._read += [replace(progress, log_end=ranges[progress.broker].end) for progress in found]
 
     def append(self) -> None:
-        """Append the snapshots to the lake, oldest first."""
+        """Append the kept snapshots to the lake, oldest first."""
         for progress in self._read:
             append_progress(Lake(self._config.lake), progress)
 
@@ -129,7 +129,7 @@ class Demo(Command):
 
 
 def _clean_folder(folder: Path) -> Path:
-    """Return the demo's folder, emptied of an earlier demo's files; any other folder that is not empty is refused."""
+    """Return the demo's folder after deleting an earlier demo's files; raise an error if it contains other files."""
     if folder.exists() and not (folder / _MARK).exists() and any(folder.iterdir()):
         raise JobError(f"{folder} has files that do not belong to a demo", "name another folder with --dir")
     for name in ("broker-a", "lake"):

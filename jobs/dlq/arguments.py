@@ -133,7 +133,7 @@ class DlqOptions(
             self._check_redrive(given)
 
     def exported_file(self) -> tuple[str, str]:
-        """Return the file that 'export' writes, and its format.
+        """Return path and format of the file that 'export' writes.
 
         Raises:
             JobError: if no file is given, or its format is not known.

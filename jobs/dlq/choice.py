@@ -33,10 +33,10 @@ class Chosen:
     """The dead letters that the arguments select.
 
     Attributes:
-        table: `messages`.
-        condition: SQL condition for their rows, of all causes even if one is chosen.
+        table: the lake's table `messages`.
+        condition: SQL condition for the dead letters of all causes, even if one cause is chosen.
         packs: the store of the lake's bodies; None with `--no-shape`.
-        letters: the dead letters by cause; None if they are not needed.
+        letters: the dead letters grouped by cause; None if the grouping is not needed.
         cause: the chosen cause, with its number; None for all.
         missing: sentences on messages that the lake has lost, and that may be among the dead letters.
     """
@@ -50,11 +50,11 @@ class Chosen:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of a job that has shown or written them."""
+        """Exit code of an action that has shown or exported the dead letters."""
         return ExitCode.DAMAGE if self.missing else ExitCode.OK
 
     def narrowed(self) -> str:
-        """Return an SQL condition for the rows of the chosen cause, or of all causes."""
+        """Return an SQL condition for the dead letters of the chosen cause or, without one, of all causes."""
         if self.letters is None or self.cause is None:
             return self.condition
         return narrow_to_cause(self.table, self.condition, self.cause[1], self.letters.causes, self.packs)
@@ -107,7 +107,7 @@ def _warn_of_unknown_names(table: DeltaTable, wanted: Selection) -> None:
 
 @contextmanager
 def explain_invalid_where(arguments: DlqOptions, lake: Lake) -> Iterator[None]:
-    """Turn an error of the query engine into one that says that `--where` is invalid."""
+    """Convert an error of the query engine in the block to an error that says that `--where` is invalid."""
     try:
         yield
     except QueryError as error:

@@ -1,4 +1,4 @@
-"""The outcome of dead letters that were sent again."""
+"""Outcome of dead letters that were sent again: waiting, consumed, or dead again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SAMPLE_COLUMNS = [
 
 
 def print_outcome(arguments: DlqOptions, lake: Lake) -> ExitCode:
-    """Print the outcome of the messages of a redrive."""
+    """Print the current outcome of each message that a redrive has sent."""
     plan = read_state(lake, arguments.replay_id).plan
     return follow(arguments, lake, plan)
 
@@ -91,7 +91,7 @@ def follow(arguments: DlqOptions, lake: Lake, plan: ReplayPlan) -> ExitCode:
 
 
 def _wait_for_outcomes(arguments: DlqOptions, followers: Sequence[GroupFollower]) -> tuple[list[GroupOutcomes], bool]:
-    """Measure outcomes until no message is waiting; also return whether a signal stopped it earlier."""
+    """Read outcomes until no message is waiting, time is up, or a signal arrives; return whether it was a signal."""
     started = time.monotonic()
     deadline = started + arguments.follow_for.total_seconds() if arguments.follow_for is not None else None
     wait, printed_at = _FIRST_WAIT_SECONDS, started
@@ -137,7 +137,7 @@ def _state_count_rows(found: Sequence[GroupOutcomes]) -> Iterator[Row]:
 
 
 def _sample_rows(one: GroupOutcomes, samples: int) -> Iterator[Row]:
-    """Yield the first messages of each state except consumed."""
+    """Yield rows for the first messages of each state, except those that were consumed."""
     columns = {name: one.rows.column(name) for name in ("msg_id", "target_topic", "target_queue_id", "target_offset")}
     for state in State:
         if state is State.CONSUMED:

@@ -27,7 +27,7 @@ _FINISHED = (ReplayEvent.FINISHED, ReplayEvent.VERIFIED, ReplayEvent.UNDONE, Rep
 
 
 def redrive(arguments: DlqOptions, lake: Lake) -> ExitCode:
-    """Send the selected dead letters again, and track them if asked to."""
+    """Send the selected dead letters again, and with `--follow` track their outcome."""
     chosen = choose(arguments, lake, samples=None)
     with explain_invalid_where(arguments, lake):
         condition = chosen.narrowed()
@@ -76,7 +76,7 @@ def _print_earlier_redrives(lake: Lake, before: Mapping[str, Mapping[str, Sequen
 
 
 def _check_unfinished(lake: Lake, chosen: Chosen, condition: str) -> None:
-    """Refuse dead letters of an unfinished replay, which may have sent more than its ledger says."""
+    """Raise an error if a selected dead letter belongs to an unfinished replay, which may already have sent it."""
     for name, state in read_states(lake).items():
         if state.owner is None or state.event in _FINISHED:
             continue

@@ -63,7 +63,7 @@ CAUSE_COLUMNS = (
 
 
 def show(arguments: DlqOptions, lake: Lake) -> ExitCode:
-    """Show the causes of dead letters, or one of them."""
+    """Show the causes of dead letters, or the details of one cause."""
     samples = arguments.samples if arguments.samples is not None else _SAMPLES_OF_ONE if arguments.cause else 0
     chosen = choose(arguments, lake, samples=samples)
     letters = chosen.letters or DeadLetters([], 0)
@@ -252,7 +252,7 @@ def dead_letters_report(found: DeadLetters, rates: RatesReport) -> Report:
 
 
 def _time_chart(rates: RatesReport) -> Iterator[Block]:
-    """Yield a chart of the dead letters of each group."""
+    """Yield a chart of each group's dead letters over time, if there is one to show."""
     windows = rates.windows
     series = []
     for (topic,), rows in list(rates.lines.items())[:MAX_SERIES]:
@@ -287,7 +287,7 @@ def answer(found: DeadLetters) -> Iterator[str]:
 
 
 def cause_text(cause: Cause) -> str:
-    """Return a cause in words."""
+    """Describe a cause of dead letters in words."""
     topic = "messages of an unknown topic" if cause.topic is None else f"messages of {cause.topic}"
     tag = "without a tag" if cause.tag is None else f"with the tag {cause.tag}"
     attempts = count_text(cause.attempts, "attempt")
@@ -296,7 +296,7 @@ def cause_text(cause: Cause) -> str:
 
 
 def _count_by_group(found: DeadLetters) -> list[tuple[str, int]]:
-    """Return the number of dead letters of each group, the largest first."""
+    """Count the dead letters of each group, and return groups and counts, the largest first."""
     counts: Counter[str] = Counter()
     for cause in found.causes:
         counts[cause.group] += cause.messages

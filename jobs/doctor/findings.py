@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
-    """The states in which a check can end."""
+    """State in which a check of `doctor` ends."""
 
     OK = "ok"
     WARNING = "warning"

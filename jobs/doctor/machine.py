@@ -57,7 +57,7 @@ def packages() -> DoctorFinding:
 
 
 def _installation_advice(packages: Iterable[str]) -> str:
-    """Return how to install packages: by the script of a clone, or else by pip."""
+    """Return advice on how to install packages: with the script of a cloned repository, or with pip."""
     if SET_UP_SCRIPT.exists():
         return f"run {SET_UP_SCRIPT} --set-up-only"
     extras = sorted({_EXTRAS[name] for name in packages if name in _EXTRAS})
@@ -108,7 +108,7 @@ def spark() -> DoctorFinding:
 
 
 def resources() -> DoctorFinding:
-    """Check cores and memory."""
+    """Check the number of cores and the memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -147,7 +147,7 @@ def folder(check: str, place: str) -> DoctorFinding:
 
 
 def stores(place: str) -> Iterator[DoctorFinding]:
-    """Check that stores exist and can be read.
+    """Check that stores exist at a path, and that their files can be read.
 
     Args:
         place: a store folder, a glob, or several with commas between.
@@ -178,7 +178,7 @@ def stores(place: str) -> Iterator[DoctorFinding]:
 
 
 def completed(checks: Sequence[DoctorFinding], asked: Sequence[str]) -> list[DoctorFinding]:
-    """Return the findings, and an entry for each check that was not requested."""
+    """Return the findings, with a "skipped" finding added for each check that was not requested."""
     known = {finding.check for finding in checks}
     options = {"store": "--store", "lake": "--lake", "s3": "--lake s3://…", "hbase": "--hbase", "broker": "--namesrv"}
     more = [

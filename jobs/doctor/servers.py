@@ -18,7 +18,7 @@ _MAX_VERSION = 100
 
 
 def object_store(place: str) -> DoctorFinding:
-    """Check that a prefix of an object store can be listed.
+    """Check that an object store can be reached, by listing a prefix.
 
     Args:
         place: `s3://bucket/prefix`.

@@ -89,7 +89,7 @@ class Dump(
     index_entries: int | None = option("with --index: the broker's maxIndexNum", parse=int, metavar="N")
 
     def run(self) -> ExitCode:
-        """Print what the arguments ask for."""
+        """Print the requested records or entries as JSON lines."""
         _check(self)
         if self.consumequeue or self.index:
             return _run_indexes(self)
@@ -167,7 +167,7 @@ def _run_indexes(command: Dump) -> ExitCode:
 
 
 def _index_file_geometry(command: Dump, store: Store) -> Geometry | None:
-    """Return the size of the IndexFiles by the options or --broker-conf; None if neither gives it."""
+    """Return the geometry of the IndexFiles that the options or --broker-conf set; None if neither sets it."""
     from commitlake.schemas.layouts.rocketmq.indexfile import Geometry
 
     if command.index_slots is not None and command.index_entries is not None:
@@ -179,7 +179,7 @@ def _index_file_geometry(command: Dump, store: Store) -> Geometry | None:
 
 
 def _check_names(store: Store, topics: Sequence[str], queues: Sequence[int]) -> None:
-    """Warn of a topic or queue that has no folder."""
+    """Warn of requested topics or queues that have no folder."""
     from commitlake.jobs.arguments.store_queues import queues_by_topic, unknown_names
 
     for sentence in unknown_names([store], topics, queues):

@@ -22,7 +22,7 @@ Row = dict[str, object]
 
 @dataclass(slots=True)
 class DumpReport:
-    """The counts and findings of a dump, filled in as it proceeds.
+    """Counts and findings of a dump, updated while it runs.
 
     Attributes:
         records: number of printed records.
@@ -70,7 +70,7 @@ def record_row(message: Any, store: Store, segment: str, body: str, report: Dump
 
 
 def describe(found: FoundRecord) -> str:
-    """Return a sentence about a damaged range."""
+    """Describe a damaged range in a sentence."""
     span = found.span
     return (
         f"segment {found.segment}, physical offset {span.start} to {span.end} ({span.end - span.start} bytes): "
@@ -79,7 +79,7 @@ def describe(found: FoundRecord) -> str:
 
 
 def end_of_dump_text(report: DumpReport) -> str:
-    """Return where and why a dump stopped."""
+    """Return a sentence on where and why the dump ended."""
     last = report.last
     if last is None:
         return "stopped at physical offset 0: the segments are empty files"

@@ -48,7 +48,7 @@ MAX_FILE_BYTES = 64 << 20
 
 
 def read_keys(name: str) -> list[str]:
-    """Read the keys of a file, without its empty lines.
+    """Read keys from a file, one per line, and skip empty lines.
 
     Args:
         name: name of the file, in UTF-8.

@@ -141,7 +141,7 @@ def finish(command: EraseOptions) -> ExitCode:
 
 
 def show_all(command: EraseOptions) -> ExitCode:
-    """Show all erasures."""
+    """Print a list of all erasures."""
     lake = lake_of(command)
     lake.table("messages")  # raises an error if this is not a lake
     states = read_states(lake)
@@ -161,7 +161,7 @@ def _row(state: ErasureState) -> Row:
 
 
 def plan_lines(plan: ErasurePlan) -> Iterator[str]:
-    """Yield lines that describe what would be done."""
+    """Yield lines that describe what an erasure would delete."""
     yield f"{count_text(plan.messages, 'message')}, including the copies that brokers made of them"
     if plan.selection.unmatched:
         names = sorted(plan.selection.unmatched)
@@ -184,7 +184,7 @@ def plan_lines(plan: ErasurePlan) -> Iterator[str]:
 
 
 def outcome_lines(outcome: ErasureResult) -> Iterator[str]:
-    """Yield lines that describe what was done."""
+    """Yield lines that describe what an erasure has deleted."""
     state = outcome.state
     yield f"erasure {state.number} ({state.erasure_id}): {count_text(state.messages, 'message')}"
     for work in outcome.tables:
@@ -209,7 +209,7 @@ def outcome_lines(outcome: ErasureResult) -> Iterator[str]:
 
 
 def waiting_lines(lake: Lake) -> Iterator[str]:
-    """Yield lines that say which older versions still exist, and until when."""
+    """Yield lines that say which older versions of tables still contain erased data, and until when."""
     for state in read_states(lake):
         if state.due_at is not None:
             yield (
@@ -219,7 +219,7 @@ def waiting_lines(lake: Lake) -> Iterator[str]:
 
 
 def _finish_interrupted(place: Place, say: Callable[[str], None]) -> tuple[bool, PackError | None]:
-    """Complete unfinished erasures. Returns whether one was completed, and why another one still has bodies."""
+    """Complete unfinished erasures; return whether any was completed, and the error of one with bodies left."""
     outcomes = finish_erasures(place, lambda _: None)
     done = [outcome for outcome in outcomes if outcome.error is None]
     for outcome in done:
@@ -234,7 +234,7 @@ def _now() -> datetime.datetime:
 
 
 def _sign_evidence(place: Place, key: Ed25519PrivateKey | None, say: Callable[[str], None]) -> None:
-    """Sign evidence of all erasures that have none yet, including those of earlier runs that were killed."""
+    """Sign evidence for each erasure that has none yet, such as those of earlier runs that were killed."""
     if key is None:
         return
     states = read_states(place.lake)
@@ -276,7 +276,7 @@ def _line_printer(command: EraseOptions) -> Callable[[str], None]:
 
 
 def _erasure_place(command: EraseOptions) -> Place:
-    """Return the lake with the location of its bodies, and refuse a wrong location, where nothing would be erased."""
+    """Return the lake with the location of its bodies; raise an error if archive runs used another location."""
     lake = lake_of(command)
     lake.table("messages")  # raises an error if this is not a lake
     last = read_last_commit(lake) or ArchiveCommit(0, "")

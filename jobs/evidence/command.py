@@ -74,7 +74,7 @@ class EvidenceCommand(Command, S3Arguments, after={S3Arguments: "lake"}):
     from_any: bool = flag("verify: the first document may have any number")
 
     def run(self) -> ExitCode:
-        """Run the chosen action."""
+        """Run the chosen action: create a key, or verify a chain."""
         return _run_action(without_variable(self, "file", "lake"))
 
 

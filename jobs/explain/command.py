@@ -149,7 +149,7 @@ def _missing_segment_sentences(plan: ReadPlan) -> list[str]:
 
 
 def _print_table(rows: list[dict[str, object]]) -> None:
-    """Print one paragraph per store, because a plan does not fit on one line."""
+    """Print the plans as paragraphs, one per store, because a plan does not fit on one line."""
     for number, row in enumerate(rows):
         print(("\n" if number else "") + f"{printable_line(str(row['broker']))}  {printable_line(str(row['path']))}")
         for name, value in _paragraph_lines(row):

@@ -139,7 +139,7 @@ def _watch_stores(
 def _watch_and_write_page(
     command: Guard, lake: Lake, now: datetime.datetime
 ) -> tuple[Mapping[str, StoreProgress] | None, list[WatchedStore]]:
-    """Watch the stores, and write the page that the arguments name."""
+    """Check the stores, and write the HTML page if one is requested."""
     from commitlake.jobs.guard.page import TITLE, stores_page
     from commitlake.jobs.report.output import failure_page, page_file
 
@@ -160,7 +160,7 @@ def _advice_placeholders(command: Guard, lake: Lake, watched: Sequence[WatchedSt
 
 
 def _read_progress(lake: Lake) -> dict[str, StoreProgress] | None:
-    """Return the archived offset of each store, or None if there is no lake yet."""
+    """Return the offset up to which each store is archived, or None if there is no lake yet."""
     from commitlake.connectors.lake.archive_log import read_last_commit
 
     folder = Path(lake.root)

@@ -82,7 +82,7 @@ def _to_object(store: WatchedStore, now: datetime.datetime) -> dict[str, Any]:
 
 
 def disk_limits(rules: Rules) -> Iterator[tuple[int, str]]:
-    """Yield each limit of disk usage in percent, and what the broker does above it."""
+    """Yield each disk usage limit in percent, with what the broker does when it is exceeded."""
     yield rules.conf.disk_max_used_percent, "expired segments are deleted at any hour"
     if rules.conf.cleans_forcibly:
         yield rules.forcibly_percent, "segments are deleted at any age"
@@ -90,12 +90,12 @@ def disk_limits(rules: Rules) -> Iterator[tuple[int, str]]:
 
 
 def rule_lines(stores: Sequence[WatchedStore]) -> Iterator[str]:
-    """Yield a sentence for each store whose rules differ from RocketMQ's defaults."""
+    """Yield a sentence for each store whose deletion rules differ from RocketMQ's defaults."""
     return (f"rules of {store.broker}: {store.rules.source_note}" for store in stores if store.rules.source_note)
 
 
 def disk_lines(stores: Sequence[WatchedStore], now: datetime.datetime) -> Iterator[str]:
-    """Yield a sentence for each disk, and one for each limit that it exceeds or will exceed."""
+    """Yield sentences about each disk's usage, and about limits that it exceeds or will soon exceed."""
     seen = set()
     for store in stores:
         for disk in store.disks:
@@ -156,7 +156,7 @@ class GuardVerdict:
 
 
 def verdict_of(stores: Sequence[WatchedStore]) -> GuardVerdict:
-    """Return the verdict; losses come before stores that an archive run would refuse."""
+    """Return the verdict on all stores; segments lost or at risk take priority over replaced stores."""
     lost = sum(store.lost is not None for store in stores)
     at_risk = sum(store.count(SegmentVerdict.AT_RISK) > 0 for store in stores)
     replaced = sum(bool(store.replaced) for store in stores)

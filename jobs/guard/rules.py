@@ -24,7 +24,7 @@ _BOLTMQ_IS_AS_ROCKETMQ = 4
 
 
 def read_rules(arguments: RuleArguments, now: datetime.datetime) -> Callable[[Store], Rules]:
-    """Return a function that gives a store's deletion rules.
+    """Return a function that returns the deletion rules of a given store.
 
     Args:
         now: Time at which the stores are read.
@@ -101,7 +101,7 @@ def _apply_boltmq_settings(common: Rules, store: Store, conf: BoltmqConf, path: 
 
 
 def _last_start(store: Store) -> datetime.datetime | None:
-    """Return when the broker was started, from its file `abort`; None if it is not running."""
+    """Return the broker's start time from the store's file `abort`; None if the broker is not running."""
     if store.is_remote:
         return None
     try:

@@ -20,7 +20,7 @@ _SOURCE = OneOf(required=True)
 
 @dataclass(frozen=True, kw_only=True)
 class SourceArguments(S3Arguments, LayoutArgument, after={S3Arguments: "store", LayoutArgument: "store"}):
-    """A lake or stores, one of which must be given."""
+    """Options for the data source: a lake or stores, exactly one of which must be given."""
 
     lake: str | None = option(
         "the lake: a folder, s3://bucket/prefix, or catalog.schema", metavar="PLACE", one_of=_SOURCE
@@ -37,7 +37,7 @@ class SourceArguments(S3Arguments, LayoutArgument, after={S3Arguments: "store", 
 
 @dataclass(frozen=True, kw_only=True)
 class LagArguments(SourceArguments, BrokerConfArgument, after={BrokerConfArgument: "watch"}):
-    """Options of a measurement of lag."""
+    """Options for measuring lag."""
 
     bodies: str | None = option(BODIES_HELP, metavar="PLACE", rules=needs("lake", "a store has its bodies in its log"))
     watch: datetime.timedelta = option(
@@ -61,7 +61,7 @@ def _parse_filter(text: str) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class LagQuestion(Brokers, Groups, Topics):
-    """Options that choose groups; without them, all are measured."""
+    """Options that select consumer groups; by default, all groups are measured."""
 
     at: datetime.datetime | None = option(
         "with --lake: a past time, as 2026-11-20T14:05, ms since 1970, or -2h (default: the last snapshot)",

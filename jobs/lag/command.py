@@ -72,7 +72,7 @@ EXAMPLES = (
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on a row of lag.
+    """Condition of `lag`'s alert options on a row, such as a limit on its messages.
 
     Attributes:
         text: The condition as it was given.

@@ -1,4 +1,4 @@
-"""The answer of `commitlake lag`: which group is furthest behind, since when, and what to do.
+"""Report of `commitlake lag`: the group that is furthest behind, since when, and what to do.
 
 One set of cells for each group and queue is what its table, its page and its notebook show; `plain_rows` are the rows
 for programs.
@@ -175,11 +175,11 @@ class LagSource:
 
     @property
     def places(self) -> dict[str, str | Sequence[str]]:
-        """Values for the placeholders of an advice that depend on the source."""
+        """Values for the placeholders in advice that depend on the lake or store."""
         return {"source": self.option, self.option[0].removeprefix("--"): self.option[1]}
 
     def at_words(self, option: str) -> list[str]:
-        """Return the words of an option with the requested time; empty if none was requested."""
+        """Return an option and the requested time as command line words; empty if no time was requested."""
         return [] if self.at is None else [option, iso_text(self.at).removesuffix("Z")]
 
 
@@ -297,7 +297,7 @@ def _since_text(group: GroupSummary, since: datetime.datetime | None) -> str:
 
 
 def _reason_blocks(group: GroupSummary) -> Iterator[Block]:
-    """Yield why a group has its verdict, and when it has caught up."""
+    """Yield paragraphs on why a group has its verdict, and how long it needs to catch up."""
     row = group.worst
     if row.judged.reason:
         yield Paragraph(f"Why: {row.judged.reason} (queue {row.queue_id} of ", Name(row.topic), ").")
@@ -320,7 +320,7 @@ def _note_blocks(group: GroupSummary) -> Iterator[Block]:
 
 
 def _lost_messages_blocks(group: GroupSummary, source: LagSource) -> Iterator[Block]:
-    """Yield how many messages a group has lost, and how to send those again that the lake has."""
+    """Yield blocks on how many messages a group has lost, and how to send again those that the lake has."""
     if not group.lost.largest:
         return
     text = f"{_count_text(group.lost)} {'message was' if group.lost == (1, 1) else 'messages were'} lost."
@@ -388,7 +388,7 @@ def _history_charts(groups: Sequence[GroupSummary], history: LagHistory | None, 
 
 
 def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
-    """Yield the times for which no group has a figure."""
+    """Yield a mark for each time range in which no group has a figure."""
     windows = history.windows
     start: int | None = None
     for number in range(windows.count + 1):
@@ -415,7 +415,7 @@ def _queue_table(rows: Sequence[Lag], first: str) -> Table:
 
 
 def _rest(rows: str, messages: Sequence[FigureBounds], shown: int) -> str:
-    """Return a sentence about the rows of a table that are not shown; empty if all are.
+    """Return a sentence about the rows that a table does not show; empty if it shows all of them.
 
     Args:
         rows: what the rows are.
@@ -431,7 +431,7 @@ def _rest(rows: str, messages: Sequence[FigureBounds], shown: int) -> str:
 
 
 def group_rows(rows: Iterable[Lag]) -> Iterator[Row]:
-    """Yield a row for people for each group, and for each kind of messages that no group consumes."""
+    """Yield table rows for people: one for each group, and one for each kind of messages that no group consumes."""
     found: dict[str, list[Lag]] = {}
     for row in rows:
         found.setdefault(_row_label(row), []).append(row)
@@ -499,7 +499,7 @@ def _more_text(count: int) -> str:
 
 
 def _drain_text(rows: Sequence[Lag]) -> str:
-    """Return how long the slowest queue takes until nothing waits; empty if one of them does not get there."""
+    """Return the time that the slowest queue needs to catch up; empty if one of the queues never does."""
     drains = [_drain_seconds(row) for row in rows]
     known = [drain for drain in drains if drain is not None]
     longest = max(known, default=0.0)
@@ -516,7 +516,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def bounded_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
-    """Format a figure, or its lower and upper bound, for people."""
+    """Format a figure or its lower and upper bound for people, with a function for single values."""
     if bounds.high is None:
         return f"{text(bounds.low)} or more"
     if bounds.is_exact:
@@ -525,7 +525,7 @@ def bounded_text(bounds: FigureBounds, text: Callable[[float], str]) -> str:
 
 
 def plain_rows(rows: Iterable[Lag]) -> Iterator[Row]:
-    """Yield rows for programs."""
+    """Yield rows in the form for programs."""
     times: dict[datetime.datetime, str] = {}  # there are few times, and many rows have the same one
     for row in rows:
         judged = row.judged

@@ -85,7 +85,7 @@ def _run(options: Sequence[str], command: Sequence[str]) -> int:
 
 
 def replace_lake_name(command: Sequence[str], parsed: argparse.Namespace) -> list[str]:
-    """Return a job's arguments with the name of a lake in a catalog replaced by the lake's place.
+    """Return a job's arguments with the catalog name of a lake replaced by the lake's location.
 
     Only this machine asks the catalog, so the token stays here; and the driver cannot take the name for a folder in its
     working folder.
@@ -101,7 +101,7 @@ def replace_lake_name(command: Sequence[str], parsed: argparse.Namespace) -> lis
 
 
 def check_attempts(given: Mapping[str, str]) -> None:
-    """Refuse a setting for more than one attempt.
+    """Raise an error if a setting of spark-submit allows more than one attempt.
 
     Raises:
         JobError: if the user has set more.
@@ -149,7 +149,7 @@ def _submit(
 
 
 def _wait_for(application: YarnApplication, job: str, *, quiet: bool) -> int:
-    """Wait for the job, and return its exit code; if this process is asked to end, the application is killed."""
+    """Wait until the job ends, and return its exit code; kill the application if this process is asked to stop."""
     asked = threading.Event()
     shown = []
 
@@ -171,14 +171,14 @@ def _wait_for(application: YarnApplication, job: str, *, quiet: bool) -> int:
 
 
 class TerminalOutput:
-    """Standard output and standard error of this process, to which a driver's bytes are written."""
+    """Output stream pair to which a driver's output is copied: standard output and standard error of this process."""
 
     def __init__(self) -> None:
         make = codecs.getincrementaldecoder("utf-8")
         self._decoders = {stream: make("backslashreplace") for stream in (1, 2)}
 
     def write(self, stream: int, content: bytes) -> None:
-        """Write bytes; on a terminal, control characters in them become escapes."""
+        """Write bytes to one of the streams; on a terminal, control characters are escaped."""
         from commitlake.connectors.printable import printable
 
         target = sys.stdout if stream == 1 else sys.stderr
@@ -192,7 +192,7 @@ class TerminalOutput:
 def job_file(
     parser: argparse.ArgumentParser, command: Sequence[str], output: str, environment: Mapping[str, str]
 ) -> dict[str, object]:
-    """Return the content of the file that the driver reads.
+    """Return the content of the file that tells the driver which job to run.
 
     Args:
         command: the job and its arguments.
@@ -210,7 +210,7 @@ def job_file(
 
 
 def with_file(options: Sequence[str], file: Path) -> list[str]:
-    """Return options of spark-submit that also send a file, with one attempt.
+    """Return spark-submit options that also send a file to the driver, and allow a single attempt.
 
     >>> with_file(["--files", "a,b"], Path("/job.json"))
     ['--files', 'a,b,/job.json', '--conf', 'spark.yarn.maxAppAttempts=1']
@@ -224,7 +224,7 @@ def with_file(options: Sequence[str], file: Path) -> list[str]:
 
 
 def _s3_options_of(parsed: argparse.Namespace) -> S3Options | None:
-    """Return options of the object store if the lake is in one: Spark needs jars for it."""
+    """Return the options for S3 if the lake is there, because Spark then needs additional jars; otherwise None."""
     if not str(getattr(parsed, "lake", None) or "").startswith("s3://"):
         return None
     from commitlake.connectors.storage.s3_clients import s3_options

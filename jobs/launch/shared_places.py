@@ -1,4 +1,4 @@
-"""Check that the places in a job's arguments exist on the machine that runs the job, where that is not this machine.
+"""Check that the places in a job's arguments can be reached from the machine that runs the job.
 
 A folder on a local disk of this machine does not exist there or, worse, is another folder with the same name. A folder
 counts as shared if it is on a network file system, or if the setting `spark.commitlake.sharedFolders` names it.
@@ -26,7 +26,7 @@ _MOUNTS = Path("/proc/self/mounts")
 
 
 def check_shared(parser: argparse.ArgumentParser, arguments: argparse.Namespace, shared: Sequence[str]) -> None:
-    """Refuse places that only this machine has.
+    """Raise an error for places in a job's arguments that only this machine can reach.
 
     Args:
         arguments: its parsed arguments.
@@ -53,7 +53,7 @@ def check_shared(parser: argparse.ArgumentParser, arguments: argparse.Namespace,
 
 
 def places(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    """Yield the name and the value of each argument for a place; several in one value one by one."""
+    """Yield the option name and value of each place in a job's arguments; a value with several places is split."""
     for action in parser._actions:  # noqa: SLF001 (no other way)
         value = getattr(arguments, action.dest, None)
         if action.metavar not in _METAVARS or not value or value == argparse.SUPPRESS:
@@ -64,7 +64,7 @@ def places(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> It
 
 
 def file_system(path: Path) -> str:
-    """Return the type of a path's file system; empty if the system does not tell."""
+    """Return the type of the file system that contains a path; empty if it is unknown."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

@@ -71,7 +71,7 @@ def _run_in_cluster(options: Sequence[str], command: Sequence[str]) -> int:
 
 
 def _connect_problem(options: Sequence[str]) -> str | None:
-    """Return why options for Spark Connect are refused; values, which may be secret, are not shown."""
+    """Return why the options for Spark Connect cannot be used, without values that may be secret; None if they can."""
     remote = _values(options, "--remote")
     names = [option.partition("=")[0] for option in options if option.startswith("-")]
     if any(value.startswith("spark.remote=") for value in (*_values(options, "--conf"), *_values(options, "-c"))):
@@ -105,7 +105,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _values(options: Sequence[str], name: str) -> list[str]:
-    """Return all values given for an option."""
+    """Return all values given for a spark-submit option."""
     return [value for option, *values in option_pairs(options) if option == name for value in values]
 
 

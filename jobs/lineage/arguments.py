@@ -128,7 +128,7 @@ def one_by_one(command: LineageOptions) -> Iterator[LineageOptions]:
 
 
 def question_of(command: LineageOptions, lake: Lake) -> Question:
-    """Return the question that the arguments ask.
+    """Return the question about a message's story that the options ask.
 
     Raises:
         JobError: for an invalid position, or a broker that the lake does not have.
@@ -156,7 +156,7 @@ def question_of(command: LineageOptions, lake: Lake) -> Question:
 
 
 def masks_of(command: LineageOptions) -> tuple[list[Mask], bytes]:
-    """Return the masks, and the key for hashes.
+    """Return the masks for printed values, and the key with which values are hashed.
 
     Raises:
         ReplayError: if a mask is invalid, or needs a key.

@@ -21,7 +21,7 @@ _MAX_TEXT = 300
 
 @dataclass
 class Follower:
-    """The printed part of a story, to which new steps are added.
+    """Printer of a growing story, which prints only the steps that are new.
 
     Attributes:
         say: Function that prints a line.
@@ -32,7 +32,7 @@ class Follower:
     _outcomes: dict[tuple[str, str | None], str] = field(default_factory=dict)
 
     def show(self, story: Story) -> bool:
-        """Print the new part of a story, and return True if all its outcomes are final."""
+        """Print the steps that are new in a story, and return True if all its outcomes are final."""
         for step in story.steps:
             text = _step_line(step)
             if self._steps.get(step.id) != text:

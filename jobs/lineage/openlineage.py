@@ -40,7 +40,7 @@ _MAX_NAME = 500
 
 
 def check_target(target: str) -> None:
-    """Refuse an invalid target before any work is done.
+    """Raise an error if the target of events is invalid, before any work is done.
 
     Raises:
         JobError: for such a target, or if the package is not installed.
@@ -61,7 +61,7 @@ def check_target(target: str) -> None:
 
 
 def story_events(story: Story) -> Iterator[RunEvent]:
-    """Yield two events for each edge of a story whose time is known."""
+    """Yield two OpenLineage events, start and completion, for each edge of a story whose time is known."""
     steps = {step.id: step for step in story.steps}
     for edge in story.edges:
         source, target = steps.get(edge.source), steps.get(edge.target)
@@ -80,7 +80,7 @@ def story_events(story: Story) -> Iterator[RunEvent]:
 
 
 def graph_events(graph: TopicGraph, namespace: str) -> Iterator[RunEvent]:
-    """Yield two events for each link of a graph of topics.
+    """Yield two OpenLineage events, start and completion, for each link in a graph of topics.
 
     Args:
         namespace: Namespace of the topics: the name of the lake.

@@ -100,7 +100,7 @@ def step_section(story: Story) -> Section:
 
 
 def verdict_of(story: Story) -> Verdict:
-    """Return a sentence that sums up a story."""
+    """Return a story's verdict: a severity, and a sentence that sums up the outcomes."""
     asked = _shorten(story.asked)
     if not story.steps:
         return Verdict(Kind.INFO, f"No message in the lake has {asked}.", "Not found")

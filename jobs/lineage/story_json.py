@@ -45,7 +45,7 @@ def story_json(story: Story) -> str:
 
 
 def story_object(story: Story) -> dict[str, Any]:
-    """Return a story as an object of JSON types."""
+    """Return a story as JSON-compatible dictionaries and lists."""
     return {
         "version": VERSION,
         "asked": story.asked,
@@ -78,7 +78,7 @@ def _step_object(step: Step) -> dict[str, Any]:
 
 
 def record_object(record: Record) -> dict[str, Any]:
-    """Return a record as an object of JSON types."""
+    """Return a record as a JSON-compatible dictionary."""
     found: dict[str, Any] = {
         "broker": record.broker, "physical_offset": record.physical_offset, "msg_id": record.msg_id,
         "unique_key": record.unique_key, "keys": list(record.keys), "tags": record.tags, "kind": record.kind,
@@ -114,7 +114,7 @@ def _time(moment: datetime.datetime | None) -> str | None:
 
 
 def step_rows(story: Story) -> list[dict[str, Any]]:
-    """Return a row for people for each step."""
+    """Return a table row for people for each step of a story."""
     gaps = {edge.target: edge.gap for edge in story.edges}
     return [
         {

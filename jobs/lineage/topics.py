@@ -43,7 +43,7 @@ _PAGE_COLUMNS = (
 
 
 def link_rows(graph: TopicGraph) -> list[Row]:
-    """Return the links as rows for people."""
+    """Return a table row for people for each link between two topics."""
     return [
         {
             "from": Cell(Name(link.source)), "to": Cell(Name(link.target)),
@@ -126,7 +126,7 @@ def _choose_drawn_links(links: Sequence[TopicLink]) -> list[TopicLink]:
 
 
 def topic_order(links: Sequence[TopicLink]) -> list[str]:
-    """Return topics in an order in which most passes go down: topics that feed more than they receive come first."""
+    """Sort topics so that most messages pass from an earlier topic to a later one."""
     left = {topic for link in links for topic in (link.source, link.target)}
     order: list[str] = []
     while left:

@@ -51,7 +51,7 @@ _KINDS = {StepKind.DLQ: "bold red", StepKind.RETRY: "yellow", StepKind.MISSING: 
 
 @dataclass(frozen=True, slots=True)
 class _Glyphs:
-    """The line-drawing characters of the tree."""
+    """Line-drawing characters for the tree."""
 
     root: str
     only: str
@@ -67,7 +67,7 @@ _PLAIN = _Glyphs("* ", "| ", "|- ", "`- ", "|  ", "-")
 
 @dataclass(slots=True)
 class _OpenStep:
-    """A step whose followers are being drawn: how many remain, and the prefix of their lines."""
+    """Step in the tree with followers still to be drawn: their number, and the prefix of their lines."""
 
     children: int
     before: str
@@ -75,7 +75,7 @@ class _OpenStep:
 
 
 def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
-    """Draw a story.
+    """Print a story as a tree.
 
     Args:
         out: Output stream; colours are used only on a terminal.
@@ -91,7 +91,7 @@ def write_tree(story: Story, out: TextIO, *, width: int | None = None) -> None:
 
 
 def tree_lines(story: Story, width: int, glyphs: _Glyphs = _DRAWN) -> Iterator[Text]:
-    """Yield the lines of a story."""
+    """Yield the lines of a story's tree."""
     known = (
         "nothing is archived"
         if story.as_of is None
@@ -149,7 +149,7 @@ def _state_in_words(outcome: Outcome) -> str:
 
 
 def _title_steps(story: Story) -> dict[str, Step]:
-    """Return, by the id of a step, the step whose title its outcome shows: for a consumption, the consumed record."""
+    """Return, for each step id, the step that gives an outcome its title: for a consumption, the consumed record."""
     steps = {step.id: step for step in story.steps}
     sources = {edge.target: steps[edge.source] for edge in story.edges if edge.source in steps}
     return {name: sources.get(name, step) if step.consumption is not None else step for name, step in steps.items()}
@@ -181,7 +181,7 @@ def _step_lines(story: Story, width: int, glyphs: _Glyphs) -> Iterator[Text]:
 
 
 def _follower_counts(branches: Sequence[Branch]) -> list[int]:
-    """Return the number of direct followers of each branch."""
+    """Return the number of steps that directly follow each step of the tree."""
     found = [0] * len(branches)
     path: list[int] = []
     for number, branch in enumerate(branches):
@@ -193,7 +193,7 @@ def _follower_counts(branches: Sequence[Branch]) -> list[int]:
 
 
 def _line_prefixes(branch: Branch, above: _OpenStep | None, glyphs: _Glyphs) -> tuple[str, str]:
-    """Return the prefix of a step's first line, and that of the lines below it."""
+    """Return the line prefixes of a step: for its first line, and for the lines below it."""
     if above is None:
         return glyphs.root, ""
     if above.children == 1:
@@ -237,7 +237,7 @@ def _style(step: Step) -> str:
 
 
 def _wrap_text(first: str, text: Text, width: int, rest: str | None = None) -> Iterator[Text]:
-    """Yield the lines of a text after a prefix, each within the width if it is wide enough for words."""
+    """Wrap a text after a prefix, and yield its lines; very narrow widths are exceeded so that words fit."""
     below = " " * cell_len(first) if rest is None else rest
     room = max(_LEAST, width - cell_len(first))
     console = Console(width=room, file=sys.stderr)

@@ -105,7 +105,7 @@ class Maintain(MaintainOptions):
 
 
 def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
-    """Delete older versions with erased data if their retention is over, and return lines about that."""
+    """Delete older versions with erased data if their retention is over, and return lines about what was done."""
     import importlib.metadata
 
     from commitlake.connectors.lake.packs.location import pack_location
@@ -133,7 +133,7 @@ def _purge(command: MaintainOptions, plan: MaintenancePlan) -> list[str]:
 
 
 def _check_pack_folder(lake: Lake, given: str | None) -> None:
-    """Refuse to clean up if packs are in a table's folder, where they would be deleted as unused files."""
+    """Raise an error if packs are in a table's folder, where a clean-up would delete them as unused files."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.archive.body_location import IN_LAKE, WAY_OUT, folder_around
 
@@ -169,7 +169,7 @@ def _check(command: MaintainOptions) -> None:
 
 
 def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
-    """Return lines about what was done, or would be done, to a table; one line if nothing was necessary."""
+    """Return lines on what was, or would be, done to a table; a single line if nothing was necessary."""
     from commitlake.jobs.arguments.sizes import size_text
 
     line = f"{care.table}: {count_text(care.files_before, 'file')}, {size_text(care.bytes_before)}"
@@ -193,7 +193,7 @@ def table_lines(care: TableCare, *, dry_run: bool) -> list[str]:
 
 
 def pack_lines(care: PackCare, *, dry_run: bool) -> list[str]:
-    """Return lines about what was done, or would be done, to the packs."""
+    """Return lines on what was, or would be, done to the packs."""
     from commitlake.jobs.arguments.sizes import size_text
 
     lines = []

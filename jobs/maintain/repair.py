@@ -32,7 +32,7 @@ _VERSION = importlib.metadata.version("commitlake")
 
 
 def run_repair(command: MaintainOptions, lake: Lake) -> ExitCode:
-    """Print the plan, and carry it out unless it is a dry run.
+    """Print the repair plan, and carry it out unless this is a dry run.
 
     Returns:
         0 if the lake is intact, or was repaired; 3 if it is not intact, or rows are lost.
@@ -88,13 +88,13 @@ def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed
 
 
 def _check_is_lake(lake: Lake) -> None:
-    """Refuse a place that is not a lake, but accept one with damaged tables."""
+    """Raise an error if a place is not a lake; a lake with damaged tables is accepted."""
     with suppress(LogDamagedError):
         lake.table("messages")
 
 
 def _named_stores(command: MaintainOptions, lake: Lake) -> Stores | None:
-    """Return the named stores; None if no store is named."""
+    """Return the stores that the options name; None if none is named."""
     if not command.store:
         return None
     from commitlake.connectors.lake.archive_log import read_last_commit

@@ -60,12 +60,12 @@ class MaintenancePlan:
 
     Attributes:
         lake: the lake.
-        keep: retention of the rows of a table, or of `bodies`; others are kept forever, except `COPIES`.
-        retention: age before which files that no version refers to, or not yet, are not deleted.
-        target_bytes: size of a merged file.
+        keep: retention period by table name, or for `bodies`; other tables keep their rows forever, except `COPIES`.
+        retention: minimum age at which files that no table version uses are deleted.
+        target_bytes: target size of a merged file, bytes.
         dry_run: whether to only report the work.
         quiet: whether to show no progress.
-        now: time from which ages are computed.
+        now: current time, from which ages are computed.
         runner: the runner that merges files.
     """
 
@@ -79,7 +79,7 @@ class MaintenancePlan:
     runner: Runner = HERE
 
     def before(self, table: str) -> datetime.date | None:
-        """Return the first date that is kept, or None if all rows are kept."""
+        """Return the date before which rows of a table are deleted, or None if all rows are kept."""
         return (self.now - self.keep[table]).date() if table in self.keep else None
 
 
@@ -93,9 +93,9 @@ class TableCare:
         bytes_before: size of these files, bytes.
         files_after: number of data files after the work; for a dry run the same as before.
         bytes_after: size of these files, bytes.
-        expired: the expired rows and files.
+        expired: the deleted rows and files that were too old.
         compaction: the merged files; for a dry run without their size after the work.
-        garbage: the deleted files.
+        garbage: the deleted files that no version used.
         notes: work that was not done, and why.
     """
 
@@ -121,7 +121,7 @@ class PackCare:
 
 
 def maintain_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
-    """Expire, merge, vacuum and checkpoint every existing table.
+    """Run all maintenance steps on each existing table: expire rows, merge files, vacuum, write a checkpoint.
 
     Raises:
         ConcurrentMaintenanceError: if another process does the same work.
@@ -157,7 +157,7 @@ def maintain_tables(plan: MaintenancePlan) -> Iterator[TableCare]:
 
 
 def _drop_replay_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
-    """Drop the rows of `replay_rows` that no replay needs any more.
+    """Delete rows of `replay_rows` that no replay needs any more; return what was deleted, and notes.
 
     Returns:
         The deleted rows, and sentences about rows that are kept.
@@ -219,7 +219,7 @@ def _vacuum(plan: MaintenancePlan, table: str) -> Garbage:
 
 
 def maintain_packs(plan: MaintenancePlan, location: PackLocation) -> PackCare:
-    """Delete packs that are expired, that no row names, or that are unfinished, and merge small ones.
+    """Delete expired, unused and unfinished packs, and merge small ones.
 
     Raises:
         PackStoreError: if packs may not be listed or deleted.

@@ -1,4 +1,4 @@
-"""The state of a lake as Prometheus metrics; a store without archived messages has none of them.
+"""Metrics of a lake's state for Prometheus; a store without archived messages has none.
 
     name                                      labels         value
     commitlake_archive_last_run_timestamp_seconds

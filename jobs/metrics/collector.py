@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class MetricsCollector(Collector):
-    """A thread-safe collector that measures when Prometheus asks.
+    """Thread-safe Prometheus collector that measures on request, and caches the result.
 
     Args:
         measure: Function that returns the metrics.
@@ -31,7 +31,7 @@ class MetricsCollector(Collector):
         self._measured_at = float("-inf")
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the metrics; if they cannot be read, yield one metric that says so."""
+        """Yield the current metrics; if the measurement fails, yield only the metric that says so."""
         with self._lock:
             if time.monotonic() - self._measured_at >= self._keep_seconds:
                 self._families = self._measure_or_report()
@@ -39,7 +39,7 @@ class MetricsCollector(Collector):
             yield from self._families
 
     def describe(self) -> Iterator[GaugeMetricFamily]:
-        """Yield nothing, so that the registry need not measure to learn the names."""
+        """Yield nothing, so that registration does not trigger a measurement."""
         yield from ()
 
     def _measure_or_report(self) -> Sequence[GaugeMetricFamily]:

@@ -25,5 +25,5 @@ def gauge(
 
 
 def up(*, is_readable: bool) -> GaugeMetricFamily:
-    """Return the gauge that says whether the figures can be read."""
+    """Return the gauge `up`, which tells whether the measurement succeeded."""
     return gauge("commitlake_up", "Whether the figures can be read", (), [((), float(is_readable))])

@@ -51,7 +51,7 @@ _MS_PER_SECOND = 1000
 def lag_families(
     answer: LagAnswer, cluster: str, others: Mapping[Queue, QueueSpan] | None = None
 ) -> Iterator[GaugeMetricFamily]:
-    """Yield the metrics of an answer.
+    """Yield the metrics for a measured lag.
 
     Args:
         answer: The lag of all stores.
@@ -121,14 +121,14 @@ def _latency_ms(rows: Sequence[Lag]) -> float:
 
 
 def _consume_tps(rows: Sequence[Lag]) -> float | None:
-    """Return the sum of the rates of all queues; None if one is unknown."""
+    """Return the sum of the consume rates of all queues, messages per second; None if one is unknown."""
     rates = [row.judged.consume_tps for row in rows]
     known = [rate for rate in rates if rate is not None]
     return sum(known) if len(known) == len(rates) else None
 
 
 class _QueueState(NamedTuple):
-    """End of a queue, and the rate at which messages come in; None if it is not known."""
+    """End offset of a queue, and its rate of incoming messages; None where unknown."""
 
     end: int
     produce_tps: float | None

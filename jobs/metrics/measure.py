@@ -27,14 +27,14 @@ _READ = ("messages", "topic_minutes", "quarantine", "gaps", "archive_runs")
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The lag, the state of the lake, its dead letters and its traffic, all measured at one time.
+    """Lag of groups, and a lake's state, dead letters and traffic, all measured at the same time.
 
     Attributes:
         lag: The lag of groups.
         state: State of the lake; None if stores are measured.
         dead_letters: Dead letters of the lake.
         traffic: Traffic of the lake's stores.
-        ends: Ends of the queues of topics without a group.
+        ends: End offsets of the queues of topics that no group consumes.
     """
 
     lag: LagAnswer

@@ -44,7 +44,7 @@ class _Connection:
 
 
 class MetricsServer(ThreadingMixIn, HTTPServer):
-    """Server of the metrics of a registry.
+    """HTTP server for the metrics of a registry.
 
     Args:
         host: address to listen at.
@@ -66,7 +66,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         super().__init__((host, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for a connection, and make room for it."""
+        """Start a thread for a new connection; if there are too many, cut another one first."""
         with self._guard:
             self._open[request] = _Connection(time.monotonic() + REQUEST_SECONDS)
             kept = [one for one in self._open.items() if not one[1].is_cut]
@@ -76,7 +76,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         super().process_request(request, client_address)
 
     def begin(self, request: socket.socket, seconds: float | None) -> None:
-        """Set how many more seconds a connection with a request may last; None while its answer is measured."""
+        """Limit the remaining seconds of a connection with a request; None for no limit while metrics are measured."""
         with self._guard:
             connection = self._open[request]
             connection.has_request = True
@@ -97,12 +97,12 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """Log the error of a connection, which may be that the client has gone."""
+        """Log an error of a connection, such as a client that has disconnected."""
         _LOG.debug("the connection to %s failed", client_address, exc_info=True)
 
 
 def _cut_connection(request: socket.socket, connection: _Connection) -> None:
-    """End a connection, whose thread then closes it."""
+    """Shut a connection down, so that its thread closes it."""
     connection.is_cut = True
     try:
         request.shutdown(socket.SHUT_RDWR)
@@ -111,7 +111,7 @@ def _cut_connection(request: socket.socket, connection: _Connection) -> None:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request."""
+    """Handler of HTTP requests for metrics."""
 
     server: MetricsServer
 
@@ -162,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.setblocking(True)
 
     def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        """Log a request only for debugging."""
+        """Log requests only at debug level."""
         _LOG.debug(format, *arguments)
 
 

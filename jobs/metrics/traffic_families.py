@@ -34,7 +34,7 @@ _BROADCASTING, _CLUSTERING = "0", "1"
 
 
 def traffic_families(traffic: Traffic, answer: LagAnswer, cluster: str) -> Iterator[GaugeMetricFamily]:
-    """Yield the metrics of traffic.
+    """Yield the metrics for a lake's traffic.
 
     Args:
         traffic: Traffic of all stores.

@@ -79,7 +79,7 @@ class Notebook:
 
     @property
     def lake(self) -> Lake:
-        """Return the lake.
+        """Return the lake that the parameters name.
 
         Raises:
             LakeError: The path cannot be that of a lake.
@@ -124,12 +124,12 @@ class Notebook:
             raise UsageError(f"{name}: {error}") from None
 
     def say(self, *sentences: str) -> None:
-        """Print sentences, each on a line."""
+        """Print each sentence on a line of its own."""
         for sentence in sentences:
             print(printable(sentence))
 
     def show(self, *sections: Section) -> None:
-        """Show sections of a report: sentences, tables and pictures, each in its order."""
+        """Show sections of a report: sentences, tables and pictures, each section in this order."""
         for section in sections:
             for block in section.blocks:
                 if isinstance(block, Table):
@@ -189,7 +189,7 @@ class Notebook:
         return found
 
     def _display_html(self) -> Callable[[str], object] | None:
-        """Return the function of Databricks or Jupyter that shows a page below a cell; None in a script."""
+        """Return the function that displays HTML below a cell in Databricks or Jupyter; None in a script."""
         if "displayHTML" in self.names:
             show: Callable[[str], object] = self.names["displayHTML"]
             return show
@@ -200,7 +200,7 @@ class Notebook:
 
 
 def _html_frame(page: str) -> str:
-    """Return a page in a frame, so that its style stays its own; its script cannot reach the notebook."""
+    """Return a page in an HTML frame, which isolates its styles and scripts from the notebook."""
     frame = tag("iframe", srcdoc=Html(escape(page)), sandbox="allow-scripts", width="100%", height=_FRAME_HEIGHT)
     return tag("div", frame)
 
@@ -240,7 +240,7 @@ def open_notebook(title: str, names: Mapping[str, Any], *parameters: Parameter) 
 
 
 def _create_folder(folder: str) -> None:
-    """Create the folder for pictures, before anything is read."""
+    """Create the folder for charts before any work begins, so that an error comes early."""
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -90,7 +90,7 @@ def replay(
     Args:
         table: the lake's table `messages`.
         condition: SQL condition for the messages.
-        choice: the same condition, by queue.
+        choice: the number of selected messages of each queue.
         name_servers: name servers of the target, `host:port` of each, separated by semicolons; empty to send nothing.
         topic: target topic of all messages; None for the topic that each was first sent to.
         rate: the largest number of messages per second; None for no limit.
@@ -139,7 +139,7 @@ def replay(
 
 
 def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, topic: str | None) -> ReplayPlan | None:
-    """Return the newest finished replay of the same messages to the same place; one that was withdrawn sent nothing."""
+    """Return the newest finished replay of the same messages to the same target, without withdrawn replays."""
     states = [
         state
         for state in read_states(lake).values()
@@ -164,7 +164,7 @@ def _find_earlier_replay(lake: Lake, condition: str, name_servers: str, topic: s
 
 
 def choice_report(choice: Sequence[QueueCount], over_time: OverTime, rate: float | None) -> Report:
-    """Return the report on the selected messages: by queue, and over time.
+    """Return a report on the selected messages: their numbers by queue, and over time.
 
     Args:
         choice: The selected messages by queue.
@@ -183,7 +183,7 @@ def choice_report(choice: Sequence[QueueCount], over_time: OverTime, rate: float
 
 
 def _choice_sentences(choice: Sequence[QueueCount], rate: float | None) -> Iterator[str]:
-    """Yield sentences about what would be sent."""
+    """Yield sentences on what a replay of the selected messages would send."""
     if not choice:
         yield "No message matches: there is nothing to send."
         return
@@ -200,7 +200,7 @@ def _choice_sentences(choice: Sequence[QueueCount], rate: float | None) -> Itera
 
 
 def sent_report(replayed: Replayed | None) -> Report:
-    """Return the report on what was sent, and its state in the groups that consume it; None for a dry run."""
+    """Return a report on what a replay has sent, and how far groups have consumed it; None for a dry run."""
     first, *others = _sent_sentences(replayed)
     groups = [
         {
@@ -216,7 +216,7 @@ def sent_report(replayed: Replayed | None) -> Report:
 
 
 def _sent_sentences(replayed: Replayed | None) -> Iterator[str]:
-    """Yield sentences about what was sent."""
+    """Yield sentences on what a replay has sent."""
     if replayed is None:
         yield "Nothing was sent: this is a dry run. To send, set the parameter namesrv to the target's name servers."
         return

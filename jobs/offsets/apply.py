@@ -56,7 +56,7 @@ def _current_offset(rows: Sequence[PlannedOffset], queue: MessageQueue) -> int |
 
 
 def check_group_is_known(client: OffsetClient, group: str, brokers: Sequence[str]) -> None:
-    """Refuse a group that a broker does not know, because an offset of a misspelt group would have no effect.
+    """Raise an error if a broker does not know the group, because offsets of a misspelt group would have no effect.
 
     Raises:
         JobError: with the nearest name.
@@ -71,7 +71,7 @@ def check_group_is_known(client: OffsetClient, group: str, brokers: Sequence[str
 
 
 def check_clients(client: OffsetClient, group: str, brokers: Sequence[str], *, may_be_online: bool) -> bool:
-    """Return True if the group has clients.
+    """Return True if the group has connected clients; raise an error for those unless `may_be_online`.
 
     Raises:
         JobError: The group has clients, and no option allows that.
@@ -106,7 +106,7 @@ def report_set(prog: str, group: str, done: Sequence[SetOffset], *, quiet: bool)
 
 
 def mqadmin_lines(command: OffsetsOptions, rows: Sequence[PlannedOffset], client: OffsetClient) -> Iterator[str]:
-    """Yield mqadmin commands that set the offsets.
+    """Yield mqadmin commands that set the offsets in the given rows.
 
     Raises:
         JobError: A broker is of version 4, whose offsets mqadmin cannot set queue by queue.

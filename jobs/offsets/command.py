@@ -113,7 +113,7 @@ def _compute_and_print(command: OffsetsOptions, client: OffsetClient | None) -> 
 
 
 def _warn_of_lost_messages(command: OffsetsOptions) -> list[str]:
-    """Warn of messages that the lake has lost, and that may be in the queues at these times; return the sentences."""
+    """Warn of lost messages that may belong to the requested queues and times; return the warnings as sentences."""
     if command.lake is None:
         return []
     return warn_of_lost_ranges("offsets", lake_of(command), command.broker, command.consume_from, command.at)

@@ -28,7 +28,7 @@ PLAIN_COLUMNS = (
 
 
 def table_row(row: Row) -> Row:
-    """Return a row for people, of one for programs."""
+    """Convert a row for programs to a row for people."""
     low, high, messages = row["offset_min"], row["offset_max"], row["messages_min"]
     return row | {
         "bounds": None if low == high and not row["problem"] else _bounds_text(low, high),
@@ -50,7 +50,7 @@ def _waiting_seconds(row: PlannedOffset, now: datetime.datetime) -> float | None
 
 
 def plain_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime) -> Iterator[Row]:
-    """Yield rows for programs."""
+    """Yield a row for programs for each queue's offset."""
     for row in rows:
         asked, lag, live = row.asked, row.lag, row.live
         yield {
@@ -75,7 +75,7 @@ def plain_rows(rows: Iterable[PlannedOffset], group: str, now: datetime.datetime
 
 
 def summary(rows: Sequence[PlannedOffset], group: str) -> str:
-    """Return a sentence that sums up all offsets."""
+    """Return a sentence that sums up the offsets of all queues."""
     settable = [row for row in rows if not row.asked.problem]
     bounded = sum(not row.asked.is_exact for row in settable)
     messages = sum_bounds(row.lag.messages for row in settable if row.lag is not None)

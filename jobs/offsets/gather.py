@@ -37,8 +37,8 @@ class Gathered:
 
     Attributes:
         rows: Offsets by queue.
-        missing: Sentences about unknown offsets, or missing queues.
-        unknown: Sentence about the group, if nothing is known of it.
+        missing: Sentences about offsets that are not known, or queues that are missing.
+        unknown: Sentence that nothing is known of the group; empty otherwise.
     """
 
     rows: Sequence[PlannedOffset]
@@ -48,14 +48,14 @@ class Gathered:
 
 @contextmanager
 def offset_client(name_servers: str) -> Iterator[OffsetClient]:
-    """Connect to brokers with the settings of the environment; see `connectors.rocketmq.options`."""
+    """Connect to brokers, with access keys and TLS settings from the environment; see `connectors.rocketmq.options`."""
     options = ClientOptions(name_servers, request_seconds=_REQUEST_SECONDS)
     with Admin(options) as admin, Puller(_CLIENT_GROUP, options) as puller:
         yield OffsetClient(admin, puller)
 
 
 def gather(command: OffsetsOptions, client: OffsetClient | None) -> Gathered:
-    """Return the offsets that the arguments ask for.
+    """Return a group's offsets by queue, as the options of `offsets` request them.
 
     Args:
         client: Client of the brokers; None if they are not asked.
@@ -95,7 +95,7 @@ def _gather_offsets(
 
 
 def _check_live_brokers(client: OffsetClient, sources: Sequence[OffsetSource]) -> None:
-    """Refuse a name server without the source's brokers, because another cluster has other queues."""
+    """Raise an error if the name server does not know a source's broker, as another cluster has other queues."""
     known = sorted(client.admin.clusters().broker_addr_table)
     for source in sources:
         if source.broker not in known:

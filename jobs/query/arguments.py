@@ -135,7 +135,7 @@ class QueryOptions(
 
     @property
     def prints_bodies(self) -> bool:
-        """True if the bodies of messages are printed or written."""
+        """True if the query prints or writes the bodies of messages."""
         return self.body or self.body_out is not None
 
     def check(self) -> None:
@@ -164,7 +164,7 @@ class QueryOptions(
             raise JobError("--stored-body needs --body")
 
     def limits(self) -> Limits:
-        """Return the limits: those given, or the defaults for the SQL of a user; none if the query runs elsewhere."""
+        """Return the query's time and memory limits, given or default; none if the query runs on Spark or HBase."""
         is_free = self.sql is None and self.where is None
         timeout = TIMEOUT if self.timeout is None and not is_free else self.timeout
         memory = default_memory() if self.memory is None and not is_free else self.memory

@@ -25,7 +25,7 @@ Fetch = Callable[[Row], bytes | None]
 
 
 def body_fetcher(root: str, *, stored: bool) -> Fetch:
-    """Return a function that reads a row's body; it returns None if the lake has none.
+    """Return a function that reads the body of a row's message; the function returns None if the lake has no body.
 
     Args:
         root: path or URI of the packs.
@@ -43,23 +43,23 @@ def body_fetcher(root: str, *, stored: bool) -> Fetch:
 
 
 class BodyTexts:
-    """Bodies as columns of rows. A body that cannot be read is null and is counted, and the other rows still follow.
+    """Reader of bodies as text columns. A body that cannot be read becomes null and is counted.
 
     Anybody who may send a message can send a body that does not match its flags, or is too large when decompressed.
 
     Attributes:
         unreadable: number of bodies that could not be read.
-        reasons: why, for the first ones.
+        reasons: error messages for the first of these bodies.
     """
 
     def __init__(self, fetch: Fetch) -> None:
-        """Use a function from `body_fetcher`."""
+        """Read bodies with a function from `body_fetcher`."""
         self._fetch = fetch
         self.unreadable = 0
         self.reasons: list[str] = []
 
     def of(self, row: Row, name: str = "") -> tuple[str | None, str | None]:
-        """Return a row's body as text, or in base64 if it is not UTF-8; both are None if there is none.
+        """Return a body as text if it is UTF-8, else as base64; the other value is None, or both without a body.
 
         Args:
             row: a row with `COLUMNS`, or at least those with the position of the body.
@@ -95,7 +95,7 @@ class BodyTexts:
 
 
 def rows_with_bodies(rows: Iterable[Row], texts: BodyTexts, hidden: Iterable[str]) -> Iterator[Row]:
-    """Yield the rows with a column `body` for text in UTF-8, and `body_base64` for other bodies.
+    """Yield rows with the bodies added: column `body` for UTF-8 text, and `body_base64` for other bodies.
 
     Args:
         rows: rows with `COLUMNS`.

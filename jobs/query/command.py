@@ -197,7 +197,7 @@ def _run_query(query: QueryOptions) -> ExitCode:
 
 
 def _write_body(query: QueryOptions, rows: Iterable[Row], fetch: Fetch) -> bool:
-    """Write the body of the only row, and return True; warn if there is no row."""
+    """Write the body of the only row, and return True; without a row, warn and return False."""
     size = write_one_body(iter(rows), fetch, query.body_out)
     if size is None:
         _warn("no message matches, so there is no body")
@@ -276,7 +276,7 @@ def _answer_missing_table(query: QueryOptions, started: float) -> ExitCode:
 
 
 def _hbase_or_lake(query: QueryOptions, lake: Lake) -> DeltaTable | None:
-    """Return the table `messages` if HBase is not up to date, otherwise None, so that HBase is asked."""
+    """Return `messages` if HBase lacks messages of the lake; None if HBase is up to date and can be queried."""
     try:
         table = open_messages(lake)
     except LogDamagedError:
@@ -314,7 +314,7 @@ def _ask_engine(
 
 
 def _add_key_places(table_query: TableQuery, lake: Lake) -> TableQuery:
-    """Add conditions on physical offsets to a query by key or id, from the table of keys."""
+    """Speed up a query by key or id with physical offsets from the table of keys, as additional conditions."""
     from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
 
     keys = table_query.selection.keys
@@ -337,7 +337,7 @@ def _table_query(query: QueryOptions, columns: Sequence[str], known: Sequence[st
 
 
 def _sort_columns(query: QueryOptions, known: Sequence[str]) -> list[str]:
-    """Return the sort columns, with `DESC` if requested; the usual order breaks ties."""
+    """Return the columns to sort by, with `DESC` if requested, followed by the usual order for equal values."""
     order: list[str] = []
     for part in query.order_by.split(",") if query.order_by else ():
         match part.split():
@@ -355,7 +355,7 @@ def _sort_columns(query: QueryOptions, known: Sequence[str]) -> list[str]:
 
 
 class _LimitedRows:
-    """Rows up to a limit, with a flag that says if there were more."""
+    """Iterator of rows up to a limit, with a flag that tells whether there were more rows."""
 
     def __init__(self, rows: Iterator[Row], limit: int) -> None:
         self._rows = rows

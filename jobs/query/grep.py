@@ -74,7 +74,7 @@ def answer_grep(query: QueryOptions, table_query: TableQuery, lake: Lake, table:
 
 
 def _bodies_of(query: QueryOptions, lake: Lake) -> str:
-    """Return the location of the packs: from the option, otherwise as stored in the lake."""
+    """Return the location of the packs: from the option, otherwise from the lake's last archive run."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.pipelines.archive.body_location import IN_LAKE
 

@@ -46,7 +46,7 @@ def expand_body(sql: str) -> str:
 
 
 def explain_body_error(sql: str, message: str) -> str:
-    """Return an engine's message. If it is about a call of `body`, add the calls that are allowed.
+    """Return an engine's error message; if it concerns a call of `body`, list the allowed calls.
 
     Args:
         sql: the SELECT as the user wrote it.
@@ -65,7 +65,7 @@ def explain_body_error(sql: str, message: str) -> str:
 def rows_with_bodies(
     rows: Iterator[Row], columns: Sequence[str], open_bodies: Callable[[], BodyTexts]
 ) -> tuple[Iterator[Row], list[str]]:
-    """Return the rows with bodies instead of places of bodies, and the names of the columns.
+    """Replace the positions of bodies in rows by the bodies themselves; return the rows and the new column names.
 
     Args:
         rows: rows of the answer.
@@ -90,7 +90,7 @@ def _is_place(value: object) -> bool:
 
 
 def _replace_places(row: Row, places: Mapping[str, str], texts: BodyTexts) -> Row:
-    """Return a row with its bodies under their column names."""
+    """Return a row with its body positions replaced by the bodies."""
     changed: Row = {}
     for name, value in row.items():
         if name not in places:

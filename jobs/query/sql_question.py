@@ -32,7 +32,7 @@ _NO_TABLE = re.compile(
 
 
 def answer_sql(query: QueryOptions, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> ExitCode:
-    """Run the SELECT, and report how many rows there were and if a limit cut them.
+    """Run the SELECT, print its rows, and report their number and whether a limit cut them off.
 
     Args:
         open_named: function that opens a table.
@@ -76,7 +76,7 @@ def _reads_messages(sql: str) -> bool:
 
 
 def _explain_table_error(message: str) -> str:
-    """Return an engine's message; if it is about an unknown table, with the nearest one."""
+    """Return an engine's error message; if a table is unknown, suggest the most similar one."""
     unknown = _NO_TABLE.search(message)
     if unknown is None:
         return message
@@ -85,7 +85,7 @@ def _explain_table_error(message: str) -> str:
 
 
 def _open_named_tables(sql: str, lake: Lake, open_named: Callable[[Lake, str], DeltaTable]) -> dict[str, DeltaTable]:
-    """Open the tables that the SELECT names; always open `messages`, whose error says that there is no lake."""
+    """Open the tables named in the SELECT, and always `messages`, so that a missing lake is reported."""
     tables = {"messages": open_named(lake, "messages")}
     for name in LAKE_TABLES:
         if name not in tables and re.search(rf"\b{name}\b", sql, re.IGNORECASE):
@@ -110,7 +110,7 @@ def _run_select_on_spark(
 def _run_select(
     tables: dict[str, DeltaTable], sql: str, *, sorts_all: bool
 ) -> tuple[list[str], Iterable[pa.RecordBatch]]:
-    """Run a SELECT; any other statement is refused before it has an effect.
+    """Run a SELECT in this process; any other statement is refused before it has an effect.
 
     The engine could also write files (COPY) and change its settings. Only a query is valid as a named subquery, and
     EXPLAIN does not run it. The engine accepts only one statement, so no second one can follow.

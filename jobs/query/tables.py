@@ -17,7 +17,7 @@ _COLUMNS = (Column("column"), Column("type", 1), Column("contents"))
 
 
 def answer_tables(query: QueryOptions, lake: Lake) -> ExitCode:
-    """Print the tables that the lake has by now, with their number of rows, or the columns of the requested table.
+    """Print the existing tables of the lake with their row counts, or the columns of the requested table.
 
     Raises:
         JobError: if the lake does not have the requested table.

@@ -50,7 +50,7 @@ class FileSettings(BrokerConfArgument):
     )
 
     def wanted(self, conf: StoreConf, topics: Sequence[str] = ()) -> RequestedSettings:
-        """Return the broker's settings: from the options, otherwise from its settings file."""
+        """Return the broker's settings: from the options, otherwise from the broker's settings file."""
         from commitlake.pipelines.rebuild.settings import RequestedSettings
 
         return RequestedSettings(

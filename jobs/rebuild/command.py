@@ -179,7 +179,7 @@ def _print_line(command: RebuildOptions, line: str) -> None:
 
 
 def summary(rebuilt: Rebuilt) -> list[str]:
-    """Return lines about what was rebuilt, and about problems of the log."""
+    """Return lines that describe the rebuilt files, and problems found in the log."""
     from commitlake.jobs.arguments.sizes import size_text
 
     totals, log_format = rebuilt.totals, rebuilt.settings.format
@@ -241,7 +241,7 @@ def summary(rebuilt: Rebuilt) -> list[str]:
 
 
 def salvage_summary(salvaged: Salvaged) -> str:
-    """Return a line about the salvaged log."""
+    """Return a line that describes the salvaged log."""
     from commitlake.jobs.arguments.sizes import size_text
     from commitlake.pipelines.salvage.run import DAMAGES, MAX_COUNTED, MOVED
 
@@ -265,7 +265,7 @@ def salvage_summary(salvaged: Salvaged) -> str:
 
 
 def exit_code(rebuilt: Rebuilt | None, salvaged: Salvaged | None = None) -> ExitCode:
-    """Return the exit code for a rebuild."""
+    """Return the exit code of a rebuild or salvage, which shows whether the log was damaged."""
     is_damaged = rebuilt is not None and (rebuilt.totals.bad_ranges or rebuilt.totals.refused)
     is_damaged = is_damaged or (salvaged is not None and (salvaged.damages or salvaged.lost))
     return ExitCode.DAMAGE if is_damaged else ExitCode.OK

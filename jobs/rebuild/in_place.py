@@ -1,4 +1,4 @@
-"""A rebuild that replaces a store's own files, under the store's lock."""
+"""In-place rebuild, which replaces a store's own files while it holds the store's lock."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def rebuild_in_place(command: RebuildOptions, store: Store, wanted: RequestedSet
 
 
 def _refuse_assumed_delays(rebuilt: Rebuilt) -> None:
-    """Refuse to replace queues whose delivery times would probably be wrong."""
+    """Raise an error if delays of queue entries were assumed and are probably wrong; nothing is replaced then."""
     if rebuilt.assumed_delays and rebuilt.has_other_delays:
         levels = ", ".join(str(level) for level, _ in rebuilt.assumed_delays)
         count = sum(count for _, count in rebuilt.assumed_delays)

@@ -1,4 +1,4 @@
-"""Rebuild and salvage with progress, on this machine's cores or on Spark."""
+"""Rebuild and salvage with a progress display, on this machine's cores or on Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_rebuild(
 
 
 def _check_topics(store: Store, out: Path, wanted: RequestedSettings) -> None:
-    """Refuse a topic that neither the log nor the queues have, and remove the files made for the other topics.
+    """Raise an error for a requested topic that the store does not have, after removing the files that were made.
 
     Otherwise, the same command with the correct names would find a folder that is not empty.
     """
@@ -70,7 +70,7 @@ def _subfolder_names(path: Path) -> set[str]:
 def run_salvage(
     command: RebuildOptions, store: Store, out: Path, wanted: RequestedSettings
 ) -> tuple[Salvaged, Rebuilt]:
-    """Write a clean log, and rebuild the files that belong to it."""
+    """Write a copy of the log without damage, and rebuild queues and indexes for it."""
     with _runner_with_progress(command, f"salvaging {command.store}", store) as (runner, advance):
         salvaged = salvage_store(store, out, runner=runner, advance=advance)
     (clean,) = find_stores(str(out), store.broker, formats=all_formats().only(store.format))

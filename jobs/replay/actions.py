@@ -39,7 +39,7 @@ _LANDING_COLUMNS = [
 
 
 def show_all(arguments: ReplayOptions, lake: Lake) -> ExitCode:
-    """Show all replays, the newest last; a replay with unreadable rows is only named."""
+    """Print all replays, the newest last; only the name of a replay whose rows cannot be read."""
     lake.table("messages")  # raises an error if this is not a lake
     unreadable: list[str] = []
 

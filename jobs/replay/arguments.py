@@ -112,7 +112,7 @@ def queues_option(default: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class SendingArguments(Selecting):
-    """Options for the target and pace of sent messages; `jobs.replay.send.send_chosen` reads them.
+    """Options for where messages are sent and how fast; `jobs.replay.send.send_chosen` reads them.
 
     The first fields are options that each command declares with its own help.
     """

@@ -31,7 +31,7 @@ _COLUMNS = ["msg_id", "field", "before", "after"]
 
 
 def changes_of(arguments: SendingArguments) -> Changes:
-    """Return the changes that the arguments ask for.
+    """Return the changes of messages that the options request.
 
     Raises:
         JobError: if there is no such function.

@@ -1,4 +1,4 @@
-"""The selection of messages by the arguments."""
+"""Selection of messages by the options of `replay`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ _BLANKS = " \t\r"
 
 @dataclass(frozen=True, slots=True)
 class SelectedMessages:
-    """The selected messages.
+    """Condition that selects the messages of a replay.
 
     Attributes:
-        condition: SQL condition for their rows.
-        not_consumed: with `--not-consumed-by`, the first selected message of each queue.
-        with_replayed: the condition that also selects what an earlier replay has sent; None if `condition` does.
+        condition: SQL condition for the rows of the selected messages.
+        not_consumed: with `--not-consumed-by`, the first selected offset of each queue; otherwise None.
+        with_replayed: condition without the exclusion of messages that earlier replays have sent; None if `condition`
+            does not exclude them.
     """
 
     condition: str
@@ -43,7 +44,7 @@ class SelectedMessages:
 
 
 def choose_messages(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> SelectedMessages:
-    """Return the messages that the arguments select.
+    """Return the condition for the messages that the options select.
 
     Raises:
         JobError: if a file of keys cannot be read, or has too many keys.
@@ -90,7 +91,7 @@ def _not_consumed(arguments: ReplayOptions, group: str, lake: Lake, source: Mess
 
 
 def _topics_with_messages(source: MessageSource, topics: Sequence[str]) -> list[str]:
-    """Return the given topics that have messages."""
+    """Return those of the given topics that have messages in the source."""
     if not topics:
         return []
     sql = f"SELECT DISTINCT topic FROM messages WHERE {is_one_of('topic', map(text_literal, topics))}"

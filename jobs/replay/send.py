@@ -1,4 +1,4 @@
-"""Sending of messages: a dry run, a new replay, and the continuation of a replay."""
+"""Sending of messages: dry runs, new replays, and continued replays."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def send(arguments: ReplayOptions, lake: Lake) -> ExitCode:
 def send_chosen(
     arguments: SendingArguments, lake: Lake, source: MessageSource, chosen: SelectedMessages, choice_in_words: str
 ) -> Sent:
-    """Plan a new replay of chosen messages, show what it sends, ask for confirmation, and send.
+    """Plan a new replay of the chosen messages, show what it sends, ask for confirmation, and send.
 
     Args:
         arguments: options of the target and the pace.
@@ -163,7 +163,7 @@ def send_chosen(
 
 
 def _show_replayed(source: MessageSource, chosen: SelectedMessages) -> None:
-    """Print on standard error how many messages match, but were sent by a replay."""
+    """Print the number of matching messages that are left out because a replay has sent them."""
     if chosen.with_replayed is None:
         return
     count = sum(queue.messages for queue in count_queues(source.table, chosen.with_replayed))
@@ -213,7 +213,7 @@ def _warn_unreadable(replay_id: str, error: ReplayError) -> None:
 def _planned_messages(
     arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan
 ) -> PlannedMessages:
-    """Return the messages of a plan before they are changed or copied."""
+    """Return a plan's messages as they are in the source, before changes."""
     packs = None if source.is_copied else open_store(bodies_of(arguments, lake))
     return PlannedMessages(plan, source.table, packs)
 
@@ -221,7 +221,7 @@ def _planned_messages(
 def _write_changed_messages(
     arguments: SendingArguments, lake: Lake, source: MessageSource, plan: ReplayPlan, changes: Changes
 ) -> ReplayPlan:
-    """Write the messages to `replay_rows` if they differ from the lake's, and return the plan that sends those rows."""
+    """Store changed or copied messages in `replay_rows`, and return a plan that sends these rows."""
     if changes:
         write_changes(lake, _planned_messages(arguments, lake, source, plan), changes)
     elif source.is_copied:
@@ -236,7 +236,7 @@ def _write_changed_messages(
 
 
 def resume(arguments: ReplayOptions, lake: Lake) -> ExitCode:
-    """Continue a replay that has stopped, or whose process has ended, perhaps while it read the target back."""
+    """Continue a replay that was stopped, or whose process ended before the sent messages were verified."""
     state = read_state(lake, arguments.replay_id)
     plan = state.plan
     if state.event is ReplayEvent.UNDONE:
@@ -318,7 +318,7 @@ def _run_replay(
 
 
 def _ignore(_: str) -> None:
-    """Ignore a message."""
+    """Do nothing with a message; for callers that must pass a function."""
 
 
 def _summary(arguments: SendingArguments, plan: ReplayPlan, counts: Counts, seconds: float) -> ExitCode:
@@ -373,7 +373,7 @@ def _queue_row(queue: QueueCount, not_consumed: NotConsumed | None) -> Row:
 
 
 def _show_not_consumed(not_consumed: NotConsumed | None) -> None:
-    """Print on standard error by which offsets a group has not consumed the messages."""
+    """Print which stored offsets determine the messages that a group has not consumed."""
     if not_consumed is None:
         return
     print(
@@ -384,7 +384,7 @@ def _show_not_consumed(not_consumed: NotConsumed | None) -> None:
 
 
 def _offsets_age_text(times: Mapping[str, datetime.datetime]) -> str:
-    """Return when stores' offsets were read, and how long ago that is."""
+    """Return a text on when the stores' offsets were read, and how long ago that is."""
     now = datetime.datetime.now(datetime.UTC)
     by_time: dict[datetime.datetime, list[str]] = defaultdict(list)
     for broker, moment in sorted(times.items()):
@@ -405,7 +405,7 @@ def _show_target(
     choice: Sequence[QueueCount],
     admin: Admin,
 ) -> None:
-    """Print on standard error where the messages go, which groups receive them, and how long sending takes."""
+    """Print the target of the messages, the groups that receive them, and the duration of sending."""
     topics: dict[str, int] = {}
     for queue in plan.target.queues:
         topics[queue.topic] = topics.get(queue.topic, 0) + 1
@@ -437,7 +437,7 @@ def _show_target(
 
 
 def _consumed_text(chosen: ChosenMessages, places: Places, by: str) -> str:
-    """Return what is known about the messages that a group has consumed."""
+    """Return a text on how many of the selected messages a group has already consumed."""
     if not places:
         return "what it has consumed of these messages is not known"
     consumed = chosen.consumed(places)
@@ -457,7 +457,7 @@ def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Plac
 
 
 def _duration_text(arguments: SendingArguments, plan: ReplayPlan, choice: Sequence[QueueCount]) -> str:
-    """Return how long sending takes, as far as the pace determines it."""
+    """Return a text on the duration of sending, as far as the chosen pace determines it."""
     slowest: list[tuple[float, str]] = []
     if arguments.rate:
         slowest.append((plan.wanted / arguments.rate, f"at {arguments.rate:g} messages/s"))
@@ -482,7 +482,7 @@ def _show_other_replays(others: Sequence[OtherReplay]) -> None:
 
 
 def _confirm(arguments: SendingArguments, plan: ReplayPlan) -> None:
-    """Ask for confirmation before sending."""
+    """Ask the user to confirm the plan before anything is sent."""
     confirm(
         f"Send {count_text(plan.wanted, 'message')} to {plan.target.name_servers}",
         what=f"{count_text(plan.wanted, 'message')} would be sent",

@@ -48,10 +48,10 @@ class MessageSource:
     """Messages from which a replay selects.
 
     Attributes:
-        table: the table `messages`.
-        offsets: function that returns the next offsets of all groups in the queues of some brokers.
-        not_consumed: function that returns what the group of `--not-consumed-by` has not consumed, given the
-            options, the group, and a function that returns whether a topic is of interest.
+        table: the table `messages` to select from.
+        offsets: function that takes broker names, and returns the next offset of every group in their queues.
+        not_consumed: function that returns the messages not consumed by the group of `--not-consumed-by`. Its
+            parameters are the options, the group, and a function that tells whether a topic is relevant.
         is_copied: whether the table is a copy that contains the bodies, and is deleted at the end.
         damaged: number of ranges of the log without an intact record.
         missing: sentences on messages that the lake has lost, and that may be among those to send.
@@ -83,7 +83,7 @@ def archived_stores(lake: Lake) -> list[str]:
 
 @contextmanager
 def open_source(arguments: ReplayOptions, lake: Lake) -> Iterator[MessageSource]:
-    """Open the source that the arguments name.
+    """Open the source of messages that the options name.
 
     Raises:
         JobError: if a store has no log, or live topics are requested without names.
@@ -205,7 +205,7 @@ def _copy_progress(arguments: ReplayOptions, what: str) -> Iterator[Callable[[in
 
 
 def known_live_topics(arguments: ReplayOptions, admin: Admin, topics: Sequence[str]) -> list[str]:
-    """Return those of some topics that exist. Warn of the others, and of queues that do not exist.
+    """Return the topics that exist on the brokers, and warn of topics and queues that do not.
 
     Args:
         admin: client of the brokers.

@@ -20,7 +20,7 @@ def client_options(name_servers: str) -> ClientOptions:
 
 @contextmanager
 def target_client(name_servers: str) -> Iterator[TargetClient]:
-    """Open clients of a target, and close them at the end.
+    """Open the clients for a target, and close them at the end of the block.
 
     Args:
         name_servers: `host:port` of each, separated by semicolons.

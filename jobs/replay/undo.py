@@ -1,4 +1,4 @@
-"""`replay undo`: show or set the offsets with which groups skip what a replay sent."""
+"""`replay undo`: print or set the offsets with which groups skip the messages that a replay sent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COLUMNS = [
 
 
 def undo(arguments: ReplayOptions, lake: Lake) -> ExitCode:
-    """Show the offsets with which groups skip what a replay sent; with --apply, set them.
+    """Print the offsets with which groups skip the messages that a replay sent; with --apply, set them.
 
     Raises:
         JobError: A group is unknown or has clients, or the answer is no.
@@ -64,7 +64,7 @@ def undo(arguments: ReplayOptions, lake: Lake) -> ExitCode:
 
 
 def _check_count(groups: Mapping[str, Collection[str]]) -> None:
-    """Refuse too many groups: a broker can name any number, and requests for their offsets would take very long."""
+    """Raise an error for too many groups, because requests for all their offsets would take very long."""
     count = max((len(names) for names in groups.values()), default=0)
     if count > MAX_GROUPS:
         raise JobError(
@@ -79,7 +79,7 @@ def _read_sent_runs(lake: Lake, state: ReplayState, client: OffsetClient) -> Run
 
 
 def _selected_groups(wanted: Sequence[str], known: Mapping[str, Collection[str]]) -> dict[str, Collection[str]]:
-    """Return the selected groups of each topic."""
+    """Return the groups of each topic, restricted to the requested ones if there are any."""
     names = {group for groups in known.values() for group in groups}
     for group in wanted:
         if group not in names:
@@ -166,7 +166,7 @@ def _group_names_text(steps: Sequence[GroupStep]) -> str:
 
 
 def _set_offsets(arguments: ReplayOptions, lake: Lake, steps: Sequence[GroupStep], client: OffsetClient) -> bool:
-    """Ask for confirmation, set the offsets, and return True if all were set."""
+    """Ask for confirmation, set the offsets for the groups, and return True if all were set."""
     by_group: dict[str, list[GroupStep]] = defaultdict(list)
     for step in steps:
         if step.moves:

@@ -1,4 +1,4 @@
-"""`replay verify`, and the proof at the end of each replay: read back what was sent, and compare it."""
+"""`replay verify`, also at the end of each replay: read back the sent messages, and compare them with the lake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from commitlake.schemas.tables.replays import ReplayEvent
 
 
 def verify(arguments: ReplayOptions, lake: Lake) -> ExitCode:
-    """Compare what a replay sent with the lake."""
+    """Compare the messages that a replay sent with the lake."""
     state = read_state(lake, arguments.replay_id)
     check_has_copies(state)
     plan = state.plan
@@ -32,7 +32,7 @@ def verify(arguments: ReplayOptions, lake: Lake) -> ExitCode:
 
 
 def verify_sent(arguments: SendingArguments, lake: Lake, messages: PlannedMessages, puller: Puller) -> ExitCode:
-    """Compare what a replay sent with the lake, show the differences, and store the result.
+    """Compare the messages that a replay sent with the lake, print the differences, and store the result.
 
     Args:
         messages: the messages of the replay.

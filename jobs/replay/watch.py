@@ -1,4 +1,4 @@
-"""Requests to a replay while it sends: another rate, a stop, a pause while a group is behind."""
+"""Control of a running replay: requests for another rate or a stop, and pauses while a group is behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def watched(
     lag_limit: tuple[str, int] | None,
     tell: Callable[[str], None],
 ) -> Iterator[None]:
-    """Follow requests from the ledger and the target's lag while the block runs.
+    """While the block runs, apply requests from the replay's ledger, and pause while a group's lag is too large.
 
     Args:
         pace: pace of the replay.
@@ -86,7 +86,7 @@ def _follow_requests(
 
 
 class _LagWatch:
-    """Pauses a replay while a group has more messages to consume than a limit."""
+    """Monitor that pauses a replay while a group's lag exceeds a limit."""
 
     def __init__(self, pace: Pace, admin: Admin, limit: tuple[str, int], tell: Callable[[str], None]) -> None:
         self._pace, self._admin, self._tell = pace, admin, tell
@@ -95,7 +95,7 @@ class _LagWatch:
         self._is_unknown = False
 
     def check(self) -> None:
-        """Ask for the group's lag, and pause or continue accordingly."""
+        """Read the group's lag, and pause or continue the replay accordingly."""
         trouble = ""
         try:
             stats = self._admin.consume_stats(self._group)

@@ -1,4 +1,4 @@
-"""The forms of a report of `schemas.report`: pages, and the text and cells of notebooks.
+"""Output of reports (`schemas.report`): HTML pages, and texts and cells for notebooks.
 
     page      a report as one HTML file, which works offline, loads no other files and sends no data
     blocks    its blocks as HTML: figures, notices, commands to copy, tables with search and sort

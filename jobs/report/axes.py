@@ -32,7 +32,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A scale of figures from 0 up.
+    """Scale for figures from 0 to a largest figure.
 
     Attributes:
         top: The largest figure of the axis.
@@ -59,7 +59,7 @@ class Scale:
         return min(1.0, max(0.0, part))
 
     def ticks(self) -> list[float]:
-        """Return the figures that are marked, from 0 to the top."""
+        """Return the figures at which the axis has tick marks, from 0 to the top."""
         if self.is_log:
             powers = round(math.log10(self.top))
             # With more than two powers, the mark for 1 would be too close to that for 0.

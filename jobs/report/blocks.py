@@ -76,7 +76,7 @@ def block_html(block: Block) -> Html:
 
 
 def paragraph(*content: str, is_quiet: bool = False) -> Html:
-    """Return a paragraph; a quiet one is smaller and paler."""
+    """Return a paragraph as HTML; quiet ones are smaller and paler."""
     return tag("p", *content, class_="quiet" if is_quiet else None)
 
 
@@ -86,7 +86,7 @@ def _example_html(fields: Mapping[str, str]) -> Html:
 
 
 def _advice_html(block: Advised) -> Iterator[Html]:
-    """Yield the sentence of an advice, and its commands to copy."""
+    """Yield HTML for the sentence of an advice, and for its commands to copy."""
     if not block.advice.parts:
         return
     copied = block.advice.commands if block.commands is None else block.commands
@@ -102,13 +102,13 @@ def _advice_html(block: Advised) -> Iterator[Html]:
 
 
 def bounded(value: str, most: int = MAX_TEXT) -> str:
-    """Return a text in which control characters are escapes, cut to a number of characters."""
+    """Escape control characters in a text, and limit its length."""
     shown = printable_line(value)
     return shown if len(shown) <= most else f"{shown[:most]}…"
 
 
 def command(words: Iterable[str]) -> Html:
-    """Return a command line with a button that copies it.
+    """Return a command line as HTML, with a button that copies it.
 
     A word with characters that a page shows as escapes (control and bidi characters) would be copied wrongly. The
     command is then replaced by a note.
@@ -147,7 +147,7 @@ def table(block: Table) -> Html:
 
 
 def _sort_kind(column: Column) -> str | None:
-    """Return how the page's script sorts by a column; None if it does not."""
+    """Return the name of the sort order that the page's script uses for a column; None for none."""
     return ("number" if column.is_number or column.is_ranked else "text") if column.can_sort else None
 
 

@@ -100,7 +100,7 @@ def _figure_text(series: Series, at: int, number: Callable[[float], str]) -> str
 
 
 def _numbers_table(chart: LineChart | HeatMap, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
-    """Return the numbers of a chart as a table, with each row's position on the chart's axis."""
+    """Return the numbers of a chart as a folded table; each row has its position on the time axis as an attribute."""
     lines = [
         tag("tr", tag("th", row[0], scope="row"), *(tag("td", value) for value in row[1:]),
             data_x=chart.windows.middle(at))
@@ -172,7 +172,7 @@ def time_axis(windows: TimeWindows, y: float) -> Iterator[Html]:
 
 
 def _line_parts(values: Sequence[float | None], scale: Scale, windows: TimeWindows) -> Iterator[list[tuple[str, str]]]:
-    """Yield the parts of a line between its gaps."""
+    """Yield the points of each part of a line; gaps in the values separate the parts."""
     stretch: list[tuple[str, str]] = []
     for at, value in enumerate(values):
         if value is None:
@@ -294,7 +294,7 @@ def bar_chart(chart: BarChart) -> Html:
 
 
 def sparkline(trend: Trend) -> Html:
-    """Return a small line without axes."""
+    """Return a sparkline, a small line without axes, as HTML."""
     values = trend.values
     count = max(len(values), 1)
     windows = TimeWindows(datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC), datetime.timedelta(minutes=1), count)

@@ -1,4 +1,4 @@
-"""Values of findings in a readable form: magic codes with their names, times, sizes.
+"""Readable forms of values in findings: names of magic codes, times, sizes.
 
 >>> decode_value("4F4F4F4F")
 '4F4F4F4F (the text "OOOO")'
@@ -90,7 +90,7 @@ def decode_first_bytes(data: bytes) -> Mapping[str, str]:
 
 
 def _header_field_texts(data: bytes) -> Iterator[str]:
-    """Yield the header fields of a record of RocketMQ or BoltMQ, if the magic code is one of theirs."""
+    """Yield the header fields of a record as text, if it has a magic code of RocketMQ or BoltMQ."""
     if len(data) < BLANK.size:
         return
     size, magic = BLANK.unpack(data, 0)
@@ -108,7 +108,7 @@ def _header_field_texts(data: bytes) -> Iterator[str]:
 
 
 def _magic_name(code: str) -> str:
-    """Return the name of a magic code, or the four bytes as text, or an empty string."""
+    """Return the name of a magic code; for an unknown one, its bytes as text, or an empty string."""
     if code in _MAGIC_NAMES:
         return _MAGIC_NAMES[code]
     data = bytes.fromhex(code)

@@ -44,7 +44,7 @@ _ORDER = (Kind.CRITICAL, Kind.WARNING, Kind.INFO, Kind.GOOD)
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One finding, in words.
+    """Texts that describe one finding.
 
     Attributes:
         where: Position of the finding: file, offset, queue.
@@ -59,7 +59,7 @@ class Example:
     notes: Mapping[str, str] = field(default_factory=dict)
 
     def fields(self) -> dict[str, str]:
-        """Return its texts by name, each cut to the length that is shown."""
+        """Return the texts by field name, each cut to the length that is displayed."""
         fields = {"place": self.where, "found": self.found, "expected": self.expected, **self.notes}
         return {bounded(title): bounded(value) for title, value in fields.items()}
 
@@ -76,7 +76,7 @@ class FindingGroup:
         advice: Advice on what to do.
         examples: The first findings.
         word: Word for the badge; by default that of the kind.
-        counted: The count in words, if it is not the number of findings.
+        counted: The count in words, where it is not simply the number of findings.
         code: Name of the group for programs.
     """
 
@@ -120,7 +120,7 @@ def _group_notices(groups: Sequence[FindingGroup]) -> Iterator[Block]:
 
 
 def _shown_examples(group: FindingGroup, left: int) -> tuple[list[Fields], list[Fields]]:
-    """Return the examples that are shown at once, and those that are folded, as far as the page's size allows."""
+    """Choose the examples shown at once and those folded, within the remaining bytes of the page."""
     if left <= 0:
         return [], []
     shown: list[Fields] = [example.fields() for example in group.examples[:SHOWN_EXAMPLES]]
@@ -136,7 +136,7 @@ def _shown_examples(group: FindingGroup, left: int) -> tuple[list[Fields], list[
 
 
 def _page_bytes(fields: Fields) -> int:
-    """Return about how many bytes of a page an example takes."""
+    """Estimate the number of bytes that an example adds to a page."""
     return _ROW_BYTES + sum(len(escape(value).encode()) for value in fields.values())
 
 

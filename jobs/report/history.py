@@ -21,7 +21,7 @@ from commitlake.schemas.report_columns import Column
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """The archive runs of a lake.
+    """Newest archive runs of a lake, or the reason why they cannot be read.
 
     Attributes:
         runs: The newest runs, latest first.
@@ -33,7 +33,7 @@ class RunHistory:
 
 
 def read_history(lake: Lake) -> RunHistory:
-    """Return the newest runs of a lake, or the reason why they cannot be read."""
+    """Read the newest archive runs of a lake; if that fails, return the reason."""
     try:
         return RunHistory(read_past_runs(lake))
     except (CommitLakeError, DeltaError, pa.ArrowException, OSError) as error:
@@ -41,7 +41,7 @@ def read_history(lake: Lake) -> RunHistory:
 
 
 def history_section(history: RunHistory, this_run: str = "") -> Section:
-    """Return the section of a page with the runs of a lake.
+    """Return the section of a page that lists a lake's archive runs.
 
     Args:
         this_run: Id of the run that the page is about.

@@ -1,4 +1,4 @@
-"""HTML elements built by calls, so that text is escaped everywhere.
+"""HTML elements, built by function calls that escape all text.
 
 `tag` escapes every text that is not `Html` already, and `inline` the parts of a report's text. So text from a lake or
 a store (topics, groups, paths) cannot change the page. Control and bidi characters are shown as escapes, so it cannot
@@ -38,7 +38,7 @@ def text(value: str) -> Html:
 
 
 def joined(parts: Iterable[str], between: str = "") -> Html:
-    """Return the concatenation of parts; parts that are not HTML are escaped."""
+    """Concatenate parts as HTML; parts that are plain text are escaped."""
     return Html(text(between).join(map(text, parts)))
 
 
@@ -103,6 +103,6 @@ def _part_html(part: Part) -> Html:
 
 
 def badge(kind: Kind, word: str = "") -> Html:
-    """Return a sign and a word in the colour of a severity."""
+    """Return a badge as HTML: a sign and a word in the colour of a severity."""
     return tag("span", tag("span", _SIGNS[kind], class_="sign", aria_hidden="true"), word or kind.word,
                class_=f"badge {kind}")  # fmt: skip

@@ -32,7 +32,7 @@ Facts = Sequence[tuple[str, str]]
 
 
 class PageFile:
-    """The file of a job's page.
+    """File into which a job writes its page.
 
     Args:
         path: Path of the file; an existing file is replaced once the page is complete.
@@ -71,7 +71,7 @@ def failure_page(
     *,
     shown: tuple[type[Exception], ...] = (),
 ) -> Iterator[None]:
-    """If the block fails, write a page about the error, so that an older page is not taken for the result of this run.
+    """If the block fails, replace the page by one about the error, so that an old page is not mistaken for this run's.
 
     Args:
         file: File of the page; None for no page.
@@ -118,7 +118,7 @@ def time_text(moment: datetime.datetime) -> str:
 
 
 def period_text(first: datetime.datetime | None, last: datetime.datetime | None) -> str:
-    """Format a time range; open ends are named as such."""
+    """Format a time range; a missing start or end is described in words."""
     if first is None and last is None:
         return "no message has a time"
     begin = "the beginning" if first is None else plain_text(first)
@@ -126,7 +126,7 @@ def period_text(first: datetime.datetime | None, last: datetime.datetime | None)
 
 
 def left_out_text(count: int, noun: str) -> str:
-    """Return a sentence about what a page leaves out; empty if it leaves out nothing."""
+    """Return a sentence about the number of items that a page leaves out; empty for 0."""
     return f"{count_text(count, f'more {noun} is', f'more {noun}s are')} left out of this page." if count > 0 else ""
 
 

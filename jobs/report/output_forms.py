@@ -31,13 +31,13 @@ FORMS = ("table", "json", "jsonl", "csv")
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """How a job shows its output to people.
+    """Settings of a job's output for people.
 
     Attributes:
         is_full: True to show all columns and whole texts.
         is_local: True to show times in the local time zone.
-        is_quiet: True to print no remarks on what is shown.
-        is_command: True if the user can give `--full`.
+        is_quiet: True to leave out remarks about the output itself, such as hidden columns.
+        is_command: True if the job has the option `--full`, which remarks may then mention.
     """
 
     is_full: bool = False
@@ -50,13 +50,13 @@ _DISPLAY: ContextVar[Display] = ContextVar("display", default=Display())  # noqa
 
 
 def display() -> Display:
-    """Return how the running job shows its output."""
+    """Return the output settings of the running job."""
     return _DISPLAY.get()
 
 
 @contextmanager
 def displaying(arguments: argparse.Namespace) -> Iterator[None]:
-    """Set the result of `display` and the time zone of texts from a job's arguments, while a block runs."""
+    """While the block runs, let `display` and time texts follow the options of a job."""
     form = getattr(arguments, "output", None) or getattr(arguments, "format", None) or "table"
     is_local = getattr(arguments, "local_time", False) and form in ("table", "tree")
     shown = Display(
@@ -94,7 +94,7 @@ def format_option(text: str = "output format", more: Sequence[str] = ()) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class OutputArguments(DisplayArguments, after={DisplayArguments: "output"}):
-    """Options for the form of rows."""
+    """Options for the format of printed rows."""
 
     output: str = format_option()
 

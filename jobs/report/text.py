@@ -1,4 +1,4 @@
-"""The blocks of a report as lines of text; tables are laid out as those of rows, and charts become tables."""
+"""Text form of report blocks; tables are laid out like printed rows, and charts as tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layout of a table as lines of text that are no wider than a terminal.
+"""Layout of tables as text lines that fit the width of a terminal.
 
 A row is a line. If a table is too wide, columns that a command declares as spare are left out, the least important
 first, and texts are shortened; numbers and times never are. If even that is too wide, each row becomes a block with a
@@ -40,7 +40,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-
 
 @dataclass(slots=True)
 class TextTable:
-    """A table that is laid out.
+    """Table to be printed as text.
 
     Args:
         columns: the columns.
@@ -64,7 +64,7 @@ class TextTable:
     _natural: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Measure the cells."""
+        """Measure the widths of all cells."""
         self._natural = [max(map(_cell_width, cells), default=0) for cells in zip(*self.rows, strict=True)]
 
     def lines(self) -> Iterator[str]:
@@ -97,7 +97,7 @@ class TextTable:
         return shortened(text, width)
 
     def _layout(self) -> tuple[list[int | None] | None, list[list[str]]]:
-        """Return the width of each column, None for one that is left out, and its titles; no widths for blocks."""
+        """Choose column widths (None for a hidden column; no list for block layout), and titles in one or two lines."""
         whole = [[str(column)] for column in self.columns]
         widths: list[int | None] = [max(_cell_width(t[0]), n) for t, n in zip(whole, self._natural, strict=True)]
         if self._fits(widths):
@@ -113,7 +113,7 @@ class TextTable:
         return self.width is None or sum(shown) + len(_BETWEEN) * (len(shown) - 1) <= self.width
 
     def _reduce_widths(self, wide: Sequence[int], titles: Sequence[int]) -> list[int | None] | None:
-        """Return widths with which a line fits, or None if there are none."""
+        """Shrink and hide columns until a row fits; return None if that is impossible."""
         least, comfortable = list(wide), list(wide)
         for number in range(len(wide)):
             if not self._is_fixed(number):
@@ -172,7 +172,7 @@ class TextTable:
         return all(row[number] in ("", "0", "0.0") for row in self.rows)
 
     def _block_lines(self) -> Iterator[str]:
-        """Yield a line for each cell, with the column's name; with `is_full` long cells are wrapped."""
+        """Yield the table in block layout: a line per cell, with the column's name; with `is_full`, long cells wrap."""
         names = max(map(_cell_width, self.columns))
         room = max((self.width or 0) - names - len(_BETWEEN), _LEAST)
         for place, row in enumerate(self.rows):
@@ -192,7 +192,7 @@ class TextTable:
 
 
 def shortened(text: str, width: int) -> str:
-    """Return a text of at most this width, with an ellipsis for what is left out.
+    """Shorten a text to a width, with an ellipsis for the part that is left out.
 
     A sentence loses its last words. A name, or a path with a place in the file, loses its middle, because such texts
     often differ at the end.
@@ -217,7 +217,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def _end_of_text(text: str, width: int) -> str:
-    """Return the end of a text, at most this wide."""
+    """Return the last part of a text that fits a width."""
     tail = text[-width:] if width else ""
     while _cell_width(tail) > width:
         tail = tail[1:]
@@ -225,7 +225,7 @@ def _end_of_text(text: str, width: int) -> str:
 
 
 def wrapped(text: str, width: int, first: str = "", rest: str = "", *, breaks_words: bool = True) -> Iterator[str]:
-    """Yield a text in lines of at most this width, broken between words.
+    """Wrap a text between words, and yield its lines.
 
     Args:
         width: number of columns.
@@ -256,7 +256,7 @@ def _split_words(text: str, room: int) -> Iterator[str]:
 
 
 def fold(text: str, width: int) -> str:
-    """Return a text whose lines are broken between words to be at most this wide; what follows a break is indented.
+    """Wrap the lines of a text between words, and indent continued lines.
 
     A wider word, such as a path, is a longer line, so that it can be copied.
     """

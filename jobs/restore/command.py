@@ -238,7 +238,7 @@ def _restore(command: Restore) -> Restored:
 
 
 def summary(restored: Restored) -> list[str]:
-    """Return lines about what was restored, and about differences from the broker's store."""
+    """Return lines on what was restored, and how the result differs from the broker's store."""
     from commitlake.jobs.arguments.sizes import size_text
     from commitlake.pipelines.restore.run import NOTES
     from commitlake.schemas.layouts.rocketmq.topics import BOLTMQ_SCHEDULE_TOPIC
@@ -318,7 +318,7 @@ build_parser, main = Restore.parser, Restore.main
 
 @contextmanager
 def shown(what: str, *, quiet: bool, runner: Runner) -> Iterator[Callable[[int], Callable[[int], None]]]:
-    """Yield a function that takes the total number of bytes and returns a function to report further bytes.
+    """Yield a function that starts a progress display for a total in bytes, and returns a function to advance it.
 
     Args:
         what: name of the work, in a few words.

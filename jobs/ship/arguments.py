@@ -24,7 +24,7 @@ _MIN_RATE = 1000
 
 
 def parse_rate(text: str) -> float:
-    """Parse bytes per second: a number with k, M, G, Ki, Mi or Gi.
+    """Parse a transfer rate in bytes per second: a number, optionally with k, M, G, Ki, Mi or Gi.
 
     Raises:
         argparse.ArgumentTypeError: if it is not such a number, or less than 1 kB per second.

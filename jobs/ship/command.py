@@ -53,7 +53,7 @@ class Ship(ShipOptions):
     DEFAULTS: ClassVar = {"reports_places": True}
 
     def run(self) -> ExitCode:
-        """Ship once, or until the agent is stopped."""
+        """Ship the store once, or repeatedly until the agent is stopped."""
         for name in ("interval", "files_interval"):
             if getattr(self, name) <= datetime.timedelta(0):
                 raise JobError(f"--{name.replace('_', '-')}: expected more than 0 seconds")

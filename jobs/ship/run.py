@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def ship_store(command: ShipOptions, broker: str) -> ExitCode:
-    """Ship a store as the arguments say.
+    """Copy a store to the target, once or continuously, as the options say.
 
     Args:
         broker: name of the store.
@@ -58,7 +58,7 @@ def ship_store(command: ShipOptions, broker: str) -> ExitCode:
 
 
 def fetch_store(command: ShipOptions) -> ExitCode:
-    """Fetch a copy from an object store into a folder."""
+    """Download a shipped copy of a store from an object store or HDFS into a folder."""
     from commitlake.connectors.shipping.folder import FolderTarget
     from commitlake.pipelines.ship.fetch import Fetcher
 
@@ -129,7 +129,7 @@ def lower_priority() -> None:
 
 
 class _Shipping:
-    """One run of the job."""
+    """State of a run of `ship`."""
 
     def __init__(self, command: ShipOptions, source: SourceStore, target: ShipTarget, settings: ShipSettings) -> None:
         self._quiet: bool = command.quiet
@@ -162,7 +162,7 @@ class _Shipping:
         return code
 
     def follow(self) -> ExitCode:
-        """Ship until a signal, and return the exit code; if the target cannot be reached, wait for it."""
+        """Ship new data until a signal arrives, and return the exit code; wait while the target cannot be reached."""
         wait, reported, files_at = _FIRST_WAIT_SECONDS, time.monotonic(), -self._files_interval
         with self._stop_on_signal():
             while not self._stop.is_set():
@@ -205,7 +205,7 @@ class _Shipping:
         )
 
     def _advance(self, count: int) -> None:
-        """Show progress, while a bar is shown."""
+        """Advance the progress bar, if one is shown."""
         if self._show is not None:
             self._show(count)
 
@@ -245,12 +245,12 @@ class _Shipping:
         return "; ".join(parts)
 
     def _warn_of_unread(self) -> None:
-        """Warn of messages that are not in the folder that is shipped."""
+        """Warn of messages in other folders, which are not shipped."""
         for sentence in self._source.newer_data(self._settings.broker):
             UNREAD.warning("%s", sentence)
 
     def _warn_of_skipped(self) -> None:
-        """Warn of files that are skipped, once for each."""
+        """Warn once of each file that is skipped."""
         new = [text for text in self._found.skipped if text not in self._skipped]
         for text in new[:_SHOWN_SKIPPED]:
             warn("commitlake ship", f"skipped: {text}")

@@ -148,7 +148,7 @@ def _read_stores(command: Snapshot, lake: Lake, place: str, shown: set[str]) -> 
 
 
 def _ask_brokers(command: Snapshot) -> Iterator[StoreSnapshot]:
-    """Yield the offsets of live brokers."""
+    """Yield a snapshot of the offsets of each live broker."""
     from commitlake.connectors.rocketmq import Admin, ClientOptions
     from commitlake.pipelines.snapshot.live import ask_progress
 
@@ -167,7 +167,7 @@ build_parser, main = Snapshot.parser, Snapshot.main
 
 
 def summary_lines(progress: StoreSnapshot, appended: Appended) -> list[str]:
-    """Return lines about the offsets that a snapshot of one store found and added."""
+    """Return lines on the offsets that a snapshot found in a store, and the rows that it added to the lake."""
     if appended.as_of is None:
         return [f"{appended.broker}: {progress.note or 'no offsets were read'}"]
     offsets, groups = count_text(appended.read, "offset"), count_text(appended.groups, "group")

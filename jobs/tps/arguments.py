@@ -123,7 +123,7 @@ class TpsOptions(
 
     @property
     def runs_on(self) -> Engine:
-        """The engine that counts; a variable for Spark may be meant for other commands."""
+        """Engine that counts; a Spark setting in the environment is ignored where it does not fit."""
         is_possible = self.store is None and self.show not in (HOT_KEYS, DELAYED)
         return Engine.SPARK if self.is_on_spark and is_possible else Engine.DELTALAKE
 
@@ -146,7 +146,7 @@ def check(command: TpsOptions) -> None:
 
 
 def _check_other(command: TpsOptions) -> None:
-    """Refuse options that have no effect with `--show`."""
+    """Raise an error for options that have no effect with `--show`."""
     for name in (*_OF_RATES, "by"):
         if getattr(command, name) not in (None, False):
             raise JobError(f"--{name} has no effect with --show {command.show}", "leave one of them out")
@@ -160,7 +160,7 @@ def _check_other(command: TpsOptions) -> None:
 
 
 def groups_of(text: str | None) -> list[str]:
-    """Return the groups that `--by` names.
+    """Return the names of groups in the value of `--by`.
 
     Raises:
         JobError: for a name that is unknown, or is given twice.

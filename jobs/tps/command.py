@@ -86,7 +86,7 @@ def _show_rates(command: TpsOptions, started: float) -> ExitCode:
 
 
 def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: float) -> ExitCode:
-    """Print rates, and write their page if a file is given."""
+    """Print rates, and also write them to an HTML page if a file is given."""
     from commitlake.pipelines.tps import comparison
     from commitlake.pipelines.tps.rates import QUANTILES, Rates
 
@@ -142,7 +142,7 @@ def _print_rates_and_page(file: PageFile | None, command: TpsOptions, started: f
 def _read_outcomes(
     command: TpsOptions, source: TpsSource, question: RatesQuestion, prepared: int, *, is_needed: bool
 ) -> ReadOutcomes:
-    """Return the outcomes of the transactions if they are needed or printed; warn if `edges` is damaged."""
+    """Return transaction outcomes, if the rates or the printed notes need them; warn if `edges` is damaged."""
     from commitlake.pipelines.tps.transactions import ReadOutcomes, read_outcomes_if_intact
 
     if not is_needed and command.quiet:
@@ -275,7 +275,7 @@ def _exit_code(source: TpsSource, missing: Sequence[str] = ()) -> ExitCode:
 
 
 def _warn_of_lost_messages(command: TpsOptions, source: TpsSource, question: RatesQuestion) -> list[str]:
-    """Warn of messages of this time that the lake has lost; returns the sentences."""
+    """Warn of lost messages in the requested time; return the warnings as sentences."""
     if source.stores:
         return []
     earlier = COMPARED.get(command.compare or "")
@@ -284,12 +284,12 @@ def _warn_of_lost_messages(command: TpsOptions, source: TpsSource, question: Rat
 
 
 def _time_unit(command: TpsOptions) -> datetime.timedelta:
-    """Return the unit of time to which the time range is rounded."""
+    """Return the unit of time to whose multiples the requested time range is extended."""
     return command.step or command.window or (MINUTE if command.percentiles else SECOND)
 
 
 def _choose_table(command: TpsOptions, by: Sequence[str]) -> CountedTable:
-    """Choose the table to count from, before the archived time is known; from a log, only this one is made."""
+    """Choose the table from which messages are counted; for a store, only this table is made from the log."""
     unit = _time_unit(command)
     start = rounded(command.start or EPOCH, unit)
     end = start + 2 * MINUTE if command.end is None else rounded(command.end, unit, up=True)
@@ -299,7 +299,7 @@ def _choose_table(command: TpsOptions, by: Sequence[str]) -> CountedTable:
 
 
 def _make_question(command: TpsOptions, by: Sequence[str], source: TpsSource) -> RatesQuestion | None:
-    """Return the question, rounded to whole units of time; None if there are no messages."""
+    """Return the rates question for the options, with times extended to whole units; None if there are no messages."""
     span = source.coverage.whole
     if span is None:
         return None
@@ -331,13 +331,13 @@ def _row_columns(question: RatesQuestion, quantiles: Sequence[str]) -> list[str]
 
 
 def _add_times(row: Row, question: RatesQuestion) -> Row:
-    """Add the time that the figures of a row cover."""
+    """Return a row with the start and end of the time that its figures cover."""
     start = row.get("window_start", question.start)
     return row | {"counted_from": start, "counted_to": start + (question.window or question.end - question.start)}
 
 
 def rate_columns(names: Sequence[str]) -> list[Column]:
-    """Return the columns of a table, with those that can be left out."""
+    """Return columns with the given names, marked if they may be hidden for lack of space."""
     return [Column(name, _SPARE.index(name) + 1 if name in _SPARE else 0) for name in names]
 
 

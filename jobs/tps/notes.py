@@ -1,4 +1,4 @@
-"""The messages of `tps` on standard error: which time the rows cover, and what is missing."""
+"""Messages of `tps` on standard error: the time that the rows cover, and what is missing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAX_NAMES = 10
 
 
 def rate_notes(totals: Mapping[str, int], outcomes: TransactionOutcomes | None, seconds: float) -> list[str]:
-    """Return sentences on what producers sent, retries, dead letters, transactions and clocks.
+    """Return sentences on messages of producers, retries, dead letters, transactions, and clock errors.
 
     Args:
         totals: sums over all rows, by name.
@@ -68,7 +68,7 @@ def _transactions_text(totals: Mapping[str, int], outcomes: TransactionOutcomes 
 
 
 def tag_notes(totals: Mapping[str, int], question: RatesQuestion) -> list[str]:
-    """Return sentences on tags that `topic_minutes` does not name."""
+    """Return sentences on messages with tags that `topic_minutes` counts together, without their names."""
     lines = []
     if totals["other_tags"] and ("tag" in question.by or question.selection.tags):
         lines.append(
@@ -109,7 +109,7 @@ def comparison_notes(
 
 
 def coverage_notes(question: RatesQuestion, source: TpsSource) -> list[str]:
-    """Return sentences on missing and damaged parts of the time."""
+    """Return sentences on parts of the requested time that are missing or damaged."""
     return _missing_times(question, source) + [
         f"{broker}: {count_text(count, 'range of the log is', 'ranges of the log are')} damaged; messages "
         "there are not counted; 'commitlake verify' shows where"
@@ -139,7 +139,7 @@ def widened_note(
     end: datetime.datetime | None,
     unit: datetime.timedelta,
 ) -> list[str]:
-    """Return a sentence if the time of a question is longer than the requested one.
+    """Return a sentence if the counted time is longer than the requested time, otherwise none.
 
     Args:
         start: requested start; None for that of the archive.
@@ -158,16 +158,16 @@ def _time_precision(time: datetime.datetime) -> str:
 
 
 def span_note(question: RatesQuestion, table: str, source: TpsSource, seconds: float) -> str:
-    """Return the last line: the time, the source, and the seconds taken."""
+    """Return the last line of output: the time covered, the source, and the seconds taken."""
     origin = "the log" if source.stores else table
     return f"{iso_text(question.start)} to {iso_text(question.end)}, from {origin} ({seconds:.1f} s)"
 
 
 def cut_note(shown: int, found: int, what: str) -> list[str]:
-    """Return a sentence if only the largest groups are shown."""
+    """Return a sentence if only the largest groups are shown, otherwise none."""
     return [f"{shown} of {found:,} {what} are shown; --top 0 shows all"] if shown < found else []
 
 
 def totals_of(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:
-    """Return the sums of columns over all rows."""
+    """Return the sum of each named column over all rows."""
     return {name: sum(row[name] or 0 for row in rows) for name in names}

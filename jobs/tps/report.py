@@ -1,4 +1,4 @@
-"""The report of `commitlake tps`: how much was stored when, by what, and how fast."""
+"""Report of `commitlake tps`: how many messages were stored, when, in which groups, and how fast."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class RatesSource:
         option: `--lake` or `--store`.
         place: Value of the option, as the user gave it.
         damaged: Ranges of a store's log that could not be read.
-        widened: Sentences that say how the requested time was rounded.
+        widened: Sentences on how the requested time was extended.
     """
 
     option: str
@@ -100,7 +100,7 @@ class RatesSource:
 
     @property
     def fact(self) -> tuple[str, str]:
-        """Return the label and value with which a page names the source."""
+        """Return label and value that name the source on a page."""
         return "Lake" if self.is_lake else "Store", self.place
 
 
@@ -177,7 +177,7 @@ def _unarchived_time(report: RatesReport) -> datetime.timedelta:
 
 
 def _has_missing_times(report: RatesReport) -> bool:
-    """Return whether a time is missing.
+    """Return whether part of the time has no figures.
 
     The first and the last window may be archived only in part, because the archived time begins and ends in them.
     """
@@ -329,7 +329,7 @@ def _lacks_compared_time(report: RatesReport) -> bool:
 
 
 def _places(report: RatesReport, source: RatesSource) -> Places:
-    """Return the places of the advice; `filters` are those of the question, without the kind of messages."""
+    """Return the values for the placeholders in the advice, such as source, period and filters."""
     question, total = report.question, report.total
     assert total is not None
     asked = question.selection
@@ -375,7 +375,7 @@ def _rate_charts(report: RatesReport) -> Sequence[Block]:
 
 
 def _rate_of_others(report: RatesReport, drawn: Sequence[Sequence[Row]]) -> list[float | None]:
-    """Return the rate of all groups without a line: that of all messages minus those of the drawn groups."""
+    """Return the rate over time of all groups that have no line of their own."""
     rates: list[float | None] = []
     seconds = report.windows.length.total_seconds()
     for at, everything in enumerate(report.all_windows):
@@ -418,7 +418,7 @@ def _percentile_chart(report: RatesReport, figure: str, title: str, note: str) -
 
 
 def _marks(report: RatesReport) -> Iterator[Mark]:
-    """Yield the times that are without figures, partly archived, or damaged."""
+    """Yield marks for times that have no figures, are only partly archived, or are damaged."""
     windows = report.windows
     notes = {NONE: (MarkKind.MISSING, "not archived"), ALL: None}
     run: list[int] = []
@@ -480,7 +480,7 @@ def _group_table(report: RatesReport) -> Table:
 
 
 def _group_row(report: RatesReport, row: Row) -> Row:
-    """Return the figures of a group with its names, its share of the messages, and its line."""
+    """Return a table row for a group: figures, names, share of all messages, and a sparkline."""
     key = report.key_of(row)
     messages = report.total["messages"] if report.total else 0
     line = report.lines.get(key)
@@ -540,7 +540,7 @@ def _time_argument(moment: datetime.datetime) -> str:
 
 
 def capacity_section(capacity: Capacity, disk_gib: float, lacking_runs: int = 0) -> Section:
-    """Return a section on the size of log per day, and how long a disk of a given size holds the log.
+    """Return a section on the size of the log per day, and how many days of log fit on a disk of a given size.
 
     Args:
         capacity: Size of log per day.

@@ -30,10 +30,10 @@ _READ = ("messages", "topic_minutes", "archive_runs", "gaps", "store_config", "e
 
 @dataclass(frozen=True)
 class TpsSource:
-    """The tables from which rates are counted.
+    """Tables in which messages are counted, with the times that they cover.
 
     Attributes:
-        lake: the lake of the tables.
+        lake: the lake with the tables; temporary if stores are read.
         coverage: the times that the tables cover.
         stores: the stores whose logs were read; empty for an existing lake.
         table: the table that was made from these logs.

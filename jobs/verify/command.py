@@ -130,7 +130,7 @@ class Verify(
 
 
 def _reading_options(command: Verify) -> Iterator[str]:
-    """Yield the options for reading the stores, so that the advice repeats them for `rebuild`."""
+    """Yield command line options that tell `rebuild` to read the stores as this run does."""
     for name in ("layout", "broker_conf"):
         if (value := getattr(command, name)) is not None:
             yield from (f"--{name.replace('_', '-')}", value)
@@ -166,7 +166,7 @@ def _verify_stores(command: Verify) -> list[StoreReport]:
 
 
 def _name_in_lake(command: Verify, place: str) -> str | None:
-    """Return the store's name in the lake to compare with."""
+    """Return the name under which the lake has the store that is compared with it."""
     from commitlake.connectors.lake.archive_log import read_last_commit
     from commitlake.jobs.arguments.broker_name import broker_name
     from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker

@@ -71,7 +71,7 @@ def _differing_windows(
     layout: Formats,
     limit: int,
 ) -> Differences:
-    """Return the windows that differ, unless a broker deleted its oldest segments meanwhile."""
+    """Compare messages by windows, and return those that differ; repeat if a broker has deleted segments meanwhile."""
     while True:
         with sides.store(path, broker, ranges, layout) as store, sides.messages(stretches_of(ranges)) as found:
             sides.expect_erasures_in_store(store, stretches_of(ranges))

@@ -34,7 +34,7 @@ class Remedies:
 
     Attributes:
         lake: The lake that the stores were compared with, if any.
-        settings: The options of the run that say how to read the stores, which `rebuild` needs, too.
+        settings: The options for reading the stores, which `rebuild` needs as well.
     """
 
     lake: Lake | None = None

@@ -60,7 +60,7 @@ class ArrowTables:
         return self._select(table.name, table.columns, ())
 
     def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> pa.Table:
-        """Return messages, with their bodies in a form, or without.
+        """Return the selected messages, with their bodies in the given form, or without bodies if there is none.
 
         Raises:
             LakeError: if there is no lake, or no permission.
@@ -70,7 +70,7 @@ class ArrowTables:
         return self._messages(selection, columns, form, {}, ())
 
     def dead_letters(self, selection: Selection, form: BodyForm | None) -> pa.Table:
-        """Return dead letters, with their bodies in a form, or without.
+        """Return the selected dead letters, with their bodies in the given form, or without bodies if there is none.
 
         Args:
             selection: the selection; its topics are those that the messages were sent to.
@@ -162,7 +162,7 @@ class ArrowTables:
         return found.cast(arrow_schema(columns))
 
     def _with_bodies(self, rows: pa.Table, form: BodyForm) -> Iterator[pa.RecordBatch]:
-        """Yield rows with their bodies; those of a pack are together, so that each frame is read once."""
+        """Yield rows with their bodies, grouped by pack, so that each frame of a pack is read once."""
         store, cache = open_store(self.bodies), FrameCache()
         batches = _by_pack(rows).to_batches(max_chunksize=_BATCH_ROWS)
         for batch in batches or [pa.RecordBatch.from_pylist([], rows.schema)]:
@@ -185,7 +185,7 @@ def _partial_sql(part: PartialCount, keys: Sequence[str]) -> str:
 
 
 def _with_rates(counted: pa.Table, question: RatesQuestion, groups: Sequence[str]) -> pa.Table:
-    """Return counts with the seconds of their windows in the time of a question, and their rates."""
+    """Add to each count the seconds of its window within the question's time range, and the rates per second."""
     assert question.window is not None
     opened = counted.column("window_start").cast(pa.int64())
     ended = pc.add(opened, question.window // _MICROSECOND)
@@ -200,7 +200,7 @@ def _with_rates(counted: pa.Table, question: RatesQuestion, groups: Sequence[str
 
 
 def with_body_columns(columns: Columns) -> Columns:
-    """Return columns of `messages` and, after them, those that bodies are read by."""
+    """Return the given columns of `messages`, followed by those that are needed to read bodies."""
     needed = (name for name in ("body_ref", "body_crc", "body_codec") if name not in columns.names)
     return Columns([*columns, *MESSAGES.only(needed)])
 

@@ -53,7 +53,7 @@ Body = Literal["text", "bytes", "json"]
 
 
 class _Tables(Protocol[_Frame_co]):
-    """The tables of a lake, as an engine reads them."""
+    """Interface of an engine (Arrow or Spark) that reads a lake's tables."""
 
     def table(self, table: LakeTable) -> _Frame_co: ...
 
@@ -101,7 +101,7 @@ class Lake(Generic[Frame]):
 
     @property
     def paths(self) -> Tables:
-        """The tables and packs, by their folder or URI.
+        """Folders or URIs of the lake's tables and packs.
 
         Raises:
             CatalogError: The lake is named in a catalog of the Spark session, and the environment names no catalog.

@@ -43,7 +43,7 @@ def make_window(window: datetime.timedelta | str) -> datetime.timedelta:
 
 
 def make_rates_question(by: Texts, window: datetime.timedelta | str, selection: Selection) -> RatesQuestion:
-    """Return a question on rates by some of `RATE_GROUPS`, for any time range.
+    """Return a question on rates, grouped by the given names of `RATE_GROUPS`, in the selection's time range.
 
     Tags, and conditions that only a message has, are counted in `messages`: `topic_minutes` names frequent tags only.
 

@@ -19,7 +19,7 @@ Time: TypeAlias = datetime.datetime | str
 
 
 class Chosen(TypedDict, total=False):
-    """Conditions on messages, all of which must hold; each may have several values, of which one must hold.
+    """Keyword arguments that select messages: a message must match all of them, and any one value of each.
 
     None, or what is left out, is no condition; an empty list is an error, because it selects nothing.
 
@@ -61,7 +61,7 @@ def make_selection(
     until: Time | None = None,
     where: str | None = None,
 ) -> Selection:
-    """Return the selection of `Chosen`.
+    """Return the `Selection` for the keyword arguments of `Chosen`.
 
     Raises:
         UsageError: if a time is not one, or a list is empty or has other values.

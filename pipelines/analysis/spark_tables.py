@@ -69,7 +69,7 @@ class SparkTables:
         raise LakeError(f"{self._shown} is not a lake, or Spark cannot open it: {reason}")
 
     def messages(self, selection: Selection, columns: Columns, form: BodyForm | None) -> DataFrame:
-        """Return messages, with their bodies in a form, or without.
+        """Return the selected messages, with their bodies in the given form, or without bodies if there is none.
 
         Raises:
             LakeError: if the session cannot open the table.
@@ -79,7 +79,7 @@ class SparkTables:
         return self._with_bodies(found, columns, form)
 
     def dead_letters(self, selection: Selection, form: BodyForm | None) -> DataFrame:
-        """Return dead letters, with their bodies in a form, or without.
+        """Return the selected dead letters, with their bodies in the given form, or without bodies if there is none.
 
         Args:
             selection: the selection; its topics are those that the messages were sent to.
@@ -139,7 +139,7 @@ class SparkTables:
         return str(self.place) if isinstance(self.place, SchemaName) else self.place.root
 
     def _find(self, table: LakeTable) -> tuple[DataFrame | None, str]:
-        """Return a table, or None and why there is none; its schema is read, and no job runs."""
+        """Return a table as a DataFrame, or None and the reason; only the schema is read, no Spark job runs."""
         place = self.place
         if isinstance(place, SchemaName):
             name = f"`{place.catalog}`.`{place.schema}`.`{table.name}`"

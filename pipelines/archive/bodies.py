@@ -50,7 +50,7 @@ def _days_of(store_timestamps: Array) -> Array:
 
 
 def _zero_erased_bodies(window: Array, erased: Array, positions: Array, lengths: Array) -> Array:
-    """Return a window in which the bodies of erased messages are zeros."""
+    """Return a window of log bytes in which the bodies of erased messages are replaced by zeros."""
     if not len(erased):
         return window
     window = np.array(window)
@@ -82,7 +82,7 @@ class _OpenPack:
 
 
 class BodyPacks:
-    """Writes the packs of one range; a context manager. Packs exist once it ends without an error.
+    """Context manager that writes the packs of one range of a log; they exist once it ends without an error.
 
     Args:
         parts: the parts of the range, in order; all are of one broker.
@@ -117,7 +117,7 @@ class BodyPacks:
         self._stack.__exit__(kind, error, trace)
 
     def add(self, decoded: DecodedBatch) -> None:
-        """Add the bodies of a batch, while its window is in memory."""
+        """Add the bodies of a decoded batch, while the window of log bytes that it refers to is in memory."""
         positions, lengths = decoded.parts[h.BODY], decoded.parts[h.BODY_LENGTH]
         erased = self._erased_rows(decoded.int64("physical_offset"), decoded.column)
         window = _zero_erased_bodies(decoded.window, erased, positions, lengths)
@@ -159,7 +159,7 @@ class BodyPacks:
         ]
 
     def _erased_rows(self, offsets: Array, column: Callable[[str], pa.Array]) -> Array:
-        """Return the rows of messages that were erased before, or are copies of erased ones."""
+        """Return the row indexes of messages that were erased before, or are copies of erased ones."""
         found = self._erased.ids_of(self._broker, offsets) >= 0 if self._erased else np.zeros(len(offsets), bool)
         if self._copies and len(offsets):
             found |= self._copies.find(len(offsets), column) > 0

@@ -70,7 +70,7 @@ def _has_bodies_at(lake: Lake, bodies: str | None) -> bool:
 
 
 def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> None:
-    """Refuse a location in a folder of a store that belongs to the broker.
+    """Raise an error if a location is in a folder of a store, which belongs to the broker.
 
     A broker may not start with other files among its segments, and a later rebuild replaces its folders.
 
@@ -97,13 +97,13 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
 
 
 def bodies_root(lake: Lake, bodies: str | None) -> str:
-    """Return the root of the packs as commits record it; see `check_bodies` for the arguments."""
+    """Return the root folder of the packs in the form in which commits record it; arguments as for `check_bodies`."""
     root = _canonical_root(bodies or lake.bodies)
     return IN_LAKE if root == _canonical_root(lake.bodies) else root
 
 
 def check_same_root(last: ArchiveCommit, root: str) -> None:
-    """Refuse a location other than that of the existing bodies.
+    """Raise an error if packs would be written to another location than the lake's existing ones.
 
     Args:
         last: the lake's newest commit; commits of earlier versions do not record the location.
@@ -126,7 +126,7 @@ def _location_text(root: str) -> str:
 
 
 def _canonical_root(root: str) -> str:
-    """Return a canonical form of a location."""
+    """Return a folder's absolute path, or an s3:// URI in its canonical form."""
     if is_s3(root):
         return str(parse_s3_uri(root))
     return str(local_folder(root))

@@ -82,7 +82,7 @@ def archive_concurrently(
 
 
 def _commit_bytes(config: Config, work: ArchiveWork) -> int:
-    """Return the size of a commit; all of the log if the run must archive nothing once it finds damage or a gap."""
+    """Return how many bytes of log one commit archives; all if the run must archive nothing on damage or a gap."""
     is_all_or_nothing = OnRefusal.FAIL in (config.on_corrupt, config.on_gap)
     return work.snapshot.size if is_all_or_nothing or config.commit_bytes is None else config.commit_bytes
 
@@ -148,7 +148,7 @@ class CommitSeries:
         self._started = time.monotonic()
 
     def add(self, result: Result) -> None:
-        """Add the result of a commit, or of an attempt that found that others had archived its range."""
+        """Add the result of one commit; it may be empty, because other runs have archived the range."""
         self._results.append(result)
 
     def stop(self) -> Result | None:
@@ -161,7 +161,7 @@ class CommitSeries:
         return self._join_results(committed) if any(result.sequence for result in self._results) else None
 
     def end(self) -> Result:
-        """Show the run, and return its result."""
+        """Show the run on its page, and return the joined result of all commits."""
         result = self._join_results(self._shown)
         if self._shown and self._page is not None:
             self._page.show(self._whole_run(self._shown, result))
@@ -211,7 +211,7 @@ class CommitSeries:
         return [sentence for wanted in self.wanted.ranges.values() for sentence in wanted.newer]
 
     def _archived_ranges(self, made: Sequence[Result]) -> dict[str, StoreRange]:
-        """Return what the run has archived of each store, with the end of the log that it saw when it began."""
+        """Return the range of each store's log that the run has archived."""
         ranges: dict[str, StoreRange] = {}
         for broker, wanted in self.wanted.ranges.items():
             parts = [result.ranges[broker] for result in made if broker in result.ranges and result.ranges[broker].size]

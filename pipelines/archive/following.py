@@ -35,7 +35,7 @@ _LACKS_EDGES = "the lake has no table edges yet: 'archive --backfill edges' buil
 
 @dataclass(frozen=True)
 class FollowedTables:
-    """Results of updating the tables.
+    """Results of updating the tables that follow `messages`.
 
     Attributes:
         keys: result for `message_keys`.
@@ -106,7 +106,7 @@ def read_retry_states(stores: Sequence[Store]) -> tuple[RetryStates, list[str]]:
 
 
 def edge_notes(edges: FollowedEdges) -> list[str]:
-    """Return notes on traces that could not be used."""
+    """Return sentences on trace messages and op records that could not be read or parsed for `edges`."""
     notes = []
     if edges.unread:
         notes.append(f"edges: the bodies of {edges.unread:,} trace messages and op records could not be read")

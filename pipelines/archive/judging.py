@@ -33,7 +33,7 @@ class CriticalQualityError(CommitLakeError):
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Results of the checks.
+    """Results of a run's quality checks, with the data files that record them.
 
     Attributes:
         files: files for the tables `profiles` and `quality_results`, which no version refers to yet.
@@ -58,7 +58,7 @@ def judge_run(
     *,
     is_masked: bool = False,
 ) -> Judged:
-    """Run the suites on the profiles of the tasks, piece by piece, so that only one piece is in memory.
+    """Run the expectation suites on the profiles of a run's tasks, a few topics at a time to limit memory.
 
     Args:
         manifest: rows of all tasks.
@@ -109,7 +109,7 @@ def _quality_error(report: QualityReport, work: ArchiveWork, where: Path | None)
 
 
 def _advice(report: QualityReport, work: ArchiveWork) -> str:
-    """Return what the user can do, such as archiving the other brokers."""
+    """Return a sentence on what the user can do after critical failures, such as archiving the other brokers."""
     without = "'--no-quality' archives everything as it is."
     concerned = brokers_concerned(report)
     others = set(work.commit.ranges) - set(concerned or work.commit.ranges)

@@ -115,7 +115,7 @@ def _largest_value(table: DeltaTable, column: str) -> Any:
 
 
 def _judged_runs(lake: Lake, since: datetime.datetime | None) -> Mapping[str, _Judged]:
-    """Return the results of runs judged since a time, by run id; of all runs if no time is given."""
+    """Return summaries of the quality results of runs since a time, by run id; of all runs if no time is given."""
     try:
         table = lake.table("quality_results")
     except NoTableError:

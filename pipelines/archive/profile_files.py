@@ -51,7 +51,7 @@ _READERS = 8
 
 
 def max_inline_bytes(tasks: int) -> int:
-    """Return the largest size of a profile in a task's manifest, for a number of tasks."""
+    """Return how many bytes a profile may have in its task's manifest, given the number of tasks."""
     return min(_INLINE_BYTES, _INLINE_ALL_BYTES // max(tasks, 1))
 
 
@@ -73,7 +73,7 @@ def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, most_in
 
 
 def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], most: int = GROUP_ROWS) -> Iterator[pa.Table]:
-    """Yield the merged profile of the run in pieces of whole topics; at least one piece, which may be empty.
+    """Yield the run's merged profile in tables with all windows of some topics each; at least one table, perhaps empty.
 
     Args:
         manifest: rows of all tasks.
@@ -97,7 +97,7 @@ def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], most: int = GRO
 
 @contextmanager
 def staging(lake: Lake, run_id: str) -> Iterator[list[ManifestRow]]:
-    """Keep staged files until the context ends, with or without an error. VACUUM deletes what cannot be deleted now.
+    """Delete a run's staged profile files when the context ends; VACUUM deletes those that cannot be deleted then.
 
     Args:
         run_id: id of the archive run.
@@ -124,7 +124,7 @@ def _delete(lake: Lake, folder: str) -> None:
 def _read_all(
     readers: ThreadPoolExecutor, lake: Lake, staged: Sequence[tuple[str, PartitionIndex]], group: Group
 ) -> list[pa.Table]:
-    """Read the rows of a group from all files."""
+    """Read a group's rows from all staged files, one table for each file."""
     if not staged:
         return []
     files = _Staged(lake, group)  # with current credentials
@@ -140,7 +140,7 @@ class _Staged:
         self._group = group
 
     def read(self, path: str, index: PartitionIndex) -> pa.Table:
-        """Read the rows of one file."""
+        """Read the group's rows of one staged file."""
         offset, length = index.stretch(self._group)
         if not length:
             return SCHEMA.empty_table()
@@ -170,12 +170,12 @@ class ProfilesFile:
         self._written: DataFile | None = None
 
     def add(self, profile: pa.Table) -> None:
-        """Write windows of the run, as a table of `PROFILE`."""
+        """Write windows of the run to the file, given as a table of `PROFILE`."""
         self._writer.write_table(to_profiles(profile, self._run_id))
         self._rows += profile.num_rows
 
     def end(self, size: int, metadata: pq.FileMetaData) -> None:
-        """Record size and metadata of the finished file."""
+        """Record the size in bytes and the Parquet metadata of the finished file."""
         self._written = DataFile(self._name, None, size, self._rows, file_statistics(metadata))
 
     @property
@@ -192,7 +192,7 @@ def profiles_file_name(run_id: str) -> str:
 
 @contextmanager
 def open_profiles_file(lake: Lake, run_id: str) -> Iterator[ProfilesFile]:
-    """Open the file. It exists once the context ends without an error, and belongs to no table before the commit."""
+    """Open a run's new data file of `profiles`. It exists once the context ends, and is in the table after a commit."""
     name = profiles_file_name(run_id)
     collected: list[pq.FileMetaData] = []
     with open_table_file(lake, "profiles", name) as output:

@@ -36,7 +36,7 @@ _MAX_REASONS = 64  # there are thirteen, but a damaged table may have any
 
 @dataclass
 class Refusals:
-    """Collects the refused rows of one task.
+    """Collects one task's rows for ranges that could not be read, and writes them to files of `quarantine` and `gaps`.
 
     Attributes:
         lake: locations of the two tables.
@@ -59,7 +59,7 @@ class Refusals:
     _files: int = 0
 
     def add(self, batch: pa.RecordBatch) -> Iterator[ManifestRow]:
-        """Add the refused rows of a batch of the source. Yields a row for each file that was filled.
+        """Add the refused rows of a batch of the source. Yields a manifest row for each file that was filled.
 
         Args:
             batch: batch with `broker` and `_corrupt_record`.
@@ -135,7 +135,7 @@ def _describe_first(values: dict[str, pa.ChunkedArray | pa.Array]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RefusalGroup:
-    """Rows of one run with the same reason.
+    """Rows of `quarantine` or `gaps` that have the same reason.
 
     Attributes:
         table: `quarantine` or `gaps`.

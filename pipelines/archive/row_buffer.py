@@ -104,7 +104,7 @@ class RowBuffer:
             self._bytes += part.nbytes
 
     def write(self) -> Iterator[ManifestRow]:
-        """Write all kept rows to files, one for each date."""
+        """Write all buffered rows to data files, one for each date, and yield their manifest rows."""
         if not self._tables:
             return
         rows = join_rows(self._tables)
@@ -176,7 +176,7 @@ class ErasureOnArrival:
         self._rows: list[pa.Table] = []
 
     def erase(self, rows: pa.Table) -> pa.Table:
-        """Return rows of `messages` with erased messages emptied, in their order."""
+        """Return the same rows in the same order, without the data of erased messages and of their copies."""
         if self._places:
             rows = self._erase_rows(rows, self._places, ErasureEvent.AGAIN)
         if self._copies:

@@ -76,7 +76,7 @@ Progress = Callable[[Runner, int], AbstractContextManager[Callable[[int], None]]
 
 
 class OnRefusal(StrEnum):
-    """Reaction of a run to a range that it cannot read.
+    """Reaction of an archive run to a range of a log that it cannot read.
 
     FAIL: the lake stays unchanged. KEEP: the range is recorded, everything else is archived, and the run's verdict is
     damage. ACCEPT: the same, but the verdict is not damage.
@@ -89,7 +89,7 @@ class OnRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Settings of one run.
+    """Settings of one archive run.
 
     Attributes:
         store: store folder, glob or comma-separated list, as the source's `path`.
@@ -138,7 +138,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of one run; `sequence` is 0 if there was nothing new.
+    """Result of one archive run; `sequence` is 0 if there was nothing new.
 
     Attributes:
         sequence: sequence of the commit, or of the last one.
@@ -359,7 +359,7 @@ def run_archive(
 
 
 def _erased_places(lake: Lake, config: Config, work: ArchiveWork) -> ErasedPlaces:
-    """Return the erased messages that the run may archive again, because the lake was restored."""
+    """Return the places of erased messages that the run may archive again, as after a restore of the lake."""
     erased = read_erased_places(lake)
     if config.source is not None:  # a pull may get messages before the end, of a topic that no run has pulled yet
         return erased
@@ -395,7 +395,7 @@ def _show_page(config: Config, run: ShownRun) -> None:
 
 
 def finish_earlier_runs(config: Config, work: ArchiveWork, runner: Runner = HERE) -> Result:
-    """Complete runs that were killed after their commit: the other tables, and the keys of messages.
+    """Complete runs that were killed after their commit: write the tables that their commits did not reach.
 
     Args:
         work: from `find_work`, with nothing new in any store.
@@ -445,7 +445,7 @@ def _record_config(config: Config, work: ArchiveWork, problems: list[str]) -> li
 
 
 def _ignore_progress(_: int) -> None:
-    """Do nothing: a progress function for callers without a display."""
+    """Ignore progress; used when the caller shows none."""
 
 
 def _prepared_keys(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKeys | None:
@@ -522,7 +522,7 @@ def _commit(
 
 
 def _refused_counts(manifest: Sequence[ManifestRow]) -> tuple[int, int]:
-    """Return the numbers of rows for `quarantine` and `gaps`."""
+    """Return how many rows a run's tasks wrote for `quarantine` and for `gaps`."""
     counts = [counts for row in manifest for counts in row.refusal_counts.values()]
     return sum(count.quarantined for count in counts), sum(count.missing_ranges for count in counts)
 
@@ -532,12 +532,12 @@ def _losses_in_manifest(manifest: Sequence[ManifestRow], config: Config) -> Loss
 
 
 def losses_of(config: Config, quarantined: int, gaps: int) -> Losses:
-    """Return the losses of a run, of which its settings accept some."""
+    """Return a run's losses, with whether its settings accept damaged ranges and gaps."""
     return Losses(quarantined, gaps, config.on_corrupt is OnRefusal.ACCEPT, config.on_gap is OnRefusal.ACCEPT)
 
 
 def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
-    """Refuse gaps that are found when the log is listed, before any record is read."""
+    """Raise an error if log segments are missing and the settings do not allow it, before any record is read."""
     missing = [part for part in parts if isinstance(part, Split) and part.missing]
     if missing and on_gap is OnRefusal.FAIL:
         first = missing[0]
@@ -550,7 +550,7 @@ def _check_gaps(parts: Sequence[Part], on_gap: OnRefusal) -> None:
 
 
 def _check_refused(manifest: Sequence[ManifestRow], config: Config) -> None:
-    """Refuse damage and gaps that only the tasks have found, before the commit."""
+    """Raise an error, before the commit, if the tasks have found damage or gaps that the settings do not allow."""
     quarantined, gaps = _refused_counts(manifest)
     for on_refusal, count, option in (
         (config.on_corrupt, quarantined, "--on-corrupt quarantine"),

@@ -1,4 +1,4 @@
-"""Facts about an archive run for a page, and the interface for writing the page."""
+"""Data on an archive run that a page shows, and the interface for writing the page."""
 
 from __future__ import annotations
 

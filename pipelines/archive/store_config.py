@@ -77,7 +77,7 @@ def _all_changes(
     kinds: Sequence[str],
     problems: list[str] | None,
 ) -> list[tuple[str, Key, str | None]]:
-    """Return the changes of all stores; several stores are read at a time.
+    """Return the changed configuration values of all stores; several stores are read at a time.
 
     Args:
         known_of: returns what the lake has of a broker.

@@ -162,7 +162,7 @@ class ArchiveTasks:
         return [*groups[:-cores], *chain.from_iterable(map(self._small_groups, groups[-cores:]))]
 
     def _small_groups(self, group: Sequence[Part]) -> Iterator[Sequence[Part]]:
-        """Divide a group that is one part of a local file, at the ends of packs."""
+        """Divide a group that is a single range of a local log into small groups that end where packs end."""
         part = group[0]
         if len(group) > 1 or not isinstance(part, Split) or self.pack_bytes is None or is_uri(part.path):
             yield group
@@ -190,7 +190,7 @@ class ArchiveTasks:
                 yield part
 
     def _fits_into_pack(self, joined: Sequence[Part], piece: Part) -> bool:
-        """Return whether a part continues the log of others, and there is room for its bodies in their pack."""
+        """Return whether a part directly follows the joined parts in the log, and fits into their pack."""
         last = joined[-1]
         return (
             isinstance(piece, Split)
@@ -215,18 +215,18 @@ class _Closing:
         self._pending.append(self._thread.submit(close))
 
     def finish(self) -> None:
-        """Wait for all files."""
+        """Wait until all files are closed."""
         for one in self._pending:
             one.result()
 
 
 def _are_large(groups: Sequence[Sequence[Part]]) -> bool:
-    """Return whether each task reads enough of the log to write its own file of keys; a single task always does."""
+    """Return whether the tasks read enough of the log for each to write its own file of keys; always for one task."""
     return len(groups) == 1 or sum(part.size for group in groups for part in group) >= _MIN_KEYED_BYTES * len(groups)
 
 
 class Masking:
-    """Masks the batches of a task.
+    """Masks the rows and bodies of a task's batches.
 
     Args:
         masks: rules; None for none.
@@ -289,7 +289,7 @@ def _source_request(*, with_bodies: bool) -> Request:
 
 
 def _inspect_nothing(_: object) -> None:
-    """Ignore the window: the bodies are in the batch."""
+    """Do nothing with a window of log bytes, because the bodies are in a column of the batch."""
 
 
 def _run_group(settings: ArchiveTasks, most_inline: int, task: tuple[int, Sequence[Part]]) -> list[ManifestRow]:
@@ -297,7 +297,7 @@ def _run_group(settings: ArchiveTasks, most_inline: int, task: tuple[int, Sequen
 
 
 def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestRow]) -> None:
-    """Check data files and packs in folders; in an object store, all machines see the same.
+    """Check that data files and packs in folders are complete on this machine; object stores need no check.
 
     Args:
         manifest: the files, which have been written and not committed.

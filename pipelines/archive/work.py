@@ -39,7 +39,7 @@ from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES
 
 @dataclass(frozen=True, slots=True)
 class TasksResult:
-    """Result of a run's tasks.
+    """Commit and notes that follow from a run's finished tasks.
 
     Attributes:
         commit: commit of the run, with its progress.
@@ -134,7 +134,7 @@ class ArchiveWork:
         return replace(self, snapshot=Snapshot({**self.snapshot.ranges, **ranges}), commit=commit)
 
     def outcome(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:  # noqa: ARG002
-        """Return the result of the tasks. For files, all of it is known beforehand.
+        """Return the commit and notes for a run whose tasks have finished; for files, they were known beforehand.
 
         Args:
             manifest: rows of all tasks.
@@ -197,7 +197,7 @@ def find_work(
 
 
 def _has_later_data(store: Store, end: int | None) -> bool:
-    """Return whether a log has data where the next record would begin, or a later segment."""
+    """Return whether a log has data at an offset, the end of what was read, or in a later segment."""
     newest = store.segments[-1]
     if end is None or end < newest.base_offset:
         return True
@@ -223,7 +223,7 @@ def _check_store(store: Store, last: ArchiveCommit) -> None:
 
 
 def check_is_archived(store: Store, progress: StoreProgress) -> None:
-    """Refuse a store that is not the one that was archived.
+    """Raise an error if a store is not the one that was archived under its name.
 
     Raises:
         StoreReplacedError: naming what differs.
@@ -234,7 +234,7 @@ def check_is_archived(store: Store, progress: StoreProgress) -> None:
 
 
 def _unarchived_part(store: Store, start: int | None, offered: StoreRange | None) -> StoreRange:
-    """Return the part of an offered range that is not archived yet."""
+    """Return the part of the range that a store offers which is not archived yet."""
     oldest = store.segments[0].base_offset
     first = start if start is not None else min(oldest, offered.start if offered else oldest)
     if offered is None or offered.end <= first:
@@ -262,7 +262,7 @@ def _check_name(store: Store) -> None:
 
 
 def _progress_after(store: Store, store_range: StoreRange, before: StoreProgress | None) -> StoreProgress:
-    """Return the progress after a range, with its last valid record, which may be in an earlier segment."""
+    """Return a store's progress once a range is archived, with the last valid record before the range's end."""
     found = with_last_record(store, store_range)
     is_taken = found.last_record is not None and found.last_record < store_range.end
     digest = record_digest(store, found.last_record) if is_taken and found.last_record is not None else None

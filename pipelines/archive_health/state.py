@@ -37,7 +37,7 @@ _UNMET_SQL = (
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Number and size of ranges of a log.
+    """Number and total size of ranges of a log.
 
     Attributes:
         count: Number of ranges.
@@ -69,13 +69,13 @@ class StoreState:
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing of the log is missing."""
+        """True if no range of the log was refused as damaged or is missing."""
         return not self.quarantined.count and not self.gaps.count
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveState:
-    """State of a lake.
+    """State of a lake's archive: its stores, and the time of the last run.
 
     Attributes:
         stores: Its stores, by name.

@@ -36,7 +36,7 @@ BodyErrors = list[tuple[str, int, str]]
 
 @dataclass(frozen=True)
 class PackedMessages:
-    """Messages whose bodies must be in the packs; picklable.
+    """Reader of messages whose bodies must be in the packs; picklable.
 
     Attributes:
         rows: rows of `messages`, with `COLUMNS`.
@@ -59,7 +59,7 @@ class PackedMessages:
         return merge_windows([to_windows(rows.select(_COMPARED)) for rows in self._read_unerased(file)])
 
     def divide(self, parts: int, file: AddedFile) -> Iterator[tuple[pa.Table, Array]]:
-        """Yield the messages of a data file and the locations of their bodies, each with the number of its pack's part.
+        """Yield a data file's messages with their body locations, and for each row the number of the part for its pack.
 
         Messages without a location are spread over the parts.
         """
@@ -71,7 +71,7 @@ class PackedMessages:
 
 
 def _drop_expired(rows: pa.Table, since: datetime.date) -> pa.Table:
-    """Keep the messages whose bodies cannot have expired.
+    """Leave out messages whose bodies may have expired, because they are of dates before `since`.
 
     A pack expires by the date in its name. One without a date holds messages without a time, or of many dates, and
     expires by the time when it was written, which is not before the last of them was stored.

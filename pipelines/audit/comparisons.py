@@ -25,7 +25,7 @@ BODY_FIGURES = ("messages", "bytes", "body_bytes", "checksum")
 
 @dataclass(frozen=True)
 class ComparedStores:
-    """Stores that a lake is compared with.
+    """Options for the stores that a lake is compared with.
 
     Attributes:
         path: path, as for `find_stores`.
@@ -52,7 +52,7 @@ class ComparedStores:
 
 
 def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> AuditVerdict:
-    """Compare the runs' own counts with the table, for all runs that have counts.
+    """Compare the counts that runs recorded in `profiles` with `messages`, for all runs that have such counts.
 
     Args:
         notes: notes to add to the verdict.
@@ -80,7 +80,7 @@ def compare_runs(sides: Sides, messages: Profile, notes: Sequence[str] = ()) -> 
 
 
 def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> AuditVerdict:
-    """Compare the table with the packs. Packs that maintain deletes meanwhile are not reported.
+    """Compare `messages` with the bodies in the packs. Packs that `maintain` deletes meanwhile are not reported.
 
     Args:
         kept: age at which a lifecycle rule deletes bodies, if there is one.
@@ -101,7 +101,7 @@ def compare_packs(sides: Sides, kept: datetime.timedelta | None = None) -> Audit
 def compare_store(
     sides: Sides, stores: ComparedStores, ranges: Mapping[str, StoreRange], notes: Sequence[str]
 ) -> AuditVerdict:
-    """Compare the stores with the table. Segments that a broker deletes meanwhile are not reported.
+    """Compare the stores with `messages`. Segments that a broker deletes meanwhile are not reported.
 
     Args:
         ranges: ranges to compare.
@@ -127,7 +127,7 @@ def compare_hbase(
     version_there: Callable[[], int | None],
     kept: datetime.timedelta | None = None,
 ) -> AuditVerdict:
-    """Compare the table with HBase.
+    """Compare `messages` with HBase.
 
     Args:
         options: options for HBase.
@@ -150,7 +150,7 @@ def compare_hbase(
 
 
 def _first_kept_date(expired: Mapping[str, datetime.date], kept: datetime.timedelta | None) -> datetime.date | None:
-    """Return the first date for which all bodies must exist, or None if all must."""
+    """Return the first date whose bodies must all exist; None if nothing has expired."""
     dates = [expired[what] for what in ("messages", "bodies") if what in expired]
     if kept is not None:
         dates.append((datetime.datetime.now(datetime.UTC) - kept).date())

@@ -36,7 +36,7 @@ _ON_ARRIVAL = texts_of([str(ErasureEvent.COPY), str(ErasureEvent.AGAIN)])
 
 @dataclass(frozen=True)
 class Erased:
-    """Messages that are erased at a moment.
+    """Messages of a lake that are erased at the audited moment.
 
     Attributes:
         rows: rows of `erasures`, one for each message.
@@ -60,7 +60,7 @@ class Erased:
 
     @property
     def uncounted(self) -> pa.Table | None:
-        """Rows of messages that the profiles count as they were before; None for none."""
+        """Rows of `erasures` for messages that `profiles` still counts as before their erasure; None if none."""
         if self.rows is None:
             return None
         rows = self.rows.filter(pc.greater(self.rows.column("number"), self.counted)).combine_chunks()
@@ -68,7 +68,7 @@ class Erased:
 
     @property
     def unknown(self) -> int:
-        """Number of these messages without all their checksums."""
+        """Number of rows in `uncounted` that lack a checksum."""
         rows = self.uncounted
         return 0 if rows is None else int(changes_of(rows)["unknown"].sum())
 
@@ -93,7 +93,7 @@ class Erased:
         return notes
 
     def uncounted_windows(self, span: AuditSpan, stretches: Sequence[Stretch] | None) -> pa.Table | None:
-        """Return windows to add to an expected profile, as a table of `AUDIT` without messages; None for no change.
+        """Return what erasures change in an expected profile, as a table of `AUDIT` to add to it; None for no change.
 
         Args:
             span: time range of the messages.

@@ -27,7 +27,7 @@ _MAX_SUMS = 256  # sums of each file that go to the driver
 
 @dataclass(frozen=True)
 class _Task:
-    """A data file of one of the two tables."""
+    """A data file of one side, with the sign by which its keys count: 1 if expected, -1 if found."""
 
     keys: KeyFiles
     sign: int
@@ -36,7 +36,7 @@ class _Task:
 
 @dataclass(frozen=True)
 class _DifferingParts:
-    """Parts of the keys whose sums differ; picklable.
+    """The parts of the keys in which the two tables have different sums; picklable.
 
     Attributes:
         parts: number of all parts.
@@ -49,7 +49,7 @@ class _DifferingParts:
     split: int
 
     def divide(self, task: _Task) -> Iterator[tuple[pa.Table, Array]]:
-        """Yield the keys of a file that are in these parts, with 1 for an expected and -1 for a found one."""
+        """Yield a file's keys that are in differing parts, with the file's sign, and the number of each key's part."""
         place = np.full(self.parts, -1)
         place[list(self.differing)] = np.arange(len(self.differing))
         for rows in task.keys.read(task.file):
@@ -90,7 +90,7 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) -> tuple
 
 
 def _compare_part(keys: Sequence[pa.Table]) -> tuple[int, pa.Table]:
-    """Return how many distinct keys of one part differ between the two tables, and the first of them.
+    """Return how many distinct keys of a part the two tables do not have equally often, and the first such keys.
 
     A row has the number of times that it was expected, minus that of times that it was found.
     """

@@ -38,7 +38,7 @@ class RowCriteria:
     stretches: Sequence[Stretch] | None = None
 
     def may_hold(self, file: AddedFile) -> bool:
-        """Return whether a data file may have such messages, by its times in the table's log."""
+        """Return whether a data file may have messages in the time range, by its statistics in the table's log."""
         first, last = self.span.first, self.span.last
         is_late = last is not None and file.first_time is not None and file.first_time >= last + _MARGIN
         is_early = first is not None and file.last_time is not None and file.last_time < first - _MARGIN

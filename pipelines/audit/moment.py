@@ -27,7 +27,7 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """State of a lake.
+    """Versions of a lake's tables that belong together, for an audit.
 
     Attributes:
         version: version of `messages`.
@@ -38,7 +38,7 @@ class Moment:
         later: runs that may have rows in `profiles` but are not in `messages`.
         expired: by table, or `bodies`: the first date that maintain has kept.
         erasure: number of the newest erasure that is complete in `messages`; 0 for none.
-        counted_erasure: the same for the profiles.
+        counted_erasure: number of the newest erasure that is complete in `profiles`; 0 for none.
         erased_form: form of the erased rows in `messages`.
     """
 

@@ -1,4 +1,4 @@
-"""One side's messages counted by window: the windows of many tasks, merged in bounded memory; the rest is on disk."""
+"""Message counts of one side of an audit by window, merged from many tasks in bounded memory and on disk."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _PARTITIONS = 64
 
 
 class Totals(NamedTuple):
-    """Number of windows, and of messages in them."""
+    """Total number of windows of a profile, and of the messages in them."""
 
     windows: int
     messages: int
@@ -70,7 +70,7 @@ def sort_by_key(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 class Profile:
-    """One side's messages counted by window, as a table of `AUDIT`. Holds memory and files until its context ends.
+    """Message counts of one side by window, in memory and in temporary files that are deleted when its context ends.
 
     When all windows are added, several threads may read it.
 
@@ -95,7 +95,7 @@ class Profile:
         self.close()
 
     def add(self, windows: pa.Table) -> None:
-        """Add a table of `AUDIT`, or differences to its figures; its windows may be there already."""
+        """Add a table of `AUDIT`: counts, or corrections of counts; its windows may be in the profile already."""
         self._held.append(windows)
         self._rows += windows.num_rows
         if self._rows <= self._max_rows and len(self._held) <= _MAX_TABLES:
@@ -169,7 +169,7 @@ def _count_by_kind(differing: pa.Table) -> dict[tuple[str, str], int]:
 
 
 def _first_of_each(differing: pa.Table, limit: int) -> pa.Table:
-    """Return the first windows of each broker and kind of difference."""
+    """Return the first `limit` windows of each broker and kind of difference."""
     group = ["broker", DIFFERENCE]
     order = [(name, "ascending", "at_start") for name in [*group, *KEY_COLUMNS[1:]]]
     ordered = differing.take(pc.sort_indices(differing, order)).combine_chunks()
@@ -222,7 +222,7 @@ def _differs(name: str, expected: object, found: object) -> bool:
 
 
 def _limit_rows(rows: Iterable[Mapping[str, Any]], limit: int) -> list[Mapping[str, Any]]:
-    """Keep the first rows of each broker and kind."""
+    """Return the first `limit` rows of each broker and kind of difference, sorted by key."""
     taken: Counter[tuple[str, str]] = Counter()
     kept = []
     for row in sort_by_key(list(rows)):

@@ -1,4 +1,4 @@
-"""Updates the profiles of windows whose messages a repair has read from a store again.
+"""Updates checksums in `profiles` for windows whose messages a repair has read from a store again.
 
 Their bodies have new places in packs, so `lake_checksum`, which runs have recorded, differs. It is the only figure that
 may: the others still prove that the messages are those that were archived.
@@ -34,7 +34,7 @@ _Window = tuple[str, str, int, int | None]
 
 
 def record_new_places(lake: Lake, bodies: str, runner: Runner) -> None:
-    """Take over the new places of bodies into `profiles`, if a repair has read messages again since the last time.
+    """Update the checksums in `profiles` if a repair has read messages again since the last call: their bodies moved.
 
     Args:
         lake: the lake, whose tables must be intact.
@@ -74,7 +74,7 @@ def _window_keys(rows: pa.Table) -> Iterator[_Window]:
 
 
 def _checksum_changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
-    """Yield the windows with another checksum than the runs have recorded, and the difference."""
+    """Yield each window whose checksum is not the one that runs recorded, with the difference."""
     counted = sides.counted()
     if counted is None:
         return
@@ -91,7 +91,7 @@ def _checksum_changes(sides: Sides) -> Iterator[tuple[_Window, int]]:
 def _rewrite_profiles(
     lake: Lake, files: Sequence[TableFile], changes: Mapping[_Window, int]
 ) -> tuple[list[TableFile], list[TableFile]]:
-    """Write new data files of `profiles` in which one row of each window is changed."""
+    """Write new data files of `profiles` with changed checksums, and return the replaced and the new files."""
     left: dict[_Window, int] = dict(changes)
     removed, added = [], []
     for file in files if left else ():

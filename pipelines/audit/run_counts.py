@@ -35,7 +35,7 @@ _RUN = ["run_id", "broker"]
 
 @dataclass(frozen=True)
 class Counted:
-    """Part of `messages` for which runs recorded counts.
+    """The part of the brokers' logs whose archive runs recorded counts of their messages.
 
     Attributes:
         runs: number of runs without a profile of their messages.
@@ -48,7 +48,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class RunProfiles:
-    """Rows of `profiles` of the runs up to a moment; picklable.
+    """Reader of the rows of `profiles` of all runs up to a moment; picklable.
 
     Attributes:
         table: the table with `COLUMNS`.
@@ -88,7 +88,7 @@ def _merge_ranges(parts: Sequence[pa.Table]) -> pa.Table:
 
 
 def counted_part(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, has_expired: bool) -> Counted | None:
-    """Return the part of the log for which runs recorded counts.
+    """Return the part of the brokers' logs for which archive runs recorded counts.
 
     Args:
         runs: rows of `archive_runs`, with `RUN_COLUMNS`.
@@ -112,7 +112,7 @@ def counted_part(runs: pa.Table, taken: Sequence[pa.Table], sequence: int, *, ha
 
 
 def _counted_ranges(runs: pa.Table, uncounted: pa.Table, ranges: pa.Table) -> list[Stretch]:
-    """Join the ranges of the runs with a profile.
+    """Return the ranges of the brokers' logs that runs with a profile have archived, joined to few ranges.
 
     Between two runs without a profile, all of each log is counted, so that there are few ranges however many runs there
     are. A run without a sequence is older than all others.

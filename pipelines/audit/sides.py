@@ -75,7 +75,7 @@ def splits_of(
 
 
 def count_split(wanted: RowCriteria, masks: ArchiveMasks | None, erased: ErasedPlaces, split: Split) -> pa.Table:
-    """Count the messages of a split by window, without bad ranges. Returns a table of `AUDIT`.
+    """Count the wanted messages in a part of a store's log, by window. Returns a table of `AUDIT`.
 
     Args:
         wanted: criteria for the messages.
@@ -115,7 +115,7 @@ def _read(split: Split, masks: ArchiveMasks | None) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True)
 class PackedBodies:
-    """Messages, and their bodies in the packs.
+    """Profiles of messages, and of their bodies as read from the packs.
 
     Attributes:
         messages: messages as the table has them.
@@ -151,21 +151,21 @@ class Sides:
     scratch: Path
 
     def since(self, date: datetime.date) -> Self:
-        """Return the same sides for messages of a date or later."""
+        """Return the same sides, limited to messages stored on a date or later."""
         return replace(self, span=self.span.since(date))
 
     @property
     def erased_in_stores(self) -> ErasedPlaces:
-        """Messages that are erased when they are read from a store, like those of the table."""
+        """Erased messages that must be reduced to their erased form when they are read from a store."""
         return self.erased.places if self.moment.erased_form >= FORM else NOTHING_ERASED
 
     def expect_erasures_in_store(self, expected: Profile, stretches: Sequence[Stretch]) -> None:
-        """Add the changes by erasures to the profile of a store, if an earlier version has erased the rows."""
+        """Correct a store's profile for erasures, if an earlier version of CommitLake has erased the messages."""
         if self.moment.erased_form < FORM:
             self.expect_erasures(expected, stretches)
 
     def expect_erasures(self, expected: Profile, stretches: Sequence[Stretch] | None) -> None:
-        """Add the changes by erasures to a profile of messages as they were before.
+        """Correct an expected profile, which counts messages as before their erasure, to what the lake has now.
 
         Args:
             expected: profile of the runs' counts.
@@ -176,7 +176,7 @@ class Sides:
             expected.add(windows)
 
     def messages(self, within: Sequence[Stretch] | None = None) -> Profile:
-        """Profile the table.
+        """Count the messages in the table `messages` by window.
 
         Args:
             within: ranges of the brokers' logs to limit it to, which do not overlap.
@@ -187,12 +187,12 @@ class Sides:
         return self._profile_files(partial(count_file, rows), files)
 
     def archived(self) -> Profile:
-        """Profile the counts that runs recorded."""
+        """Return a profile of the counts that archive runs recorded."""
         profiles, files = self._run_profiles(run_counts.COLUMNS)
         return self._profile_files(partial(profiles.windows, self.span), files)
 
     def counted(self) -> Counted | None:
-        """Return the part of `messages` with counts; None if no run with messages has counts."""
+        """Return the part of the logs for which runs recorded counts; None if there is none."""
         runs = _read_all_rows(*self._open_rows(self.lake.uri("archive_runs"), run_counts.RUN_COLUMNS))
         profiles, files = self._run_profiles(run_counts.TAKEN)
         taken = [table for _, table in self.runner.run(profiles.taken, self._group_files(files))]
@@ -201,7 +201,7 @@ class Sides:
 
     @contextmanager
     def with_bodies(self, kept_since: datetime.date | None) -> Iterator[PackedBodies]:
-        """Read the bodies that the table refers to.
+        """Read all bodies that `messages` refers to, and yield profiles of the messages and of their bodies.
 
         Args:
             kept_since: bodies of earlier dates may have expired; None if all are kept.
@@ -229,7 +229,7 @@ class Sides:
         )
 
     def hbase(self, options: HBaseOptions) -> Profile:
-        """Profile HBase, up to the moment."""
+        """Count the messages in HBase by window, up to the audited moment."""
         from commitlake.pipelines.audit import hbase_tasks  # noqa: PLC0415 (happybase, only where it is wanted)
 
         ends = {broker: StoreRange(0, progress.end) for broker, progress in self.moment.commit.stores.items()}
@@ -253,7 +253,7 @@ class Sides:
         return group_small_tasks(files, [file.size for file in files], self.runner.cores)
 
     def _profile_groups(self, count: Callable[[Task], pa.Table], groups: Sequence[Sequence[Task]]) -> Profile:
-        """Combine the windows that tasks count into a profile; each group is a task of the runner."""
+        """Run `count` on all groups of tasks, and return the profile of the counted windows."""
         profile = Profile(self.scratch)
         try:
             for _, windows in self.runner.run(partial(_count_all, count), groups):

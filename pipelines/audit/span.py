@@ -17,7 +17,7 @@ _LAST_WINDOW = datetime.datetime.max.replace(tzinfo=datetime.UTC) - _WINDOW
 
 @dataclass(frozen=True)
 class AuditSpan:
-    """A time range. Messages without a time are in it if it has no bounds.
+    """The time range of an audit. If it has no bounds, it includes messages without a time.
 
     Attributes:
         first: first time; None for no bound.
@@ -49,7 +49,7 @@ class AuditSpan:
 
 
 class Stretch(NamedTuple):
-    """Physical offsets of one broker's log, from `first` to before `last`."""
+    """Range of one broker's log: physical offsets from `first` to before `last`."""
 
     broker: str
     first: int
@@ -57,5 +57,5 @@ class Stretch(NamedTuple):
 
 
 def stretches_of(ranges: Mapping[str, StoreRange]) -> list[Stretch]:
-    """Return ranges of the brokers' logs as a list of `Stretch`."""
+    """Convert ranges of stores, by broker, to a list of `Stretch`."""
     return [Stretch(broker, part.start, part.end) for broker, part in ranges.items()]

@@ -53,7 +53,7 @@ _NEEDED = frozenset({"messages", "profiles", "archive_runs"})  # tables that com
 
 @dataclass(frozen=True, slots=True)
 class TableFinding:
-    """Faults of one table.
+    """Faults of one kind that were found in a table.
 
     Attributes:
         table: name of the table.
@@ -136,7 +136,7 @@ def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = 
 
 
 def _wrong_row_counts(lake: Lake, table: str, commits: Sequence[ArchiveCommit]) -> Iterator[str]:
-    """Compare the number of rows of each run in a table that follows with the files that its commit names.
+    """Yield sentences on runs of which a table has more or fewer rows than their commits recorded.
 
     Rows that a repair removed and reported are not reported again. In `topic_minutes`, a repair counts all rows again
     without assigning them to runs, and an erasure counts minutes again, whose messages may have other tags then.
@@ -187,7 +187,7 @@ def _counts_by_run(lake: Lake, table: str) -> list[dict[str, Any]]:
 
 
 def _written_checksums(files: Sequence[DataFile]) -> dict[str, int]:
-    """Return the number of rows with each optional checksum, as a run has written them."""
+    """Return the number of rows that have each optional checksum in a run's data files, by checksum."""
     known = [(file.rows, parse_json(file.statistics).get("nullCount", {})) for file in files]
     return {
         name: sum(rows - nulls[name] for rows, nulls in known)
@@ -244,7 +244,7 @@ def compare_message_keys(sides: Sides) -> tuple[list[TableFinding], str]:
 
 
 def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
-    """Compare the number of records of the given kinds in `messages` with those in `edges`.
+    """Compare, by kind of record, how many records `messages` has and how many of them `edges` has.
 
     Returns findings, and a note if the comparison was not possible.
     """
@@ -267,7 +267,7 @@ def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
 
 
 def compare_contents(lake: Lake, damaged: Collection[str], runner: Runner) -> tuple[list[TableFinding], list[str]]:
-    """Compare the rows of all tables but `messages` and `message_keys` with what this project has written.
+    """Check whether all tables but `messages` and `message_keys` have exactly the rows that CommitLake has written.
 
     Returns findings, and notes on tables that could not be compared.
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AuditVerdict:
-    """Result of one comparison.
+    """Verdict on the comparison of two sides, with the differences.
 
     Attributes:
         expected: name of the side that is taken as correct.
@@ -79,7 +79,7 @@ def audit_facts(
     findings: Sequence[TableFinding],
     notes: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the facts of an audit for evidence: the comparisons and their results."""
+    """Return the data on an audit to be signed as evidence: the comparisons and their results."""
     return {
         "messages_version": moment.version,
         "sequence": moment.commit.sequence,

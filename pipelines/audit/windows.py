@@ -36,7 +36,7 @@ _KNOWN_SUM = pc.ScalarAggregateOptions(skip_nulls=False, min_count=0)
 
 
 def to_windows(messages: pa.Table) -> pa.Table:
-    """Count, sum and hash messages by queue and window.
+    """Count messages by queue and window, with sums and checksums of their columns.
 
     Args:
         messages: has `broker`, `topic`, `queue_id`, `queue_offset`, `physical_offset`, `size`, `body_size`, `body_crc`
@@ -72,7 +72,7 @@ def _message_hashes(messages: pa.Table, checksum: ColumnChecksum) -> pa.Array:
 
 
 def merge_windows(parts: Iterable[pa.Table]) -> pa.Table:
-    """Merge parts of windows.
+    """Merge tables of `AUDIT` so that each window has one row.
 
     Args:
         parts: tables with the columns of `AUDIT`, in which a window may have any number of rows.
@@ -159,7 +159,7 @@ def _number_windows(windows: pa.Table, name: str) -> pa.Table:
 
 
 def _figures_differ(name: str, expected: pa.ChunkedArray, found: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return whether figures differ. An optional checksum that one side does not know is not a difference."""
+    """Return a mask of the rows in which a figure differs; an optional checksum that one side lacks does not count."""
     unequal = pc.not_equal(expected, found).fill_null(False)
     if name in OPTIONAL_CHECKSUMS:
         return unequal

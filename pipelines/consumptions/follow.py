@@ -22,7 +22,7 @@ _APPLICATION = "commitlake.consumptions."
 
 @dataclass(frozen=True, slots=True)
 class ConsumptionsUpdate:
-    """Result of an update.
+    """Result of an update of `consumptions`.
 
     Attributes:
         rows: number of added rows.
@@ -36,7 +36,7 @@ class ConsumptionsUpdate:
 
 
 def read_progress(lake: Lake, broker: str) -> int | None:
-    """Return the offset up to which the lake has a store's consume log; None before the first commit."""
+    """Return the offset up to which `consumptions` has a store's consume log; None before the first commit."""
     table = lake.find("consumptions")
     return None if table is None else table.transaction_version(f"{_APPLICATION}{broker}")
 

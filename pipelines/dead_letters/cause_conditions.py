@@ -58,7 +58,7 @@ def find_cause(causes: Sequence[Cause], name: str) -> Cause:
 def narrow_to_cause(
     table: DeltaTable, where: str, cause: Cause, causes: Sequence[Cause], packs: PackStore | None
 ) -> str:
-    """Return SQL for the dead letters of one cause.
+    """Return an SQL condition for the dead letters of one cause, among those that meet `where`.
 
     Args:
         where: the condition with which the causes were counted.
@@ -93,7 +93,7 @@ def narrow_to_cause(
 
 
 def offsets_sent_before(lake: Lake, table: DeltaTable, where: str) -> dict[str, dict[str, list[int]]]:
-    """Return the physical offsets of dead letters that replays have already sent, by replay and store.
+    """Return the physical offsets of the dead letters that replays have sent before, by replay id and store.
 
     Args:
         where: condition for the dead letters.
@@ -120,7 +120,7 @@ def offsets_sent_before(lake: Lake, table: DeltaTable, where: str) -> dict[str, 
 
 
 def without_places(where: str, places: Iterable[Mapping[str, Sequence[int]]]) -> str:
-    """Return a condition that leaves out the given dead letters.
+    """Return the SQL condition `where`, extended so that it excludes the given dead letters.
 
     Args:
         where: the condition.
@@ -164,7 +164,7 @@ def _check_count(places: Mapping[str, Iterable[int]], what: str) -> None:
 
 
 def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
-    """Return SQL for physical offsets, as short lists.
+    """Return an SQL condition for the messages at the given physical offsets, as several short IN lists.
 
     A list of 16,000 numbers overflows the engine's stack and ends the process. The ranges stop the engine from merging
     several lists into one.
@@ -179,6 +179,6 @@ def _places_sql(places: Mapping[str, Sequence[int]]) -> str:
 
 
 def _divide_list(offsets: Sequence[int], size: int) -> Iterator[Sequence[int]]:
-    """Yield parts of a list, all of the same size except the last."""
+    """Yield consecutive parts of a list, each of `size` offsets except perhaps the last."""
     for start in range(0, len(offsets), size):
         yield offsets[start : start + size]

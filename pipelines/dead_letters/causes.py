@@ -217,7 +217,7 @@ def digest_of(cause_text: str) -> str:
 
 @dataclass
 class _Count:
-    """Counts of one cause so far. `values` are those of `_KEYS`; times are in microseconds."""
+    """Counts of one cause so far; `values` has the columns of `_KEYS` that identify it, times are in microseconds."""
 
     values: Mapping[str, Any]
     messages: int = 0
@@ -229,7 +229,7 @@ class _Count:
 
 
 class _Counter:
-    """Counts letters by cause, in bounded memory."""
+    """Counts dead letters by cause, in bounded memory."""
 
     def __init__(self, samples: int) -> None:
         self._samples = samples
@@ -303,7 +303,7 @@ class _Counter:
 
 
 def _newest_rows(codes: Array, times: Array, most: int) -> Array:
-    """Return the rows that are the newest of their code, at most `most` for each."""
+    """Return the indexes of the newest rows of each code, at most `most` rows per code."""
     order = np.lexsort((-times, codes))
     sorted_codes = codes[order]
     starts = np.flatnonzero(np.append(True, sorted_codes[1:] != sorted_codes[:-1]))
@@ -390,7 +390,7 @@ def _shape_of(value: object) -> str:
 
 
 def _field_types(value: Any, path: str, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the path and type of each value that has no parts, or whose parts are too deep."""
+    """Yield path and type of each scalar in a JSON value, and of empty or too deeply nested objects and arrays."""
     if isinstance(value, dict):
         if not value or depth == MAX_DEPTH:
             yield path, "object"

@@ -108,7 +108,7 @@ def export_letters(
 
 
 def _rows_of(letters: Letters, writer: _Writer, *, with_bodies: bool) -> Iterator[Row]:
-    """Yield the rows of a file."""
+    """Yield one row of the export for each dead letter."""
     causes = [digest_of(text) for text in cause_texts(letters).to_pylist()]
     rows = letters.rows
     for name in ("born_timestamp", "store_timestamp"):
@@ -232,7 +232,7 @@ _WRITERS: dict[ExportFormat, type[_Writer]] = {
 
 
 def _names(*, with_bodies: bool) -> list[str]:
-    """Return the columns of a text file."""
+    """Return the column names of an export in a text format."""
     return [name for name, _ in _COLUMNS] + (["body", "body_base64", "body_error"] if with_bodies else [])
 
 

@@ -63,7 +63,7 @@ def replayed_sql(engine: Engine = Engine.DELTALAKE) -> str:
 
 
 def computed_columns(table: DeltaTable | None, engine: Engine = Engine.DELTALAKE) -> dict[str, str]:
-    """Return SQL of the columns of dead letters that differ from those of `messages`, by name.
+    """Return SQL expressions, by name, for the columns of dead letters that are not read from `messages` as they are.
 
     Args:
         table: `messages`; None if it has all columns.
@@ -157,7 +157,7 @@ def read_letters(
 
 
 def _to_message_type(name: str, column: pa.Array) -> pa.Array:
-    """Return a column in its type in `messages`: parts of Arrow do not support the engine's type for texts."""
+    """Cast a column to its type in `messages`, because the engine's string view type is not supported everywhere."""
     if name in SCHEMA.names:
         return column.cast(SCHEMA.field(name).type)
     return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column

@@ -50,7 +50,7 @@ _OFFSET_ID = "^(?:[0-9A-Fa-f]{24})?[0-9A-Fa-f]{16}[0-7][0-9A-Fa-f]{15}$"
 
 
 class Action(StrEnum):
-    """Kind of a trace record."""
+    """Kind of a client's action: that of a trace record, or a row of `consumptions`."""
 
     PUB = "Pub"
     BEFORE = "SubBefore"
@@ -98,7 +98,7 @@ _LEAST_COLUMNS = {Action.PUB: 13, Action.BEFORE: 7, Action.AFTER: 5, Action.END:
 
 @dataclass(frozen=True)
 class Traces:
-    """Entries of trace messages.
+    """Entries that were parsed from the bodies of trace messages.
 
     Attributes:
         entries: a table of `ENTRIES`.
@@ -142,7 +142,7 @@ def parse_traces(parents: pa.Table, bodies: pa.Array) -> Traces:
 
 
 def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
-    """Return the records of bodies, with the index of each record's body, and its index in that body."""
+    """Split trace bodies into records, and return each record with the index of its body and its index therein."""
     lists = pc.split_pattern(bodies, "\x02")
     records, parents = pc.list_flatten(lists), numbers_of(pc.list_parent_indices(lists))
     starts = np.searchsorted(parents, parents, side="left")
@@ -152,7 +152,7 @@ def _split_records(bodies: pa.Array) -> tuple[pa.Array, Array, Array]:
 
 
 class _Texts:
-    """Columns of records of one kind."""
+    """Columns of the trace records of one kind, read by number."""
 
     def __init__(self, columns: pa.ListArray, widths: Array) -> None:
         self._columns = columns
@@ -191,7 +191,7 @@ class _Texts:
 def _entries_of_records(
     action: Action, texts: _Texts, parents: pa.Table, rows: Array, numbers: Array
 ) -> tuple[pa.Table, int]:
-    """Return the entries of records of one kind, and the number of records in an unknown format."""
+    """Return the entries of trace records of one kind, and the number of records left out for their unknown format."""
     told = _COLUMNS[action](texts)
     of_trace = parents.select(PARENTS).take(pa.array(rows))
     known: dict[str, pa.Array] = {name: of_trace.column(name).combine_chunks() for name in PARENTS}
@@ -215,7 +215,7 @@ def _entries_of_records(
 
 
 def _split_batches(entries: pa.Table, ids: pa.Array) -> pa.Table:
-    """Divide entries of batches, which have several message ids, into one entry for each message, with its offset."""
+    """Replace each entry of a batch of messages by one entry for each message, with the offset in its message id."""
     keys = entries.column("unique_key").combine_chunks()
     counts = numbers_of(pc.count_substring(keys, ",").cast(pa.int64())) + 1
     if (counts > 1).any():

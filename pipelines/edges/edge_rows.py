@@ -1,4 +1,4 @@
-"""Steps as rows of `edges`, one row for each node, and open steps read from such rows.
+"""Converts steps to rows of `edges`, one row for each of a step's nodes, and reads open steps from such rows.
 
 An open step could not be completed by an earlier run. Its rows become the inputs that are needed to link it again.
 """
@@ -40,7 +40,7 @@ _REPLAYS = (EdgeKind.REPLAYED, EdgeKind.REDRIVEN)
 
 
 def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) -> pa.Table:
-    """Return all steps of the given messages.
+    """Return all steps that follow from the given records, entries of clients' actions and op records.
 
     Args:
         spans: extent of the lake.
@@ -105,7 +105,7 @@ def _nodes(steps: pa.Table, end: str) -> pa.Array:
 
 
 def distinct_steps(rows: pa.Table) -> pa.Table:
-    """Return rows of `edges` with only one row for each step."""
+    """Return rows of `edges` with one row for each step, which may be stored under two nodes."""
     return rows.filter(mask_of(pc.not_equal(rows.column("side"), "to").to_numpy()))
 
 
@@ -137,7 +137,7 @@ def _begun(rows: pa.Table) -> Column:
 
 
 def waiting_members(steps: pa.Table) -> pa.Table:
-    """Return the waiting records of open steps, as members."""
+    """Return, as members, the records that wait for the other end of an open step: delayed, timer and half messages."""
     kinds = steps.column("kind")
     waits = pc.is_in(kinds, pa.array([str(kind) for kind in WAITING]))
     chosen = steps.filter(
@@ -177,7 +177,7 @@ def zeros_column(count: int) -> pa.Array:
 
 
 def entries_of(steps: pa.Table) -> pa.Table:
-    """Return the entries of traces and consume logs from which open steps were made."""
+    """Convert open steps back to the entries of traces and consume logs from which they were made."""
     tables = [ENTRIES.empty_table()]
     kinds = steps.column("kind")
     for kind, action in _ACTIONS.items():
@@ -234,7 +234,7 @@ def needed_places(steps: pa.Table) -> pa.Table:
 
 
 def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Array, spans: Spans) -> Array:
-    """Return which open steps must be linked again, because new rows belong to their messages.
+    """Return a mask of the open steps that must be linked again, because new rows may complete them.
 
     Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
     them. A later attempt of a consumption is linked again when its time is over: without a copy by then, its group
@@ -266,5 +266,5 @@ def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Arra
 
 
 def select_rows(table: pa.Table, chosen: Array) -> pa.Table:
-    """Return the selected rows of a table."""
+    """Return the rows of a table that a boolean mask selects."""
     return table.filter(mask_of(chosen))

@@ -1,4 +1,4 @@
-"""Finds the rows that are needed: members of earlier runs by unique key, place or offset, and files with members.
+"""Finds rows of `messages` that steps need: earlier records by unique key, place or offset, and files that have some.
 
 Unique keys are looked up in `message_keys`: only files with rows within `LINK_DAYS` are opened, and only row groups
 with matching hashes are read. Rows of `messages` are then read by their places, from files whose bounds include them.
@@ -119,7 +119,7 @@ def _rows_of_file(parquet: pq.ParquetFile, wanted: Mapping[str, Array], offsets:
 
 
 def places_of_halves(lake: Lake, halves: pa.Table, since_us: int) -> pa.Table:
-    """Return the places of half messages by their queue offsets.
+    """Find the places of half messages in `messages`, given their queue offsets.
 
     Args:
         halves: table with broker, queue_id and queue_offset.
@@ -204,7 +204,7 @@ def open_parquet(file: pa.NativeFile, dictionaries: list[str] | None = None) -> 
 
 
 def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa.Array:
-    """Return which rows refer to any of the given places.
+    """Return a mask of the rows that refer to any of the given places.
 
     Args:
         rows: any table.
@@ -219,7 +219,7 @@ def is_in_places(rows: pa.Table, names: tuple[str, str], places: pa.Table) -> pa
 
 
 class WantedRows:
-    """Rows that steps of other rows may need: by unique key, or by place.
+    """Criteria for rows that steps of new rows may need: their unique keys and places.
 
     Args:
         new: contents of the rows that are read.
@@ -241,7 +241,7 @@ class WantedRows:
         ])  # fmt: skip
 
     def any_in(self, folder: pafs.FileSystem, file: AddedFile) -> bool:
-        """Return whether a data file of `messages` may have one of them."""
+        """Return whether a data file of `messages` may have a row with one of these keys or places."""
         names = [_KEY] * bool(len(self._keys)) + PLACES.names * bool(self._places.num_rows)
         if not names:
             return False
@@ -315,7 +315,7 @@ def _property_names(maps: pa.MapArray) -> pa.Array:
 
 
 def _has_marking(names: pa.Array) -> bool:
-    """Return whether one of these properties gives a record a role."""
+    """Return whether any of the given property names is one that gives a record a role."""
     # A dictionary may have names of other rows, too.
     if pa.types.is_dictionary(names.type) and MARKING.isdisjoint(names.dictionary.to_pylist()):
         return False

@@ -86,7 +86,7 @@ _ENCODINGS = {
 
 @dataclass(frozen=True, slots=True)
 class EdgesUpdate:
-    """Result of an update.
+    """Result of an update of `edges`.
 
     Attributes:
         version: version of `messages` that the table has reached.
@@ -186,7 +186,7 @@ def follow_edges(
 
 
 def _has_changes(lake: Lake, states: RetryStates) -> bool:
-    """Return whether the table's states of these retry stores are out of date."""
+    """Return whether `edges` is out of date with the given content of retry stores."""
     if not states.brokers:
         return False
     wanted = states.without(_places_table(read_erased_places(lake)))
@@ -200,7 +200,7 @@ def _consumptions_version(lake: Lake) -> int:
 
 
 def _find_new_files(lake: Lake, progress: int, consumptions: int) -> tuple[NewFiles, NewFiles]:
-    """Return the new files of `messages` and `consumptions`: all of both, if the new ones of one cannot be read.
+    """Return the new data files of `messages` and `consumptions`; all files of both if some new ones are unreadable.
 
     Args:
         progress: followed version of `messages`.
@@ -275,7 +275,7 @@ class _Work:
         return written + self._write_steps(pa.concat_tables([waiting, stored]), f"{OPEN_PREFIX}00000")
 
     def _link_states(self, states: RetryStates, spans: Spans) -> pa.Table:
-        """Return the content of retry stores as steps."""
+        """Return a step from each message in a retry store to its entry there."""
         places = states.rows.select(PLACES.names).cast(PLACES)
         members = members_of_rows(read_places(self._lake, places), self._delay_levels)
         return link_stored(Families(members), states.rows, spans)
@@ -283,7 +283,7 @@ class _Work:
     def _read_contents(
         self, files: Sequence[AddedFile], consumed: Sequence[AddedFile], waiting: pa.Table
     ) -> RowContents:
-        """Return the contents of data files, without those that no step can need."""
+        """Read new data files of `messages` and `consumptions`, except files that have nothing that a step can need."""
         folder = self._lake.folder("messages")
         table = messages_table(self._lake)
         unknown = [file for file in files if file.name not in self._without_roles]
@@ -296,7 +296,7 @@ class _Work:
         return join_found([new, *(part for file in others for part in self._reader.read(table.read(file)))])
 
     def _add_consumptions(self, new: RowContents, files: Sequence[AddedFile]) -> RowContents:
-        """Return the contents of rows of `messages` with the entries of files of `consumptions`."""
+        """Add the entries of data files of `consumptions` to the contents of rows of `messages`."""
         if not files:
             return new
         table = consumptions_table(self._lake)

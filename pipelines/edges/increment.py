@@ -1,4 +1,4 @@
-"""Links new rows of `messages` with each other, with open steps, and with members of earlier runs."""
+"""Links new rows of `messages` with each other, with open steps, and with records of earlier runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FINAL = (AbsentReason.AMBIGUOUS, AbsentReason.REFUSED)
 
 @dataclass(frozen=True)
 class Linked:
-    """Result of linking an increment.
+    """Steps that were found by linking one increment of new rows.
 
     Attributes:
         closed: steps that no later run changes.
@@ -44,7 +44,7 @@ class Linked:
 
 
 class Increments:
-    """Links increments, one after another.
+    """Links increments of new rows, one after another.
 
     Args:
         lake: the lake in which members of earlier runs are looked up.
@@ -59,7 +59,7 @@ class Increments:
         self._erased = erased_places
 
     def link(self, new: RowContents, waiting: pa.Table, spans: Spans, *, has_earlier: bool) -> Linked:
-        """Link new rows.
+        """Find the steps of new rows, and link open steps again.
 
         Args:
             new: contents of rows of `messages` that were not linked before.
@@ -98,13 +98,13 @@ class Increments:
     def _link_members(
         self, members: list[pa.Table], entries: pa.Table, ops: pa.Table, definers: pa.Table, again: pa.Table
     ) -> pa.Table:
-        """Return the steps that a new record defines or that were open before; others are in the table already."""
+        """Return the steps that a new record defines or that were open before; `edges` has all others already."""
         steps = link_all(_distinct_members(pa.concat_tables(members)), entries, ops, self._spans)
         is_new = is_in_places(steps, ("definer_broker", "definer_offset"), definers).to_numpy(zero_copy_only=False)
         return steps.filter(mask_of(is_new | _were_open(steps, again)))
 
     def _needed_plain_members(self, new: RowContents, again: pa.Table) -> pa.Table:
-        """Return, as members, those new messages without a role that a step needs."""
+        """Return, as members, the new rows without a role to which a step may lead, by unique key or place."""
         keys = pa.chunked_array([
             new.members.column("unique_key").combine_chunks(),
             new.entries.column("unique_key").combine_chunks(),
@@ -132,7 +132,7 @@ class Increments:
         return members_of_rows(read_places(self._lake, places), self._delay_levels)
 
     def _read_earlier_members(self, steps: pa.Table, more_keys: pa.ChunkedArray) -> pa.Table:
-        """Return members of earlier runs at absent ends of steps, and those with further unique keys."""
+        """Read earlier records from the lake, as members: those at absent ends of steps, and those with `more_keys`."""
         lacking = steps.filter(pc.is_valid(steps.column("absent_end")))
         is_final = pc.is_in(lacking.column("absent_reason"), pa.array(list(map(str, _FINAL))))
         waits = pc.and_(
@@ -166,13 +166,13 @@ class Increments:
 
 
 def _keys_of_clients(new: RowContents) -> list[pa.Array]:
-    """Return the unique keys of copies that clients made: only the key links these to an origin."""
+    """Return the unique keys of new copies that clients made, which only the key links to their originals."""
     is_by_client = pc.fill_null(new.members.column("by_client"), False)
     return list(new.members.filter(is_by_client).column("unique_key").chunks)
 
 
 def _keys_of_later(steps: pa.Table) -> list[pa.Array]:
-    """Return the unique keys of clients' actions that were linked to a record that was stored after them.
+    """Return the unique keys of clients' actions that are linked to a record with a later store time.
 
     Clocks may differ. But an earlier run may also have linked the record on which the client acted, so that it is not
     among the members: for example a half message that its broker has stored again since.
@@ -182,7 +182,7 @@ def _keys_of_later(steps: pa.Table) -> list[pa.Array]:
 
 
 def _were_open(steps: pa.Table, again: pa.Table) -> Array:
-    """Return which steps have the same record and kind as one that was open."""
+    """Return a mask of the steps that were open before, by their defining record and kind."""
     left, right = key_codes(_step_identity(steps), _step_identity(again))
     found: Array = (left >= 0) & np.isin(left, right)
     return found
@@ -194,7 +194,7 @@ def _step_identity(steps: pa.Table) -> list[Column]:
 
 
 def _keys_of_open_steps(new: RowContents, waiting: pa.Table) -> pa.Array:
-    """Return the unique keys of new rows that open steps have."""
+    """Return the unique keys that new rows and open steps have in common."""
     open_keys = pc.unique(pc.coalesce(waiting.column("from_key"), waiting.column("to_key")).drop_null())
     columns = [new.members.column("unique_key"), new.entries.column("unique_key")]
     if new.plain is not None:
@@ -204,7 +204,7 @@ def _keys_of_open_steps(new: RowContents, waiting: pa.Table) -> pa.Array:
 
 
 def _distinct_members(members: pa.Table) -> pa.Table:
-    """Return members with only the first one at each place, which has the most complete data."""
+    """Return one member for each place: the first one given, which has the most complete data."""
     members = members.combine_chunks()
     if not members.num_rows:
         return members

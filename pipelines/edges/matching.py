@@ -143,7 +143,7 @@ def _keep_same_key(left: Array, right: Array, order: Array, at: Array) -> Array:
 
 
 class Families:
-    """The rows, called members, that belong to a set of messages.
+    """Records that may be ends of steps, called members and numbered from 0.
 
     Args:
         table: a table of `MEMBERS`.
@@ -156,12 +156,12 @@ class Families:
         return int(self.table.num_rows)
 
     def has(self, name: str, *values: str) -> Array:
-        """Return which members have one of the given texts in a column."""
+        """Return a mask of the members that have one of the given texts in a column."""
         found: Array = pc.is_in(self.column(name), pa.array(list(map(str, values)))).to_numpy(zero_copy_only=False)
         return found
 
     def is_null(self, name: str) -> Array:
-        """Return which members have null in a column."""
+        """Return a mask of the members that have null in a column."""
         found: Array = pc.is_null(self.column(name)).to_numpy(zero_copy_only=False)
         return found
 
@@ -180,13 +180,13 @@ class Families:
         return numbers_of(self.table.column(name), null=null)
 
     def column(self, name: str, rows: Array | None = None) -> pa.Array:
-        """Return a column, for the given members or for all."""
+        """Return a column's values for the given member numbers, or for all members."""
         whole = self.table.column(name)
         column = whole.chunk(0) if whole.num_chunks == 1 else whole.combine_chunks()
         return column if rows is None else column.take(pa.array(rows))
 
     def columns(self, names: Sequence[str], rows: Array) -> list[Column]:
-        """Return several columns for the given members."""
+        """Return the values of several columns for the given member numbers."""
         return [self.column(name, rows) for name in names]
 
     def with_role(self, *roles: Role) -> Array:
@@ -207,7 +207,7 @@ class Families:
         by_time: bool = False,
         shifts: Collection[str] = (),
     ) -> Array:
-        """Find for each member the last one before it with equal columns.
+        """Find, for each member in `later`, the last member in `earlier` that precedes it and has equal columns.
 
         Args:
             later: member numbers.

@@ -1,4 +1,4 @@
-"""Rows of `messages` as members: records that may be ends of steps, with data from their properties.
+"""Converts rows of `messages` to members: records that may be ends of steps, with data from their properties.
 
 A member has a role, which is the action of the broker or client that stored the record:
 
@@ -72,7 +72,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class Role(StrEnum):
-    """Action that stored a record; see the module's description."""
+    """Role of a record: the action that stored it, as described in the module's docstring."""
 
     SENT = "sent"
     WAITING = "waiting"
@@ -138,7 +138,7 @@ class Properties:
         self._values = column.items
 
     def have(self, names: Sequence[str]) -> Array:
-        """Return which rows have any of the given properties."""
+        """Return a mask of the rows that have any of the given properties."""
         found: Array = np.zeros(self._rows, bool)
         found[self._rows_of_entries(self._entry_indexes(names))] = True
         return found
@@ -171,7 +171,7 @@ class Properties:
 
 
 def has_role(rows: pa.Table) -> Array:
-    """Return which rows of `messages` are more than a message that a producer sent to its own topic."""
+    """Return a mask of the rows of `messages` that are more than a message that a producer sent to its own topic."""
     kinds = _text_column(rows, "kind")
     special = pc.fill_null(pc.not_equal(kinds, str(Kind.NORMAL)), False).to_numpy(zero_copy_only=False)
     is_commit = _number_column(rows, "sys_flag") & TRANSACTION_MASK == TransactionType.COMMIT
@@ -180,14 +180,14 @@ def has_role(rows: pa.Table) -> Array:
 
 
 def plain_members(rows: pa.Table) -> pa.Table:
-    """Return rows of `messages` that `has_role` does not select, as members."""
+    """Convert rows of `messages` that `has_role` does not select to members."""
     known = _known_columns(rows)
     known["role"] = pa.array(np.full(rows.num_rows, str(Role.SENT), object), pa.string())
     return _to_members(known, rows.num_rows)
 
 
 def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Return rows of `messages` that `has_role` selects, as members, without those that cannot be ends of steps.
+    """Convert rows of `messages` that `has_role` selects to members, without those that cannot be ends of steps.
 
     Args:
         delay_levels: delay of each level, by broker.
@@ -225,7 +225,7 @@ def role_members(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
 
 
 def _roles(rows: pa.Table, known: dict[str, pa.Array], properties: Properties) -> tuple[Array, Array]:
-    """Return the role of each row, empty for none, and whether it waits or has waited by a timer."""
+    """Return the role of each row, empty for none, and whether the row is or was delayed by a timer."""
     kinds = np.array(known["kind"].to_pylist(), object)
     topics, next_topics = known["topic"], properties.texts(REAL_TOPIC)
     is_there = pc.fill_null(pc.equal(topics, next_topics), False).to_numpy(zero_copy_only=False)
@@ -364,7 +364,7 @@ def _null_if_negative(numbers: Array) -> pa.Array:
 
 
 class DelayLevels:
-    """Reads the delay levels of brokers from `store_config`, each broker's once, when a message of it waits.
+    """Cache of brokers' delay levels from `store_config`; those of a broker are read when first needed.
 
     Args:
         lake: Locations of the tables. If the table does not exist, every broker has RocketMQ's default levels.

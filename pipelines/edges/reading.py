@@ -54,7 +54,7 @@ def messages_table(lake: Lake) -> TableRows:
 
 @dataclass(frozen=True)
 class RowContents:
-    """Contents of rows of `messages`.
+    """Members, entries of traces and op records that were read from rows of `messages`.
 
     Attributes:
         members: rows that have a role, as members.
@@ -74,7 +74,7 @@ class RowContents:
 
 
 def join_found(parts: Iterable[RowContents]) -> RowContents:
-    """Return the contents of all parts."""
+    """Combine the contents of several parts into one."""
     known = list(parts)
     plain = [part.plain for part in known if part.plain is not None]
     return RowContents(
@@ -102,7 +102,7 @@ class RowReader:
     delay_levels: DelayLevels = field(default_factory=DelayLevels)
 
     def read(self, tables: Iterable[pa.Table]) -> Iterator[RowContents]:
-        """Yield the contents of each table; tables have `COLUMNS`."""
+        """Yield the members, entries and op records of each table of rows; tables have `COLUMNS`."""
         for table in tables:
             rows = self.erased.without(table).combine_chunks()
             chosen = has_role(rows)
@@ -182,7 +182,7 @@ def _decompress(body: bytes | None, codec: str | None) -> bytes | None:
 
 
 def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
-    """Return rows of `messages` with `COLUMNS` as members, with or without a role."""
+    """Convert rows of `messages` to members, whether they have a role or not; the rows have `COLUMNS`."""
     rows = rows.combine_chunks()
     chosen = has_role(rows)
     special = rows.filter(mask_of(chosen)).combine_chunks()
@@ -191,7 +191,7 @@ def members_of_rows(rows: pa.Table, delay_levels: DelayLevels) -> pa.Table:
 
 
 def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
-    """Return the chosen rows without a role as members.
+    """Convert the selected rows without a role to members.
 
     Args:
         plain: the rows, from `RowContents`.
@@ -204,6 +204,6 @@ def plain_of(plain: pa.Table | None, chosen: Any) -> pa.Table:
 
 
 def places_of(rows: pa.Table, broker: str, offset: str) -> pa.Table:
-    """Return two columns of a table as distinct places."""
+    """Return the distinct places in two columns of a table, which have brokers and physical offsets."""
     chosen = rows.select([broker, offset]).rename_columns(PLACES.names).drop_null()
     return chosen.group_by(PLACES.names).aggregate([]).select(PLACES.names).cast(PLACES)

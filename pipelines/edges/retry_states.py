@@ -27,7 +27,7 @@ from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
 @dataclass(frozen=True)
 class RetryStates:
-    """Content of some retry stores.
+    """Content of the retry stores of one or several brokers.
 
     Attributes:
         brokers: names of the stores; the steps of other stores stay as they are.
@@ -38,14 +38,14 @@ class RetryStates:
     rows: pa.Table = field(default_factory=RETRY_ROWS.empty_table)
 
     def without(self, places: pa.Table) -> RetryStates:
-        """Return the states without those of messages at some places, a table of `PLACES`."""
+        """Return these states without messages at the given places, a table of `PLACES`."""
         if not places.num_rows or not self.rows.num_rows:
             return self
         chosen = pc.invert(is_in_places(self.rows, ("broker", "physical_offset"), places))
         return replace(self, rows=self.rows.filter(chosen))
 
     def differ_from(self, steps: pa.Table) -> bool:
-        """Return whether open steps differ from these states, for the same stores."""
+        """Return whether the open steps of these stores differ from these states."""
         known = steps.filter(mask_of(_are_states_of(steps, self.brokers))).select(_STATE)
         state = link_stored(Families(MEMBERS.empty_table()), self.rows, Spans()).select(_STATE)
         if known.num_rows != state.num_rows:
@@ -54,7 +54,7 @@ class RetryStates:
         return not known.sort_by(order).combine_chunks().equals(state.sort_by(order).combine_chunks())
 
     def others(self, steps: pa.Table) -> pa.Table:
-        """Return the steps that are not of these stores."""
+        """Return the steps that do not lead to an entry in one of these retry stores."""
         return steps.filter(mask_of(~_are_states_of(steps, self.brokers)))
 
 
@@ -64,7 +64,7 @@ _KINDS = (EdgeKind.RETRIED, EdgeKind.DEAD)
 
 
 def link_stored(f: Families, rows: pa.Table, spans: Spans) -> pa.Table:
-    """Return the steps from records to their entries in a retry store.
+    """Return a step from each message in a retry store to its entry there.
 
     Below, the second message is a dead letter whose record the lake never had:
 
@@ -111,7 +111,7 @@ def link_stored(f: Families, rows: pa.Table, spans: Spans) -> pa.Table:
 
 
 def are_stored(steps: pa.Table) -> Array:
-    """Return which steps are the content of a retry store."""
+    """Return a mask of the steps that lead to an entry in a retry store."""
     is_kind = pc.is_in(steps.column("kind"), pa.array(list(map(str, _KINDS))))
     found: Array = pc.and_(is_kind, pc.is_null(steps.column("to_physical_offset"))).to_numpy()
     return found

@@ -29,7 +29,7 @@ _EXPIRED = "commitlake.expiredBefore.messages"
 
 @dataclass(frozen=True, slots=True)
 class LakeSpan:
-    """Extent of the lake's rows for one broker.
+    """First and last offset and store time of one broker's rows in the lake.
 
     Attributes:
         first_offset: smallest physical offset.
@@ -54,7 +54,7 @@ class Spans:
         pulled: brokers that the last run pulled from; their rows may come in another order than that of the log.
         linked_us: store time up to which a broker's rows were linked before an increment, by broker name; a broker
             without rows then is absent.
-        complete_us: the same with the increment; a broker whose rows are all linked is absent.
+        complete_us: store time up to which they are linked after it; a broker whose rows are all linked is absent.
     """
 
     brokers: Mapping[str, LakeSpan] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Spans:
         return str(AbsentReason.EXPIRED if self.has_expired else AbsentReason.BEFORE_ARCHIVE)
 
     def at_places(self, brokers: pa.Array, offsets: pa.Array) -> pa.Array:
-        """Return the reason why there is no record at each of the given places in the brokers' logs."""
+        """Return, for each given place in a broker's log, the reason why the lake has no record there."""
         known = numbers_of(offsets.cast(pa.int64()), null=-1)
         names = pc.dictionary_encode(brokers)
         codes = numbers_of(names.indices.cast(pa.int64()), null=-1)
@@ -92,7 +92,7 @@ class Spans:
         return pa.array(found, pa.string())
 
     def before(self, brokers: pa.Array, times: Array, by_client: Array | None = None) -> pa.Array:
-        """Return the reason why the lake has no earlier record of the same broker within `LINK_DAYS`.
+        """Return, for each given record, the reason why the lake lacks an earlier record of it within `LINK_DAYS`.
 
         Args:
             brokers: brokers of the later records.
@@ -117,7 +117,7 @@ class Spans:
         return self.complete_us.get(broker, self.brokers[broker].last_us)
 
     def are_complete(self, brokers: pa.Array, times: Array) -> Array:
-        """Return whether all rows of each broker up to each time are linked; False if the broker is null."""
+        """Return, for each broker and time, whether all rows up to the time are linked; False if the broker is null."""
         names = pc.dictionary_encode(brokers)
         ends = [self.complete_of(name) if name in self.brokers else 0 for name in names.dictionary.to_pylist()]
         codes = numbers_of(names.indices.cast(pa.int64()), null=len(ends))
@@ -125,14 +125,14 @@ class Spans:
         return found
 
     def are_newly_complete(self, times: Array) -> Array:
-        """Return whether the increment links the last rows up to each time, in any broker."""
+        """Return, for each time, whether the increment completes the linking of a broker's rows up to it."""
         found = np.zeros(len(times), bool)
         for broker in self.brokers:
             found |= (self.linked_us.get(broker, 0) <= times) & (times < self.complete_of(broker))
         return found
 
     def last_of(self, brokers: pa.Array) -> Array:
-        """Return the largest store time of each broker's rows; that of all rows if the broker is null."""
+        """Return the largest store time of each broker's rows, in microseconds; that of all rows for a null broker."""
         names = pc.dictionary_encode(brokers)
         lasts = [
             self.brokers[name].last_us if name in self.brokers else self.last_us
@@ -143,7 +143,7 @@ class Spans:
 
 
 class LinkedExtents:
-    """Extent of each broker's rows, by the statistics of the data files, while new files are linked.
+    """Extents of all brokers' rows, by the statistics of the data files, while new files are linked.
 
     Args:
         messages: the table.

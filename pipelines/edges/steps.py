@@ -1,4 +1,4 @@
-"""Steps: one edge each, before it is assigned to its nodes."""
+"""Tables of steps, each of which becomes an edge between two nodes in the table `edges`."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def make_steps(
     to_rows: Array | None,
     more: Mapping[str, Column],
 ) -> pa.Table:
-    """Make one step for each pair of member numbers, of which one may be absent.
+    """Return a table with one step for each pair of records, given by member numbers; one of the two may be absent.
 
     Args:
         kind: kind of all steps, or of each.
         from_rows: member numbers, -1 if the end is absent; None if the kind has no such end.
-        to_rows: likewise.
+        to_rows: member numbers of the other end, -1 or None as for `from_rows`.
         more: further columns. A column of an end gives the known values of an absent end.
     """
     given = from_rows if from_rows is not None else to_rows
@@ -104,7 +104,7 @@ def absent(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
 
 
 def is_open(steps: pa.Table) -> Array:
-    """Return which steps a later run may still complete."""
+    """Return a mask of the steps that a later run may still complete."""
     not_yet = pc.fill_null(pc.equal(steps.column("absent_reason"), str(AbsentReason.NOT_YET)), False)
     begun = pc.fill_null(steps.column("is_begun"), False)
     found: Array = pc.or_(not_yet, begun).to_numpy()
@@ -167,7 +167,7 @@ def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
 
 
 def repeated(text: str | None, count: int) -> pa.Array:
-    """Return a column of one text."""
+    """Return a column with the same text in all `count` rows."""
     return pa.array([text], pa.string()).take(pa.array(np.zeros(count, np.int64)))
 
 

@@ -47,7 +47,7 @@ class PackBodies:
 
 @dataclass(frozen=True, slots=True)
 class PackWork:
-    """Work on packs that was done, or that is planned.
+    """Amount of work on packs: done by an erasure, or planned.
 
     Attributes:
         packs: number of packs that were rewritten.
@@ -107,7 +107,7 @@ class _FileBodies:
 
 
 def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list[_FileBodies], dict[str, Copies]]:
-    """Group bodies by file, in all copies of their packs; also return the copies that were found of each pack."""
+    """Group bodies by the files that hold them, in all copies of their packs; also return each pack's copies."""
     copies = find_copies(store, [one.pack for one in bodies])
     parts: dict[str, list[tuple[str, PackRefs]]] = defaultdict(list)
     for one in bodies:
@@ -120,7 +120,7 @@ def _group_by_file(store: PackStore, bodies: Sequence[PackBodies]) -> tuple[list
 
 
 def measure_packs(bodies: Sequence[PackBodies], location: PackLocation) -> PackWork:
-    """Return the work that `erase_bodies` would do.
+    """Return the amount of work that `erase_bodies` would do.
 
     Raises:
         PackError: if a pack does not exist.

@@ -1,4 +1,4 @@
-"""Corrects what was counted of erased messages: rows of `topic_minutes`, and the profiles of archive runs.
+"""Corrects counts of erased messages: rows of `topic_minutes`, and the profiles of archive runs.
 
 The minutes of erased messages are counted again, because their tags and body sizes are erased. The rows of a queue's
 minute are replaced by new counts of its messages. If several runs have counted the minute, each message is counted for
@@ -63,7 +63,7 @@ Changes = Mapping[int, Mapping[str, int]]
 
 
 def recount_minutes(lake: Lake, number: int) -> TableWork | None:
-    """Count the minutes of erased messages again.
+    """Count again the rows of `topic_minutes` that include erased messages.
 
     Args:
         number: number of the newest erasure, which is done in `messages`.
@@ -112,7 +112,7 @@ def _minute_keys(rows: pa.Table, time: str) -> Iterator[Key]:
 
 
 def _runs_of_keys(table: DeltaTable, keys: set[Key]) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
-    """Return, for each key, the range of offsets and the messages of each run; and the keys in each file."""
+    """Return each run's offset range and message count for each key, and the keys that each data file has."""
     runs: dict[Key, dict[str, dict[str, Any]]] = defaultdict(dict)
     files: dict[str, set[Key]] = {}
     for file in read_table_files(table) if keys else ():
@@ -130,7 +130,7 @@ def _runs_of_keys(table: DeltaTable, keys: set[Key]) -> tuple[dict[Key, list[dic
 
 
 def _count_messages(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> list[tuple[Key, pa.Table]]:
-    """Count the messages of each key and run, and deduct them from what is `left` of the run."""
+    """Count the messages of each key and run again, and subtract them from the run's expected number, `left`."""
     messages: dict[tuple[Key, int], list[pa.Table]] = defaultdict(list)
     for batch in _read_messages(lake, runs):
         chosen: dict[tuple[Key, int], list[int]] = defaultdict(list)
@@ -154,7 +154,7 @@ def _count_messages(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) ->
 
 
 def _read_messages(lake: Lake, runs: Mapping[Key, object]) -> Iterator[pa.Table]:
-    """Yield rows of `messages` that may be of the given keys."""
+    """Yield rows of `messages` that may belong to the given keys and runs."""
     if not runs:
         return
     brokers, topics, _, minutes = (set(values) for values in zip(*runs, strict=True))
@@ -219,7 +219,7 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
 
 
 def _changes_by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, dict[str, int]]]]:
-    """Return, for each window, the offsets of messages and what their erasure changes."""
+    """Return the offsets of each window's erased messages, with the changes that their erasure makes to figures."""
     rows = newest_rows(read_rows(lake))
     rows = rows.filter(pc.greater(rows.column("number"), done)).combine_chunks()
     changes = changes_of(rows)
@@ -238,7 +238,7 @@ def _changes_by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, di
 def _changes_by_file(
     table: DeltaTable, wanted: dict[Window, list[tuple[int, dict[str, int]]]]
 ) -> dict[str, dict[int, dict[str, int]]]:
-    """Return the rows of each data file that count the messages, and what to add to them; each message counts once."""
+    """Return, by data file and row of `profiles`, the changes to add to its figures; each message counts once."""
     folder = folder_of(table.table_uri)
     found: dict[str, dict[int, dict[str, int]]] = {}
     for file in read_table_files(table) if wanted else ():
@@ -279,7 +279,7 @@ def _correct_rows(changes: Changes, batches: Iterator[pa.Table]) -> Iterator[pa.
 
 
 def forget_contents(lake: Lake, number: int) -> TableWork | None:
-    """Delete the hashes of rows before their erasure, and CRCs of bodies, from `erasures`.
+    """Delete from `erasures` the hashes of rows as they were before their erasure, and the CRCs of bodies.
 
     Args:
         number: number of an erasure; what profiles do not count yet is kept.

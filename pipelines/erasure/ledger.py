@@ -46,7 +46,7 @@ _CHECKSUMS = ("row_after", "lake_after")  # a sum of hashes before the erasure w
 
 @dataclass(frozen=True, slots=True)
 class ErasureState:
-    """State of one erasure.
+    """State of one erasure, from its rows in `erasures`.
 
     Attributes:
         number: number, from 1.
@@ -72,7 +72,7 @@ class ErasureState:
 
     @property
     def is_unfinished(self) -> bool:
-        """True if tables or packs may still have its data."""
+        """True if tables or packs may still have data of this erasure."""
         return self.erased_at is None
 
     @property
@@ -82,7 +82,7 @@ class ErasureState:
 
 
 def writer(parser_version: str) -> ErasureWriter:
-    """Return the identity of this process and the current time, for rows of `erasures`."""
+    """Return the writer of new rows of `erasures`: this process, at the current time."""
     return ErasureWriter(time.time_ns() // 1000, f"{socket.gethostname()} {os.getpid()}", parser_version)
 
 
@@ -93,7 +93,7 @@ def read_rows(lake: Lake) -> pa.Table:
 
 
 def newest_rows(rows: pa.Table) -> pa.Table:
-    """Return the valid row of each erased message."""
+    """Return the newest row of `erasures` for each erased message."""
     rows = rows.filter(pc.is_in(rows.column("event"), pa.array([str(event) for event in MESSAGE_EVENTS])))
     return newest_of_messages(rows)
 
@@ -246,7 +246,7 @@ def _event_row(
 
 
 def erasure_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:
-    """Yield the facts of each finished erasure, up to the first one that is not finished.
+    """Yield the data for evidence on each finished erasure, in order, up to the first unfinished one.
 
     Args:
         states: states of erasures, the oldest first.
@@ -274,14 +274,14 @@ def erasure_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[s
 
 
 def _sum_text(hashes: pa.ChunkedArray) -> str | None:
-    """Return the sum of hashes as hexadecimal digits; None if a repair has restored a row without its hash."""
+    """Return the sum of row hashes as 16 hexadecimal digits; None if a row lacks its hash, as after a repair."""
     if hashes.null_count:
         return None
     return f"{int(hashes.to_numpy().view(np.uint64).sum(dtype=np.uint64)):016x}"
 
 
 def purge_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
-    """Yield the facts of each purged erasure, up to the first one that is not purged; arguments as above."""
+    """Yield the data for evidence on each purged erasure, in order, up to the first one that is not purged."""
     for state in states:
         if state.purged_at is None:
             return

@@ -132,7 +132,7 @@ def _purge_packs(
 
 
 def strip_log(lake: Lake, name: str, before: datetime.datetime) -> tuple[int, int]:
-    """Write a checkpoint, and remove values of columns from the entries before it.
+    """Write a checkpoint of a table's log, and remove column statistics from older entries.
 
     Args:
         name: name of the table.
@@ -168,7 +168,7 @@ def _strip_entry(folder: LogFolder, version: int) -> bool:
 
 
 def _strip_line(line: bytes) -> bytes:
-    """Return a line of an entry without minimum and maximum values."""
+    """Return a line of a log entry without the minimum and maximum values of columns."""
     try:
         action = parse_json(line)
     except ValueError:  # no reader uses it any more

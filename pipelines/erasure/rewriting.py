@@ -50,7 +50,7 @@ Change = Callable[[ErasedPlaces, Iterator[pa.Table]], Iterator[pa.Table]]
 
 @dataclass(frozen=True, slots=True)
 class TableWork:
-    """Work on a table that was done, or that is planned.
+    """Amount of work on a table: done by an erasure, or planned.
 
     Attributes:
         table: name of the table.
@@ -91,7 +91,7 @@ def leave_out_edges(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterat
 
 
 def empty_rows(places: ErasedPlaces, batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """Empty rows of `replay_rows`; a resumed replay skips such messages."""
+    """Remove the data of erased messages from rows of `replay_rows`; a resumed replay skips them."""
     for batch in batches:
         is_erased = _erasure_codes(places, batch) >= 0
         if not is_erased.any():
@@ -140,7 +140,7 @@ def is_done(lake: Lake, table: str, number: int) -> bool:
 
 
 def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None:
-    """Record what completes rows of `messages` that an earlier version erased, which kept tags, sizes and CRCs.
+    """Record in `erasures` what changes in rows that an earlier version erased, when their tags, sizes and CRCs go.
 
     Args:
         parser_version: version of CommitLake.
@@ -228,7 +228,7 @@ def commit(
     *,
     with_form: bool = False,
 ) -> None:
-    """Exchange data files of a table, and record in its log that all erasures up to a number are done.
+    """Replace data files of a table in one commit, which records that all erasures up to a number are done in it.
 
     Raises:
         ConcurrentMaintenanceError: if another writer has committed first.

@@ -76,7 +76,7 @@ class Place:
 
 @dataclass(frozen=True)
 class ErasurePlan:
-    """Work that an erasure would do.
+    """Planned erasure: the messages that it would erase, and the work that this takes.
 
     Attributes:
         selection: the messages.
@@ -105,7 +105,7 @@ class ErasurePlan:
 
 @dataclass(frozen=True)
 class ErasureResult:
-    """Result of an erasure.
+    """Counts of the data that an erasure has removed.
 
     Attributes:
         state: the erasure.
@@ -123,7 +123,7 @@ class ErasureResult:
 
     @property
     def counts(self) -> Mapping[str, Any]:
-        """The same as a JSON object, for `erasures`."""
+        """The counts of this result as a JSON object, for `erasures`."""
         tables = {work.table: {"rows": work.rows, "files": work.files} for work in self.tables}
         return {"messages": self.state.messages, "tables": tables, "packs": asdict(self.packs), "hbase": self.hbase}
 
@@ -188,7 +188,7 @@ def run_erasure(
 
 
 def unfinished_erasures(lake: Lake) -> list[ErasureState]:
-    """Return the erasures that are not complete: only begun, done by an older version, or undone by a repair."""
+    """Return the incomplete erasures: only begun, done by an older version of CommitLake, or undone by a repair."""
     states = read_states(lake)
     tables = (*CHANGES, "profiles", "topic_minutes")
     return [
@@ -252,7 +252,7 @@ def _first_error(packs: set[str], errors: Mapping[str, PackError]) -> PackError 
 
 
 def _delete_page(lake: Lake) -> None:
-    """Delete the page of the newest archive run: it may show keys and records. The next run writes it."""
+    """Delete the HTML page of the newest archive run, which may show erased values; the next run writes a new one."""
     if lake.page is None:
         return
     try:

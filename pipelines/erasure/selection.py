@@ -141,7 +141,7 @@ def read_rows(lake: Lake, places: ErasedPlaces) -> pa.Table:
 
 
 def _unique_keys(rows: pa.Table) -> set[str]:
-    """Return the unique keys of messages, except those of trace messages, which nothing else shares."""
+    """Return the unique keys of messages, except those of trace messages, whose keys no other record has."""
     is_message = pc.and_(pc.is_valid(rows.column("unique_key")), pc.not_equal(rows.column("kind"), str(Kind.TRACE)))
     return set(rows.column("unique_key").filter(is_message.fill_null(False)).to_pylist())
 
@@ -181,7 +181,7 @@ def _to_places(rows: pa.Table) -> ErasedPlaces:
 
 @dataclass(frozen=True, slots=True)
 class FileHits:
-    """A data file with rows of the messages.
+    """A data file, with the positions of its rows that refer to messages to erase.
 
     Attributes:
         file: the file.
@@ -229,7 +229,7 @@ def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] =
 
 
 def refer_to_messages(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Array:
-    """Return which rows refer to any of the given messages.
+    """Return a mask of the rows that refer to any of the given messages.
 
     Args:
         rows: rows with the columns of a broker and an offset for each prefix.
@@ -259,7 +259,7 @@ def without_erased_rows(table: DeltaTable, hits: FileHits) -> FileHits:
 
 
 def read_hits(table: DeltaTable, hits: FileHits, schema: pa.Schema) -> pa.Table:
-    """Read the found rows of a data file; a column that the file does not have is null."""
+    """Read the rows of a data file that `hits` names; columns that the file does not have are null."""
     with (
         folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source,
         _open_parquet(source) as parquet,

@@ -32,7 +32,7 @@ _TEXT = "coalesce(document, '') AS document"
 
 
 class _Subject(NamedTuple):
-    """Work that documents are about.
+    """Kind of work that documents are about, such as archive runs, and the table that records it.
 
     Attributes:
         kind: kind of the documents.
@@ -62,7 +62,7 @@ _STATISTICS = ("number", "at", "kind", "key_id")
 
 
 def read_documents(lake: Lake) -> Iterator[tuple[StoredAs, str]]:
-    """Read the documents of a lake and the columns beside them, in the order of the numbers."""
+    """Yield a lake's documents with their unsigned columns in `evidence`, in the order of their numbers."""
     table = lake.find("evidence")
     if table is not None:
         sql = f"SELECT number, at, kind, key_id, {_TEXT} FROM evidence ORDER BY number"

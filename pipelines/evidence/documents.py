@@ -49,7 +49,7 @@ class SignatureError(EvidenceError):
 
 
 class StoredAs(NamedTuple):
-    """Columns of the table `evidence` beside a document, which repeat parts of it and are not signed.
+    """Unsigned columns of `evidence` that repeat parts of the document in the same row.
 
     Attributes:
         number: the document's number.
@@ -115,7 +115,7 @@ class Document:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def check(self, key: Ed25519PublicKey) -> None:
-        """Refuse a document that the key has not signed.
+        """Raise an error if the document was not signed with the given key.
 
         Raises:
             SignatureError: if the signature is invalid.

@@ -1,4 +1,4 @@
-"""Facts about archive runs for evidence, from their commits and the profiles of their messages."""
+"""Data on archive runs to be signed as evidence, from their commits and the profiles of their messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHECKSUMS = ("checksum", *OPTIONAL_CHECKSUMS)
 
 
 def archive_facts(lake: Lake, after: int) -> Iterator[dict[str, Any]]:
-    """Return the facts of each archive run after a given one, oldest first.
+    """Yield the data for evidence on each archive run after the given one, oldest first.
 
     Args:
         after: sequence of the newest run that has evidence already.

@@ -65,7 +65,7 @@ def _write_key_file(path: Path, data: bytes, mode: int) -> None:
 
 
 def private_key(path: str | None, environment: Mapping[str, str]) -> Ed25519PrivateKey | None:
-    """Read the private key for signatures; None if none is configured.
+    """Read the private key that signs evidence; None if none is configured.
 
     Args:
         path: its file; None for the environment variable.

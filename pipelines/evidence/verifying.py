@@ -65,7 +65,7 @@ class Verification:
     newest_ids: dict[str, str | None] = field(default_factory=dict)
 
     def add(self, code: str, text: str) -> None:
-        """Add a finding."""
+        """Add a problem that was found, with its code and a sentence."""
         self.findings.append(ChainProblem(code, text))
 
 

@@ -108,7 +108,7 @@ def _tasks(parts: Sequence[PackPart]) -> Iterator[Sequence[PackPart]]:
 
 
 def rows_of(parts: Sequence[PackPart]) -> list[str]:
-    """Return conditions for the rows of `messages` with their bodies in one of the packs.
+    """Return SQL conditions for the rows of `messages` whose bodies are in the packs of the given parts.
 
     The conditions include offsets, so that the engine skips most data files.
     """

@@ -45,7 +45,7 @@ _WAITING_BYTES = 64 << 20  # decompressed size
 
 @dataclass(frozen=True)
 class Search:
-    """A search; can be pickled.
+    """Parameters of a search that its tasks need; can be pickled.
 
     Attributes:
         lake: where the tables are.
@@ -70,7 +70,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class GrepResult:
-    """The result of a task.
+    """Matches and counts of one search task.
 
     Attributes:
         rows: the messages that match, with the requested columns and `MATCH_COLUMNS`, by store time.
@@ -176,7 +176,7 @@ def _without_views(kind: pa.DataType) -> pa.DataType:
 
 
 def _has_pack(store: PackStore, pack: str, rows: pa.RecordBatch, counts: _Counts) -> bool:
-    """Return whether a pack exists, and look for it once only: rows of a missing pack are counted together."""
+    """Return whether a pack exists, asking the store once per pack; if it is missing, add its rows to `counts`."""
     if pack in counts.packs:
         return True
     if pack not in counts.missing:
@@ -219,7 +219,7 @@ def _readable_rows(
 
 
 def _frame_starts(rows: pa.RecordBatch) -> list[int]:
-    """Return the numbers of the rows at which frames begin."""
+    """Return the indexes of rows at which a new frame of a pack begins; rows are sorted by frame."""
     offsets = rows.column("body_ref").field("frame_offset").fill_null(-1).to_numpy(zero_copy_only=False)
     return [0, *(np.flatnonzero(offsets[1:] != offsets[:-1]) + 1).tolist()]
 
@@ -227,7 +227,7 @@ def _frame_starts(rows: pa.RecordBatch) -> list[int]:
 def _readable_rows_of_frame(
     rows: pa.RecordBatch, store: PackStore, cache: FrameCache, counts: _Counts, error: str
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the readable rows of one frame; none if the body that ends first in it cannot be read."""
+    """Yield the rows of one frame whose bodies can be read, one by one, after reading the whole frame has failed."""
     refs = rows.column("body_ref")
     ends = pc.add(refs.field("offset").cast(pa.int64()), refs.field("length").cast(pa.int64())).fill_null(0)
     is_needed = pc.greater(refs.field("length"), 0).fill_null(True).to_numpy(zero_copy_only=False)

@@ -59,7 +59,7 @@ _LOGGER = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Settings of the user that override what the lake or the store has.
+    """Settings that the user gives, which override those of the lake or the store.
 
     Attributes:
         filters: Subscriptions. They replace those in the lake.
@@ -75,7 +75,7 @@ class Given:
 
 
 class Broadcasting(NamedTuple):
-    """A group that broadcasts a topic, so that the broker has no offsets of it."""
+    """A group that consumes a topic by broadcasting, so that only its clients have its offsets."""
 
     broker: str
     group: str
@@ -165,7 +165,7 @@ def lag_of_lake(
 
 
 def _lost_while_waiting(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
-    """Yield the ranges of logs that the lake has lost and that may hold messages which a group has still to consume."""
+    """Yield the log ranges that the lake has lost and that may have messages which a group has not consumed yet."""
     for lost in lost_ranges(lake) if rows else ():
         of_broker = (row for row in rows if lost.is_of([row.broker]))
         if any(lost.may_hold(row.last_consumed_time, row.as_of) for row in of_broker):
@@ -173,7 +173,7 @@ def _lost_while_waiting(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
 
 
 def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
-    """Return where the queues of producers' topics end at the times of an answer, for topics without a row.
+    """Return the end offsets of queues whose topics have no row in an answer, at the answer's times.
 
     Args:
         answer: The lag of this lake.
@@ -209,7 +209,7 @@ def _broadcasting_groups(
 
 
 def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple[Moment, list[str]]:
-    """Leave out offsets in queues that their topics do not have, if there are more than a program writes by mistake.
+    """Leave out offsets in queues that do not exist, if there are more than `MAX_IMPOSSIBLE` of them.
 
     Args:
         moment: Offsets of the groups.
@@ -238,7 +238,7 @@ def _drop_impossible_offsets(moment: Moment, topics: Mapping[str, Any]) -> tuple
 
 
 def _judge_deleted(row: Lag) -> Lag:
-    """Return the row of a group in a deleted topic, which no longer has a queue."""
+    """Return a row of a deleted topic with the verdict UNKNOWN; rows that are not of groups stay as they are."""
     if row.kind != "group":
         return row
     notes = [note for note in row.notes if note != row.judged.reason]
@@ -247,7 +247,7 @@ def _judge_deleted(row: Lag) -> Lag:
 
 
 def _mark_batches(rows: Sequence[Lag], topics: Mapping[str, Any]) -> list[Lag]:
-    """Mark the figures of topics whose records may be inner batches as unknown, in the rows of groups.
+    """Mark figures of groups as unknown in topics whose records may be batches of several messages.
 
     Args:
         topics: Settings of the topics.

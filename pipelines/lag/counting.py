@@ -52,7 +52,7 @@ class Cursor(NamedTuple):
 
 
 class Behind(NamedTuple):
-    """Number and size of the messages at or after a cursor.
+    """Number and size of the messages at or after a cursor, with the times of those next to it.
 
     Attributes:
         messages: Number of messages.
@@ -71,7 +71,7 @@ class Behind(NamedTuple):
 
 
 class _Places:
-    """Cursors of one queue that want the same messages, with their counts."""
+    """Cursors of one queue with the same filter, and the counts of messages at or after each of them."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
         self.cursors = sorted(cursors, key=lambda cursor: cursor.offset)
@@ -127,7 +127,7 @@ class _Places:
 
 
 class _LastMessages:
-    """Finds the messages just before the cursors of one queue, whether a group wants them or not."""
+    """Finds the store times of the messages just before the cursors of one queue, whatever the groups' filters."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
         self.offsets: Array = np.unique(np.array([cursor.offset - 1 for cursor in cursors], np.int64))
@@ -135,7 +135,7 @@ class _LastMessages:
         self.physical = np.full(len(self.offsets), -1, np.int64)
 
     def add(self, offsets: Array, physical: Array, times: Array | None) -> None:
-        """Add messages; the arguments are those of `_Places.add`. Of several with one offset, the newest counts."""
+        """Add messages, given as for `_Places.add`; of several with the same queue offset, the newest counts."""
         places = np.minimum(np.searchsorted(self.offsets, offsets), len(self.offsets) - 1)
         found = np.flatnonzero((self.offsets[places] == offsets) & (physical > self.physical[places]))
         found = found[np.argsort(physical[found], kind="stable")]  # the last of repeated assignments remains
@@ -213,7 +213,7 @@ class BacklogCounter:
         return topic not in self._needs_messages
 
     def add_queue(self, queue: Queue) -> None:
-        """Count a queue from its first message if it has no cursor and its topic is one of `topics`."""
+        """Add a cursor at offset 0 to a queue that has none, if its topic is one of `topics`."""
         if queue in self._places or queue.topic not in self.topics:
             return
         self._places[queue] = {
@@ -222,7 +222,7 @@ class BacklogCounter:
         self.starts[queue] = 0
 
     def reset_counts(self, floors: Mapping[Queue, int]) -> None:
-        """Reset all counts.
+        """Reset all counts to zero, and set the first physical offsets that count.
 
         Args:
             floors: Physical offsets by queue; records before them do not count. Other queues have no such limit.
@@ -340,7 +340,7 @@ def rows_by_queue(broker: str, batch: pa.RecordBatch) -> Iterable[tuple[Queue, A
 
 
 class ThresholdCounter:
-    """Counts messages between given offsets; a `Count`.
+    """Counts the wanted messages of queues between given queue offsets; implements `Count`.
 
     Args:
         places: By queue and choice, the offsets that separate the counts, at least one each.

@@ -22,7 +22,7 @@ GROUP_KINDS = frozenset({"group", "retry"})
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """Total lag of a group.
+    """Lag of a consumer group, summed over its topics and queues.
 
     Attributes:
         group: Name of the group.
@@ -67,7 +67,7 @@ class GroupSummary:
 
     @property
     def topics(self) -> list[str]:
-        """Topics with a verdict other than ok; if there are none, all topics."""
+        """Topics in which the group has a verdict other than OK; all its topics if it has none."""
         ill = {row.topic for row in self.rows if row.judged.verdict is not LagVerdict.OK}
         return sorted(ill or {row.topic for row in self.rows})
 
@@ -84,7 +84,7 @@ def sum_bounds(figures: Iterable[FigureBounds]) -> FigureBounds:
 
 
 def times_of(rows: Sequence[Lag]) -> list[datetime.datetime]:
-    """Return the times of the groups' figures, the oldest first; those of other rows if there is no group.
+    """Return the distinct times of the rows of groups, oldest first; of all rows if none is of a group.
 
     What a broker holds back has other times: the broker writes them elsewhere.
     """

@@ -127,7 +127,7 @@ class _Halves:
             )
 
     def in_flight(self, finished: Collection[int], given_up: pa.Array) -> tuple[Behind, int]:
-        """Return the half messages in flight, and the number of half messages that this source lacks.
+        """Return count and size of the half messages in flight, and how many half messages the source lacks.
 
         Args:
             finished: Queue offsets that op records mark as finished.
@@ -214,7 +214,7 @@ class _GivenUp:
 
 
 def _rows_of_queue(batch: pa.RecordBatch, queue: Queue, start: int, until_ms: int | None) -> pa.RecordBatch:
-    """Return the messages of one queue at or after an offset."""
+    """Return the rows of a batch that are messages of one queue at or after an offset, stored by `until_ms`."""
     kept = np.asarray(pc.equal(batch.column("topic").cast(pa.string()), queue.topic).to_numpy(zero_copy_only=False))
     kept = kept & (numbers(batch, "queue_id") == queue.queue_id) & (numbers(batch, "queue_offset") >= start)
     if until_ms is not None:

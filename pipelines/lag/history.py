@@ -64,7 +64,7 @@ class LagHistory:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """A window with the snapshot of its figures.
+    """One window of a history, with the time of the snapshot that its figures are from.
 
     Attributes:
         number: Number of the window.
@@ -189,7 +189,7 @@ class _StoreHistory:
         }
 
     def places(self, windows: TimeWindows, archived: int) -> Iterator[_Window]:
-        """Yield the windows for which a snapshot of offsets exists.
+        """Yield the windows whose lag is known, because a snapshot of offsets applies to them.
 
         Args:
             windows: All windows.
@@ -215,7 +215,7 @@ class _StoreHistory:
     def messages(
         self, windows: TimeWindows, places: Sequence[_Window], groups: Collection[str], topics: Collection[str]
     ) -> dict[str, dict[int, int | None]]:
-        """Return the messages behind, by group and window number, for groups that consume from this store.
+        """Return how many messages each group is behind in each window, for groups that consume from this store.
 
         A figure is None if the queue's topic was created again after that time.
         """
@@ -297,7 +297,7 @@ class _StoreHistory:
     def _count_spans(
         self, spans: Mapping[tuple[str, Queue], Mapping[int, tuple[int, int] | None]], floors: Mapping[Queue, int]
     ) -> dict[str, dict[int, int | None]]:
-        """Count the wanted messages of spans. For a group that wants all messages, the offsets are enough."""
+        """Count the wanted messages in the groups' offset ranges, by group and window number; None if not known."""
         places: dict[tuple[Queue, SubscriptionFilter], list[int]] = defaultdict(list)
         for (group, queue), of_windows in spans.items():
             for number, span in of_windows.items():
@@ -355,7 +355,7 @@ class _StoreHistory:
     def _queue_ends(
         self, places: Sequence[_Window], topics: Collection[str], floors: Mapping[Queue, int]
     ) -> dict[Queue, list[tuple[int, int]]]:
-        """Return, by queue, the first offset and the end offset at each window that has figures."""
+        """Return each queue's first offset and end offset at the time of each window that has figures."""
         if not places or not topics:
             return {}
         times = " ".join(

@@ -59,7 +59,7 @@ class LakeMessages:
         self._table, self._broker, self._bodies = table, broker, bodies
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
-        """Feed each count the messages that it needs, and return the first and end offset of each queue."""
+        """Feed each counter the messages that it needs, and return the first and end offset of each queue."""
         starts: dict[Queue, int] = {}
         for count in counts:
             if isinstance(count, BacklogCounter):
@@ -81,7 +81,7 @@ class LakeMessages:
         return spans
 
     def ends(self, times: Times, without: Collection[str] = ()) -> dict[Queue, QueueSpan]:
-        """Return where the queues of topics of producers end, from the messages that the broker still has.
+        """Return first and end offsets of the queues of producers' topics, from the messages that the broker still has.
 
         Args:
             without: Topics that are not of interest.
@@ -104,7 +104,7 @@ class LakeMessages:
         }
 
     def _time_conditions(self, times: Times) -> list[str]:
-        """Return the conditions for messages that were stored by the time, and that the broker has not deleted."""
+        """Return SQL conditions for messages stored up to `times.until` that the broker has not deleted."""
         where = [f"broker = {text_literal(self._broker)}"]
         if times.until is not None:
             where.append(f"store_timestamp <= {timestamp_literal(times.until)}")
@@ -114,7 +114,7 @@ class LakeMessages:
         return where
 
     def _queues_without_cursor(self, times: Times, count: BacklogCounter) -> Iterator[Queue]:
-        """Yield the queues of a count's topics in which it has no cursor, and which have a message.
+        """Yield the queues of a counter's topics that have messages, but no cursor of the counter.
 
         If it has cursors in all queues of the topics, statistics of the files show that there are no others.
         """
@@ -147,7 +147,7 @@ class LakeMessages:
     def _queue_spans(
         self, times: Times, topics: Collection[str], starts: Mapping[Queue, int]
     ) -> dict[Queue, QueueSpan]:
-        """Return where queues begin and end.
+        """Return the first and end offsets of queues.
 
         Args:
             topics: Whose queues.
@@ -213,7 +213,7 @@ class LakeMessages:
         return {Queue(self._broker, row["topic"], row["queue_id"]) for row in self._ask(sql)}
 
     def _spans_of_old(self, times: Times, live: Sequence[str], starts: Mapping[Queue, int]) -> dict[Queue, QueueSpan]:
-        """Return the begin and end of queues whose offsets began before the log that the broker has.
+        """Return the first and end offsets of queues whose first messages the broker has deleted.
 
         In each queue, the messages from one before its start on are read, and those stored since the earlier time; the
         first of the latter shows where the queue ended then. Queues without such messages are left out.
@@ -303,7 +303,7 @@ class LakeMessages:
         return replace(span, first=first, compared_end=compared_end)
 
     def _read_batches(self, count: Count, spans: dict[Queue, QueueSpan]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches that a count needs. Queues that end before the count's start are not read."""
+        """Yield the batches of messages that a counter needs, without queues that end before its start."""
         starts = {
             queue: start for queue, start in count.starts.items() if queue not in spans or start < spans[queue].end
         }
@@ -351,7 +351,7 @@ def _queue_sql(queue: Queue) -> str:
 
 
 def _other_queues_sql(queue_ids: Sequence[int]) -> str:
-    """Return a condition that excludes the given queues, which are in ascending order; it lets readers skip files."""
+    """Return an SQL condition that excludes the given queue ids, which are in ascending order."""
     if not queue_ids:
         return "queue_id >= 0"
     if len(queue_ids) == queue_ids[-1] + 1:
@@ -360,7 +360,7 @@ def _other_queues_sql(queue_ids: Sequence[int]) -> str:
 
 
 def _places(starts: Mapping[Queue, int]) -> Iterator[str]:
-    """Yield conditions that together select all messages of queues at or after an offset, and perhaps a few before.
+    """Yield SQL conditions that together select the messages of each queue from its start on, and perhaps a few before.
 
     A topic with many queues is named once, with its smallest offset, if that selects few other messages.
     """

@@ -93,7 +93,7 @@ class Lag(NamedTuple):
 
 
 def takes(wanted: Selection, position: OffsetOwner) -> bool:
-    """Return whether an offset is selected, by its group and topic. Offsets of the broker's own groups never are."""
+    """Return whether an offset's group and topic are selected; never for offsets of the broker's own groups."""
     return (
         not is_system_group(position.group)
         and (not wanted.groups or not {position.group, plain_group(position.group)}.isdisjoint(wanted.groups))
@@ -219,7 +219,7 @@ class GroupLag:
 
 
 def _is_outdated(key: GroupTopic, known: Collection[GroupTopic], subscriptions: Subscriptions) -> bool:
-    """Return whether a group's offsets are those of its other message model, which it has left.
+    """Return whether offsets are from a message model (clustering or broadcasting) that the group no longer uses.
 
     Args:
         key: The topic, and the group as in the key of its offsets.
@@ -238,7 +238,7 @@ def queue_of(moment: Moment, position: OffsetOwner) -> Queue:
 
 
 def what_is_missing(moment: Moment, archived_until: int | None) -> str:
-    """Return a sentence on messages stored by the measured time that may be missing here; empty if none are.
+    """Return a sentence if the archive may lack messages that were stored by the measured time; else an empty string.
 
     Args:
         moment: Offsets and log ends at the time.
@@ -260,7 +260,7 @@ def what_is_missing(moment: Moment, archived_until: int | None) -> str:
 
 
 class _LagPlan(NamedTuple):
-    """Queue, offset and subscription of a row.
+    """Queue, offset and subscription of a group, from which one row of lag is computed.
 
     Attributes:
         position: Group and queue.
@@ -289,11 +289,11 @@ class _LagPlan(NamedTuple):
 
     @property
     def reached(self) -> int:
-        """An offset that a snapshot has; the lower bound where only bounds are known."""
+        """The group's offset in a snapshot: `offset.reached`, or else `offset.low`."""
         return self.offset.low if self.offset.reached is None else self.offset.reached
 
     def deleted(self, span: QueueSpan | None) -> tuple[int, int]:
-        """Return the offsets of the first message that the broker deleted unconsumed, and of the first that it has."""
+        """Return the range of offsets, first and end, that the broker deleted before the group consumed them."""
         first = max(0, self.reached)  # -1: nothing is consumed
         is_lost = self.is_committed and span is not None and span.first is not None and self.reached <= span.end
         return (first, max(first, span.first)) if is_lost and span is not None and span.first else (first, first)

@@ -175,7 +175,7 @@ def _read_moment(
 
 
 def _offset_moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[int]]:
-    """Return the new offsets that show whether groups were set back: all if one is lower, else each position's first.
+    """Return the new offsets of each group and queue that moved: all if it was set back meanwhile, else only the first.
 
     There can be millions of rows. Only the rows that are returned become Python objects.
 

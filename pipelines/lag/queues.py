@@ -66,7 +66,7 @@ class QueueSpan:
 
 @dataclass(frozen=True, slots=True)
 class QueueRun:
-    """The newest messages of a queue, since its offsets restarted, if they did.
+    """Messages of a queue since its offsets last restarted; all messages if they never did.
 
     Attributes:
         first: Offset in the queue of the first of them.
@@ -82,7 +82,7 @@ class QueueRun:
 
 
 def floors_of(runs: Mapping[Queue, QueueRun], is_gone: Callable[[Queue], bool] = lambda _: False) -> dict[Queue, int]:
-    """Return the queues whose topic was created again, with the physical offset before which records do not count.
+    """Return, for queues whose topic was created again, the physical offset before which records do not count.
 
     A topic is deleted as a whole. If the offsets of one of its queues restart, the messages of another queue also
     belong to the deleted topic if they end before the first message of the new topic. A queue whose messages all lie
@@ -158,7 +158,7 @@ class SpanFinder:
 
     @property
     def found(self) -> dict[Queue, QueueSpan]:
-        """Queues that have a message; one that has none since its topic was created again ends at 0."""
+        """Offsets of queues that have a message; the end is 0 if there is none since the topic was created again."""
         floors = self.floors
         return {
             queue: QueueSpan(run.first, self._ends[queue], floor=floors.get(queue))
@@ -211,7 +211,7 @@ class Messages(Protocol):
     has_deleted: bool
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
-        """Feed each count the messages that it needs, and return the first and end offset of each queue.
+        """Feed each counter the messages that it needs, and return the first and end offset of each queue.
 
         Args:
             times: Times at which the ends of queues are wanted.

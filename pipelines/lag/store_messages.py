@@ -57,7 +57,7 @@ class StoreMessages:
         self.damaged = 0
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:
-        """Feed each count the messages that it needs; see `Messages.measure`.
+        """Feed each counter the messages that it needs; see `Messages.measure`.
 
         Raises:
             IndexMismatchError: An entry of a queue does not match the log.
@@ -76,7 +76,7 @@ class StoreMessages:
         return {queue: span for queue, span in spans.found.items() if queue.topic in topics}
 
     def _read_log(self, until_ms: int | None, topics: Collection[str], counts: Sequence[Count]) -> SpanFinder:
-        """Read the log once, in its order, and feed all counts."""
+        """Read the log once, in its order, and feed all counters."""
         spans = SpanFinder(self._is_deleted)
         damaged = 0
         by_count = {queue.topic for count in counts for queue in count.starts}
@@ -113,7 +113,7 @@ class StoreMessages:
         return spans
 
     def _is_deleted(self, queue: Queue) -> bool:
-        """Return whether the broker has other queues of a topic, but no longer this one."""
+        """Return whether a queue has no folder any more, although other queues of its topic have one."""
         folder = Path(self._store.root).parent / self._store.format.queues.layout.folder
         try:
             numbers_there = folders_in(folder / queue.topic, below=folder) if queue.topic in folders_in(folder) else []

@@ -66,7 +66,7 @@ class SubscriptionFilter:
         return self.expression_type == SQL92_EXPRESSION
 
     def select(self, batch: pa.RecordBatch) -> Array:
-        """Return which rows of a batch are wanted, as an array of booleans.
+        """Return a mask of the rows of a batch that the subscription wants.
 
         Args:
             batch: Has the column `tags`, and `properties` if needed.

@@ -67,7 +67,7 @@ class Subscriptions:
     asked_at: datetime.datetime | None = None
 
     def of(self, key: GroupTopic) -> SubscribedAt:
-        """Return the subscription of a group. If it is not known, the group wants every message."""
+        """Return a group's subscription to a topic; one to every message if it is not known."""
         return self.found.get(key) or SubscribedAt(SubscriptionFilter(), None if self.asked_at is None else 0)
 
     def with_given(self, given: Mapping[GroupTopic, SubscriptionFilter]) -> Subscriptions:
@@ -76,7 +76,7 @@ class Subscriptions:
         return Subscriptions({**self.found, **stated}, self.asked_at)
 
     def at_later_time(self, when: datetime.datetime) -> Subscriptions:
-        """Return a copy as it is known at a later time: clients that were seen long before are not known any more.
+        """Return a copy for a later time, at which clients that were last seen more than `MAX_AGE` before are unknown.
 
         A filter that was seen long before is still used, with a note.
         """
@@ -177,7 +177,7 @@ def subscribed_over_time(table: DeltaTable, broker: str, times: Sequence[datetim
 
 
 class _Known:
-    """State of subscriptions while rows of `subscriptions` are read in the order of time.
+    """Subscriptions by the rows of `subscriptions` that were added so far, in the order of time.
 
     Attributes:
         wanted: Last known choice of each group.
@@ -222,7 +222,7 @@ class _Known:
         return max(self._taken[self._sources[key]], default=None)
 
     def consumed_and_broadcast(self) -> tuple[frozenset[GroupTopic], frozenset[GroupTopic]]:
-        """Return which groups consume which topics, and which broadcast them, after the rows added so far."""
+        """Return the (group, topic) pairs that are consumed, and those that are broadcast, by the rows added so far."""
         broadcast = frozenset(key for key, row in self._newest.items() if row["message_model"] == BROADCASTING)
         consumed = frozenset(key for key, row in self._newest.items() if row["members"] and key not in broadcast)
         return consumed, broadcast

@@ -66,12 +66,12 @@ class FigureBounds(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """True if the exact value is known."""
+        """True if both bounds are the same, so that the value is known."""
         return self.low == self.high
 
     @property
     def largest(self) -> float:
-        """The largest value that is known to be possible."""
+        """The upper bound; the lower bound if there is no upper one."""
         return self.low if self.high is None else self.high
 
 
@@ -105,7 +105,7 @@ class Movement(NamedTuple):
 
     @property
     def has_moved(self) -> bool | None:
-        """True if the offset changed since the start, or since the first one after it; None if not known."""
+        """True if the offset changed in the watched time; None if not known."""
         if self.seconds > 0 and self.compared is not None:
             return self.offset != self.compared
         return True if self.moves and self.moves[0] != self.offset else None

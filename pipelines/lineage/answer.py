@@ -1,4 +1,4 @@
-"""Answers a question with a story, from the tables of a lake, without Spark or a JVM.
+"""Answers a question about a key, id or offset with a story, from the tables of a lake, without Spark or a JVM.
 
 A story may be limited to the steps near the records that the question names. Texts and outcomes are computed from the
 whole story first, so they do not depend on how much of it is shown.
@@ -53,12 +53,12 @@ def story_of(lake: Lake, question: Question) -> Story:
 
 
 def rows_of(lake: Lake, question: Question) -> Sequence[Row]:
-    """Return only the rows of `messages` for a question."""
+    """Return only the rows of `messages` that match a question."""
     return LineageTables(lake).matches(question).rows
 
 
 def records_of(lake: Lake, question: Question) -> list[Record]:
-    """Return the records of a question in time order."""
+    """Return the records that match a question, in time order."""
     found = Gathered()
     rows = {(row["broker"], row["physical_offset"]): row for row in rows_of(lake, question)}
     found.matched = set(rows)
@@ -146,7 +146,7 @@ def _collect_cautions(
 
 
 def expiry_cautions(messages: DeltaTable, question: Question) -> list[str]:
-    """Return a sentence on dropped rows; none if the lake has dropped nothing.
+    """Return a sentence if the records of a question may have been dropped for their age; else an empty list.
 
     Args:
         question: a question without matching records.

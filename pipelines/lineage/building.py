@@ -81,7 +81,7 @@ def build(found: Gathered, now: datetime.datetime | None) -> Graph:
 
 
 def ordered(graph: Graph) -> tuple[list[Step], list[Edge]]:
-    """Return steps in time order and edges in the order of their ends; steps without a time follow their cause."""
+    """Return the steps in time order, those without a time next to a neighbour, and the edges ordered by target."""
     sources = {edge.target: edge.source for edge in graph.edges}
     targets = {edge.source: edge.target for edge in graph.edges}
 
@@ -166,7 +166,7 @@ def _step_at_end(graph: Graph, row: Row, end: str, now: datetime.datetime | None
 
 
 def _missing_step(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
-    """Return the placeholder step for a record that is not in the lake; one for each place."""
+    """Return the step that represents a record that is not in the lake, and add it to the graph if it is new."""
     told = row if row["absent_end"] == end else {**row, "absent_reason": GONE, "due_timestamp": None}
     place = place_of(row, end)
     other = place_of(row, "to" if end == "from" else "from")

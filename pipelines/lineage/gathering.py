@@ -82,7 +82,7 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
 
 
 def _add_copies_of_dead_letters(found: Gathered, tables: LineageTables, question: Question) -> None:
-    """Add all records of dead letters by their unique keys: if an application sent one again, no step links the two."""
+    """Add all records with the unique key of a dead letter: no step links it to copies that an application sent."""
     keys = {row["unique_key"] for row in found.records.values() if row["kind"] == Kind.DLQ and row["unique_key"]}
     for key in sorted(keys)[:_MAX_DEAD]:
         _add_records(found, tables.copies_of(key, question))
@@ -98,7 +98,7 @@ def _add_records(found: Gathered, rows: Iterable[Row]) -> set[Place]:
 
 
 def node_of(row: Row) -> str:
-    """Return the node of a record in the table `edges`."""
+    """Return the id of a record's node in the table `edges`: its unique key, or else its place."""
     return row["unique_key"] or f"{row['broker']}@{row['physical_offset']}"
 
 

@@ -104,7 +104,7 @@ def read_offsets(lake: Lake, rows: Collection[Row]) -> Offsets:
 
 
 def _first_passed_times(table: DeltaTable, rows: Collection[Row]) -> dict[tuple[Place, str], datetime.datetime]:
-    """Return the time of the first snapshot with an offset beyond each record, by record and group."""
+    """Return, by record and group, the time of the first snapshot in which the group's offset is after the record."""
     chosen = [row for row in rows if row["queue_offset"] is not None and row["store_timestamp"] is not None]
     if not chosen or len(chosen) > _MAX_PASSED:
         return {}

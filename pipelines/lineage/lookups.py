@@ -84,7 +84,7 @@ class LineageTables:
         )
 
     def matches(self, question: Question) -> Matches:
-        """Return the records of a question."""
+        """Return the records that match a question."""
         if question.place is not None:
             broker, offset = question.place
             where = f"broker = {text_literal(broker)} AND physical_offset = {offset}"
@@ -94,7 +94,7 @@ class LineageTables:
         return self._match_keys(question.key or "", BUSINESS_KEY, question)
 
     def copies_of(self, unique_key: str, question: Question) -> Sequence[Row]:
-        """Return the records of a message by its unique key, within the times of a question."""
+        """Return all records with a unique key, within the time range of a question."""
         return self._match_keys(unique_key, UNIQUE_KEY, question).rows
 
     def _match_id(self, message_id: str, question: Question) -> Matches:

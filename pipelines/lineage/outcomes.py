@@ -45,7 +45,7 @@ _LATE = datetime.timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """History of a record in one group.
+    """A record with its retry copies for one group, and the group's attempts to consume them.
 
     Attributes:
         head: The record in the message's own topic, or the first copy that exists.
@@ -139,7 +139,7 @@ class Outcomes:
         return _Chain(head, group, records, consumptions)
 
     def _edges_of(self, place: Place, group: str) -> Iterator[Row]:
-        """Yield a record's outgoing edges that belong to a group or to no group, in order."""
+        """Yield, in order, the edges that start at a record and belong to the given group or to no group."""
         if place not in self._by_group:  # once for all groups: traces may name very many
             found: dict[str | None, list[tuple[int, Row]]] = {}
             for number, edge in enumerate(self._from.get(place, NONE)):
@@ -209,7 +209,7 @@ class Outcomes:
         return Result(step_id(place), OutcomeState.DEAD, text, Proof.RECORDS, chain.group, row["store_timestamp"])
 
     def _sent_by_application(self, dead: Row) -> Row | None:
-        """Return the first record of a message that was stored in a topic of its own after the message was dead."""
+        """Return the first record with a dead letter's unique key that an application sent later; None if none."""
         if dead["unique_key"] is None or dead["store_timestamp"] is None:
             return None
         later = [
@@ -232,7 +232,7 @@ class Outcomes:
         return Result(consumption_id(edge), OutcomeState.CONSUMED, text, Proof.TRACE, chain.group, at)
 
     def _first_stored_at(self, place: Place) -> datetime.datetime | None:
-        """Return the time at which a message was first stored, before it waited or was committed."""
+        """Return the store time of a message's first record, such as the one before a delay or a commit."""
         seen = {place}
         while True:
             before = [
@@ -358,7 +358,7 @@ _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 def _is_before(consumption: Row, copy: Row) -> bool:
-    """Return whether an attempt was made before a retry copy was delivered, so it is not about that copy."""
+    """Return whether a consumption was an earlier attempt than the one that a retry copy is for."""
     attempt = consumption["attempt"]
     return attempt is not None and attempt < (copy["reconsume_times"] or 0)
 

@@ -83,7 +83,7 @@ def record_title(row: Row, incoming: Sequence[Row]) -> str:
 
 
 def is_erased(row: Row) -> bool:
-    """Return whether a row is as an erasure leaves it; a producer can send a message with the marker alone."""
+    """Return whether an erasure has emptied a row: it has the marker property, but no keys."""
     return MARKER in row["properties"] and row["unique_key"] is None and not row["keys"]
 
 
@@ -191,7 +191,7 @@ def consumption_text(edge: Row) -> str:
 
 
 def edge_text(edge: Row) -> str:
-    """Return the text of an edge."""
+    """Return a sentence on an edge."""
     words = _EDGES.get(edge["kind"])
     return words(edge) if words is not None else str(edge["kind"]).replace("_", " ")
 
@@ -217,7 +217,7 @@ def _retried_text(edge: Row) -> str:
 
 
 def _is_of_pop(edge: Row) -> bool:
-    """Return whether a retry is that of a POP consumer; the name of its topic also ends with the message's topic.
+    """Return whether an edge leads to a retry for a POP consumer, by the name of the retry topic.
 
     The broker makes such a retry if it gets no acknowledgement. It does not know whether the consumer failed.
     """
@@ -322,7 +322,7 @@ def stored_text(edge: Row, now: datetime.datetime | None) -> str:
 
 
 def missing_name(edge: Row, end: str) -> str | None:
-    """Return the known data of a missing end: its place, or its topic and unique key."""
+    """Return a missing end's place, or else its topic and unique key, as text; None if none of them is known."""
     broker, offset = edge[f"{end}_broker"], edge[f"{end}_physical_offset"]
     if broker is not None and offset is not None:
         return f"{broker}:{offset}"

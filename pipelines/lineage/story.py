@@ -36,7 +36,7 @@ _MAX_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question: one of `key`, `message_id` and `place`, with options.
+    """A question about the messages of a key, a message id or a place, with options.
 
     Attributes:
         key: A business key.
@@ -74,7 +74,7 @@ class Question:
 
     @property
     def words(self) -> str:
-        """The question in words."""
+        """The question as text, such as `key order-4711`."""
         if self.place is not None:
             text = f"offset {self.place[0]}:{self.place[1]}"
         elif self.message_id is not None:
@@ -138,7 +138,7 @@ class OutcomeState(StrEnum):
 
 
 class Proof(StrEnum):
-    """Source of an outcome, the strongest first."""
+    """Evidence for an outcome, the strongest first."""
 
     TRACE = "trace"
     """Records of the client on each consumption; for JMQ, the broker's consume records."""
@@ -273,7 +273,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Connection from one step to a later one.
+    """Connection from one step of a story to a later one.
 
     Attributes:
         kind: Kind, as in the table `edges`.

@@ -92,7 +92,7 @@ def topic_graph(
     max_delay: datetime.timedelta = MAX_DELAY,
     limit: int = MAX_LINKS,
 ) -> TopicGraph:
-    """Return which topics feed which in a time range.
+    """Find the links between topics in a time range: pairs through which the same business keys pass.
 
     Args:
         start: Records stored at or after this time.

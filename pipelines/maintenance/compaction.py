@@ -82,7 +82,7 @@ def plan_bins(files: Sequence[TableFile], target_bytes: int) -> list[Bin]:
 
 
 def _merge_group(file: TableFile) -> tuple[str, ...]:
-    """Return the group within which a file may be merged: its partition; without partitions, its month.
+    """Return the group of files that a file may be merged with: those of its partition, or else of its month.
 
     Files of different months stay apart, so that old rows can be dropped as whole files.
     """
@@ -105,7 +105,7 @@ def _fill_bins(files: list[TableFile], target_bytes: int) -> list[Bin]:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """Counts of a compaction.
+    """Number and size of the files that a compaction merged and wrote.
 
     Attributes:
         merged: number of files that were merged and left the table.

@@ -36,7 +36,7 @@ _WAIT_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Number, size and rows of files that are too old, or were and are dropped now."""
+    """Number, size and rows of files that are dropped, or would be, because they are too old."""
 
     count: int = 0
     bytes: int = 0
@@ -65,7 +65,7 @@ def expire_files(lake: Lake, table: str, files: list[TableFile], before: datetim
 
 
 def announce_expiry(lake: Lake, what: str, before: datetime.date) -> None:
-    """Record the first date that will be kept, before older data is dropped.
+    """Record in `messages` the first date that a table or the bodies keep, before older data is dropped.
 
     Args:
         lake: the lake, whose table `messages` holds the record.

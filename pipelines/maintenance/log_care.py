@@ -35,7 +35,7 @@ _VERSIONS_A_CHECKPOINT = 10
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """Files that no version refers to, which readers of old versions may still use."""
+    """Files to delete by VACUUM: the newest version does not refer to them, but readers of older ones may."""
 
     count: int = 0
     bytes: int = 0

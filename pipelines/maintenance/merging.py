@@ -121,7 +121,7 @@ def open_merge(files: pafs.FileSystem, paths: Sequence[str], sort_columns: Seque
 
 
 def _merge_order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str]) -> Array:
-    """Return the index of the file for each row of the result. Of equal rows, those of the first file come first."""
+    """Return, for each row of the merged result, the index of its file; equal rows are in the order of the files."""
     numbers = np.repeat(np.arange(len(sources), dtype=np.int32), [source.metadata.num_rows for source in sources])
     if not sort_columns:
         return numbers
@@ -137,7 +137,7 @@ def _merge_order(sources: Sequence[pq.ParquetFile], sort_columns: Sequence[str])
 
 
 def _value_ranks(column: pa.ChunkedArray) -> Array:
-    """Return numbers in the order of a column's values, nulls first."""
+    """Return a number for each value of a column; the numbers sort like the values, nulls first."""
     if pa.types.is_integer(column.type) and not column.null_count:
         return np.asarray(column.to_numpy(), np.int64)
     encoded = pc.dictionary_encode(column.combine_chunks())
@@ -161,7 +161,7 @@ def _batch_rows(sources: Sequence[pq.ParquetFile]) -> int:
 
 
 def _column_encodings(sources: Sequence[pq.ParquetFile]) -> dict[str, str | None]:
-    """Return the encoding that the writer chose for each column, None for a dictionary; the largest file decides."""
+    """Return each column's encoding in the largest file; None if it is encoded with a dictionary."""
     found: dict[str, str | None] = {}
     for source in sorted(sources, key=lambda source: source.metadata.num_rows):
         for number in range(source.metadata.num_columns if source.metadata.num_row_groups else 0):
@@ -173,7 +173,7 @@ def _column_encodings(sources: Sequence[pq.ParquetFile]) -> dict[str, str | None
 
 
 class _Cursor:
-    """Reads the rows of a file in order, some at a time."""
+    """Reads the rows of one file in order, any number at a time."""
 
     def __init__(self, source: pq.ParquetFile, schema: pa.Schema, batch_rows: int) -> None:
         self._batches = source.iter_batches(batch_rows, use_threads=False)

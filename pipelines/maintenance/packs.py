@@ -114,7 +114,7 @@ def plan_pack_merges(
 
 
 def candidates(packs: Collection[PackFile], progress: Mapping[str, StoreProgress]) -> list[PackFile]:
-    """Return the files of dates and brokers with several small packs, or with a merged pack and packs in its range."""
+    """Return the packs to examine: all of a date and broker that has several small packs, or leftovers of a merge."""
     return [
         file
         for files in _group_by_folder(packs).values()
@@ -124,7 +124,7 @@ def candidates(packs: Collection[PackFile], progress: Mapping[str, StoreProgress
 
 
 def _group_by_folder(packs: Collection[PackFile]) -> dict[str, list[PackFile]]:
-    """Group packs that have a date: without one, a pack expires by its last change, which a merge would renew."""
+    """Group packs by folder, without packs that have no date: a merge would delay their expiry."""
     folders: dict[str, list[PackFile]] = defaultdict(list)
     for file in packs:
         if file.store_date is not None:
@@ -137,7 +137,7 @@ def _is_small(file: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
 
 
 def _covered_packs(files: Sequence[PackFile]) -> Iterator[tuple[PackFile, list[PackFile]]]:
-    """Yield merged packs, and the files within their ranges that they may hold."""
+    """Yield each merged pack with the other packs in its range of the log, which it may contain."""
     parsed = [(file, parse_pack_name(file.name)) for file in files]
     for merged, name in parsed:
         if name.is_merged:
@@ -210,7 +210,7 @@ def _merge_bin(store: PackStore, one: PackBin) -> str:
 def delete_merged(
     store: PackStore, packs: Collection[PackFile], wipe: Callable[[set[str]], Mapping[str, PackError]]
 ) -> list[str]:
-    """Delete files whose packs are all in a merged pack, after a last look for erased bodies in it.
+    """Delete pack files whose content is in a merged pack, after wiping erased bodies in all copies of it.
 
     Args:
         packs: all files of `candidates`, as they are now.
@@ -296,7 +296,7 @@ def is_archived(pack: PackFile, progress: Mapping[str, StoreProgress]) -> bool:
 
 
 def named_packs(lake: Lake, dates: set[datetime.date | None]) -> set[str]:
-    """Return the packs that rows refer to, for the given dates.
+    """Return the names of the packs that rows of `messages` of the given dates refer to.
 
     A pack with a date is referred to only by rows of that date. A pack without one holds bodies of several dates, so
     rows of any date may refer to it.

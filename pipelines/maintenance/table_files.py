@@ -76,7 +76,7 @@ class TableFile:
 
     @property
     def date(self) -> datetime.date:
-        """The date that determines the age of its rows: that of the partition, or of their arrival."""
+        """Date that determines the age of the file's rows: that of its partition, or else of its last change."""
         text = self.partition.get(STORE_DATE.name)
         if text is not None:
             return datetime.date.fromisoformat(text)
@@ -200,7 +200,7 @@ def _sum_change(lake: Lake, table: str, removed: Sequence[TableFile], added: Seq
 
 
 def _committed_version(table: DeltaTable, metadata: str) -> int | None:
-    """Return the version that an earlier try committed after all: its answer was lost, and the retry was refused."""
+    """Return the version that an earlier attempt committed although its answer was lost; None if it did not commit."""
     for entry in islice(read_history(table), _MAX_TRIES):
         if entry.metadata == metadata:
             return entry.version

@@ -198,7 +198,7 @@ class ArchiveMasks:
 
 
 def _is_inner_batch(rows: pa.RecordBatch) -> Array:
-    """Return whether each row holds several messages."""
+    """Return a mask of the rows whose record is an inner batch of several messages."""
     flags = np.asarray(pc.fill_null(rows.column("sys_flag"), 0).to_numpy(zero_copy_only=False))
     found: Array = flags & INNER_BATCH != 0
     properties = rows.column("properties")
@@ -235,7 +235,7 @@ def _replace_columns(rows: pa.RecordBatch, **columns: pa.Array) -> pa.RecordBatc
 
 
 def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) -> ArchiveMasks | None:
-    """Parse the rules of a command line; None if there are none.
+    """Parse masking rules from a command line; return None if there are none.
 
     Args:
         texts: rules for `parse_mask`.
@@ -262,7 +262,7 @@ def parse_archive_masks(texts: Sequence[str], environment: Mapping[str, str]) ->
 
 
 def rules_text(remembered: str) -> str:
-    """Return the rules of a lake in words, for use in a sentence.
+    """Return a lake's masking rules in words, for use in a sentence.
 
     Raises:
         UsageError: if the rules cannot be read.
@@ -271,7 +271,7 @@ def rules_text(remembered: str) -> str:
 
 
 def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: bool) -> None:
-    """Refuse to archive into a lake with rules other than its own.
+    """Raise an error if a run would archive with masking rules other than the lake's own.
 
     Args:
         remembered: rules in the newest commit.
@@ -300,7 +300,7 @@ def check_masks(remembered: str | None, masks: ArchiveMasks | None, *, is_new: b
 
 
 def masks_of_lake(remembered: str | None, environment: Mapping[str, str]) -> ArchiveMasks | None:
-    """Return the rules of a lake, to apply them to data that is compared with it; None if there are none.
+    """Return a lake's masking rules, to apply them to data that is compared with it; None if it has none.
 
     Raises:
         UsageError: if the key is missing, or is a different one.
@@ -380,7 +380,7 @@ def join_lists(lists: pa.Array, separator: str) -> pa.Array:
 
 
 def mask_entries(maps: pa.MapArray, name: str, mask: Mask, key: bytes) -> pa.MapArray:
-    """Mask the values of a name in an array of maps; entries with an empty result are removed."""
+    """Mask the values of the entries called `name` in an array of maps; entries with an empty result are removed."""
     names, items, offsets = _map_entries(maps)
     chosen = _to_booleans(pc.equal(names, name).fill_null(False))
     return _replace_items(maps, offsets, names, items, chosen, mask_texts(items.filter(pa.array(chosen)), mask, key))
@@ -406,7 +406,7 @@ def add_entries(maps: pa.MapArray, name: str, values: pa.Array) -> pa.MapArray:
 
 
 def _map_entries(maps: pa.MapArray) -> tuple[pa.Array, pa.Array, Array]:
-    """Return the names, the values and the start of each map in them, of this slice only."""
+    """Return the names and values of the entries of an array or slice of maps, and the start of each map in them."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     return maps.keys.slice(first, count), maps.items.slice(first, count), offsets - first
@@ -436,7 +436,7 @@ def _list_numbers(offsets: Array) -> Array:
 
 
 def _are_not_empty(texts: pa.Array) -> Array:
-    """Return which texts are neither null nor empty."""
+    """Return a mask of the texts that are neither null nor empty."""
     return _to_booleans(pc.greater(pc.binary_length(texts), 0).fill_null(False))
 
 

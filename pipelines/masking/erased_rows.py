@@ -72,7 +72,7 @@ def erase_rows(rows: pa.Table, places: ErasedPlaces) -> tuple[pa.Table, Array]:
 
 
 def _reencode_dictionaries(rows: pa.Table) -> pa.Table:
-    """Encode dictionaries again: a data file stores all their values, also those of erased rows."""
+    """Encode dictionary columns again, so that no values of erased rows are left in the dictionaries."""
     for place, field in enumerate(rows.schema):
         if field.name in CHANGED_COLUMNS and pa.types.is_dictionary(field.type):
             column = rows.column(place).cast(field.type.value_type).dictionary_encode().cast(field.type)
@@ -81,7 +81,7 @@ def _reencode_dictionaries(rows: pa.Table) -> pa.Table:
 
 
 def are_erased(rows: pa.Table, *, by_any_version: bool = False) -> Array:
-    """Return which rows are as an erasure leaves them.
+    """Return a mask of the rows that an erasure has emptied.
 
     The property alone proves nothing, because a producer can send a message with it.
 

@@ -32,7 +32,7 @@ _PLACE = ("broker", "physical_offset", "topic", "queue_id", "store_timestamp", "
 
 @dataclass(frozen=True, slots=True)
 class ErasureWriter:
-    """The process that writes rows, and the time.
+    """The process that writes rows of `erasures`, and the time of writing.
 
     Attributes:
         at: µs since 1970, UTC.
@@ -84,7 +84,7 @@ def erasure_rows(
 
 
 def _changes(before: pa.Table, after: pa.Table) -> list[str]:
-    """Return what an erasure changes in the profile of each message's window, beside `CHECKSUMS`."""
+    """Return, for each message, the JSON text of what its erasure changes in window figures other than `CHECKSUMS`."""
     hashes = (message_hashes(after).view(np.uint64) - message_hashes(before).view(np.uint64)).view(np.int64)
     sizes = [pc.fill_null(rows.column("body_size"), 0).to_numpy().astype(np.int64) for rows in (before, after)]
     changed = zip(hashes.tolist(), (sizes[1] - sizes[0]).tolist(), strict=True)
@@ -92,7 +92,7 @@ def _changes(before: pa.Table, after: pa.Table) -> list[str]:
 
 
 def changes_of(rows: pa.Table) -> dict[str, Array]:
-    """Return what erasures change in each figure of `CHANGED_FIGURES`, and `unknown`: rows without their hashes."""
+    """Return each row's change by name in `CHANGED_FIGURES`, and a mask `unknown` of the rows without hashes."""
     names = ("checksum", "body_bytes")
     try:
         details = [json.loads(text) if text else {} for text in rows.column("detail").to_pylist()]
@@ -111,7 +111,7 @@ def changes_of(rows: pa.Table) -> dict[str, Array]:
 
 
 def newest_of_messages(rows: pa.Table) -> pa.Table:
-    """Return the newest row of each message."""
+    """Return the newest row of `erasures` for each message."""
     rows = rows.sort_by([("at", "descending")]).combine_chunks()
     numbered = rows.select(["broker", "physical_offset"]).append_column(
         "row", pa.array(np.arange(rows.num_rows, dtype=np.int64))

@@ -48,7 +48,7 @@ Known = Mapping[bytes, int]
 
 
 class TextKind(StrEnum):
-    """The meaning of a hashed text."""
+    """Kind of a text whose hash is kept to recognise copies: an id or a key."""
 
     ID = "id"
     KEY = "key"
@@ -95,7 +95,7 @@ class LaterCopies:
         return any(self.known.values())
 
     def details(self, texts: CopyTexts, *, is_kept: bool) -> Iterator[str]:
-        """Yield the column `detail` of each row with the event `later`, which has the hash of one text.
+        """Yield the column `detail` for rows with the event `later`: for each text, its kind and hash as JSON.
 
         Args:
             texts: texts of an erasure.
@@ -110,7 +110,7 @@ class LaterCopies:
             yield json.dumps(values, sort_keys=True)
 
     def find(self, count: int, column: Callable[[str], pa.Array]) -> Array:
-        """Return the number of the erasure of which each row is a copy; 0 for none.
+        """Return, for each row, the number of the erasure whose messages it is a copy of; 0 if it is no copy.
 
         Args:
             count: number of rows.
@@ -217,7 +217,7 @@ def _without_dictionary(column: pa.Array) -> pa.Array:
 
 
 def _origin_ids(maps: pa.MapArray) -> tuple[pa.Array, Array]:
-    """Return the ids of origins in properties, and their rows."""
+    """Return the ids of original messages in the properties of rows, and the row of each id."""
     offsets = maps.offsets.to_numpy().astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     is_origin = pc.is_in(_without_dictionary(maps.keys.slice(first, count)), _ORIGINS)

@@ -34,7 +34,7 @@ _MESSAGES = arrow_schema(MESSAGES)
 
 @dataclass(frozen=True, slots=True)
 class KeysCheck:
-    """Result of comparing the tables.
+    """Result of comparing `message_keys` with the keys of `messages`.
 
     Attributes:
         expected: number of keys in `messages`.
@@ -72,7 +72,7 @@ class KeyFiles:
 
     @property
     def reader(self) -> KeyFiles:
-        """The reader alone, for tasks that receive their own files only."""
+        """A copy without its list of files, for tasks that receive their own files."""
         return replace(self, files=())
 
     def read(self, file: AddedFile) -> Iterator[pa.Table]:

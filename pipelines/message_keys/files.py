@@ -93,7 +93,7 @@ def key_hashes(texts: pa.Array) -> Array:
 
 
 def _sort_order(hashes: Array) -> Array:
-    """Return the indexes that sort hashes of 32 bits, and equal ones by index.
+    """Return the indexes that sort 32-bit hashes; equal hashes keep their order.
 
     Hash and index are sorted as one number, in half the time of `argsort`.
     """

@@ -37,7 +37,7 @@ _DRIVER_ROWS = 1 << 17  # fewer rows are read in this process, before others wou
 
 @dataclass(frozen=True, slots=True)
 class KeysUpdate:
-    """Result of an update.
+    """Result of an update of `message_keys`.
 
     Attributes:
         version: version of `messages` that the table has reached.
@@ -54,7 +54,7 @@ class KeysUpdate:
 
 @dataclass(frozen=True)
 class _Chunks:
-    """Parts of the new rows; each becomes a file. An older data file may still have the keys of erased messages."""
+    """Writes the keys of new rows part by part, each to a file, without the keys of erased messages."""
 
     lake: Lake
     run_id: str
@@ -138,7 +138,7 @@ def follow_keys(lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None
 
 
 def _has_all_keys(prepared: PreparedKeys, new: NewFiles, erased: ErasedPlaces) -> bool:
-    """Return whether keys are those of all new rows, without any that were erased meanwhile."""
+    """Return whether prepared files have the keys of exactly the new rows, with no erasure since."""
     is_whole = not new.from_scratch and {file.name for file in new.files} == prepared.messages
     return is_whole and prepared.erasure == erased.number
 

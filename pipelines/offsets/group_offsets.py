@@ -55,7 +55,7 @@ class LiveQueue(NamedTuple):
 
 
 class ResultingLag(NamedTuple):
-    """Remaining messages at or after an offset.
+    """Messages that a group has still to consume at or after an offset.
 
     Attributes:
         messages: Number of messages that the group wants; without upper bound if some are neither archived nor queried.
@@ -72,7 +72,7 @@ class ResultingLag(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """An offset to set, with the state of its queue.
+    """An offset to set, with the current state of its queue and the lag that would result.
 
     Attributes:
         asked: The offset to set.

@@ -40,7 +40,7 @@ class LiveQueues:
     def checked(
         self, offsets: Iterable[GroupOffset], since: datetime.datetime | None
     ) -> Iterator[tuple[GroupOffset, LiveQueue | None]]:
-        """Limit offsets to those that the brokers' queues have, and yield each with the state of its queue.
+        """Limit each offset to the range that its broker's queue has, and yield it with the state of the queue.
 
         Args:
             offsets: From the lake or a store.
@@ -87,7 +87,7 @@ class LiveQueues:
         return {queue: self._admin.offsets.committed(queue, self._group) for queue in queues if queue not in known}
 
     def check_messages(self, planned: Sequence[PlannedOffset]) -> list[PlannedOffset]:
-        """Set a problem in offsets at which the broker and the source have different messages."""
+        """Return the offsets, with a problem set where the broker and the source have different messages."""
         return [replace(one, asked=replace(one.asked, problem=self._difference_text(one))) for one in planned]
 
     def _difference_text(self, one: PlannedOffset) -> str:
@@ -110,7 +110,7 @@ class LiveQueues:
         )
 
     def _queue_counts(self, topic: str) -> dict[str, int]:
-        """Return the number of queues of a topic on each broker; empty if no broker has the topic."""
+        """Return a topic's number of queues, by broker; empty if no broker has the topic."""
         if topic not in self._counts:
             try:
                 route = self._admin.route(topic)

@@ -103,7 +103,7 @@ def _offsets_of_store(
 
 
 def _created_again_text(then: QueueSpan | None, now: QueueSpan | None) -> str:
-    """Return a sentence if a topic was deleted and created again after the time; else an empty string."""
+    """Return a sentence if a topic was deleted and created again between two times; else an empty string."""
     if now is None or now.floor is None or (then is not None and then.floor == now.floor):
         return ""
     return (
@@ -114,7 +114,7 @@ def _created_again_text(then: QueueSpan | None, now: QueueSpan | None) -> str:
 def _to_group_offset(
     queue: Queue, offset: OffsetAt, moment: Moment, span: QueueSpan | None, problem: str
 ) -> GroupOffset:
-    """Return the offset of one queue.
+    """Return a group's past offset in one queue, with notes on what is not known exactly.
 
     Args:
         offset: Offset from the snapshots.

@@ -23,7 +23,7 @@ from commitlake.schemas.times import from_ms
 def plan_had(
     sources: Sequence[OffsetSource], group: str, offsets: Iterable[GroupOffset], live: LiveQueues | None
 ) -> list[PlannedOffset]:
-    """Return the offsets that a group had, in the form in which they can be set now.
+    """Return the offsets that a group had, limited to what the queues have now, with the resulting lag.
 
     Args:
         sources: The stores.
@@ -93,7 +93,7 @@ def _plan_offsets(
 def resulting_lags(
     source: OffsetSource, group: str, offsets: Sequence[GroupOffset], live: Mapping[Queue, LiveQueue]
 ) -> dict[Queue, ResultingLag]:
-    """Return the remaining messages from the lower bound of each offset.
+    """Return, by queue, the messages that the group has still to consume from the lower bound of each offset.
 
     Messages that only the broker has are counted by offsets, because their tags and properties are not known here.
 
@@ -150,7 +150,7 @@ def offsets_needed(source: OffsetSource, topics: Collection[str], since: datetim
 
 
 def _offset_of_first(queue: Queue, first: FirstMessage, span: QueueSpan) -> GroupOffset:
-    """Return the offset of the first message; it has a lower bound if missing messages may be as new."""
+    """Return the offset of the first message since a time, with a lower bound if messages before it are missing."""
     low, notes = first.offset, []
     if first.before is None:
         low = 0 if span.floor is None else first.offset

@@ -25,7 +25,7 @@ _SERVER_SIDE = "useServerSideResetOffset"
 
 @dataclass(frozen=True, slots=True)
 class SetOffset:
-    """Result of setting one offset.
+    """An offset that was set, or the reason why it was not.
 
     Attributes:
         queue: The queue.
@@ -46,7 +46,7 @@ def connected_clients(admin: Admin, group: str, brokers: Collection[str]) -> lis
 
 
 def resets_by_itself(admin: Admin, broker: str) -> bool:
-    """Return whether a broker sends connected clients to a new offset. Raises the errors of `Admin.broker_config`."""
+    """Return whether a broker itself resets connected clients' offsets. Raises the errors of `Admin.broker_config`."""
     try:
         return admin.broker_config(broker).get(_SERVER_SIDE, "false") == "true"
     except RefusedError as error:
@@ -147,7 +147,7 @@ class TopicOffsets:
 
     @property
     def needs_zero(self) -> bool:
-        """True if an offset must be set to 0 that is not 0 now."""
+        """True if any offset that is not 0 now must be set to 0."""
         return any(offset == 0 and self.current.get(queue) != 0 for queue, offset in self.wanted.items())
 
 

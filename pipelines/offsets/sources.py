@@ -117,7 +117,7 @@ class LakeQueues:
 
 
 class QueueSpans(Protocol):
-    """Queues of one store."""
+    """Interface that returns the offsets of one store's queues."""
 
     def spans(self, topics: Collection[str], until: datetime.datetime | None = None) -> dict[Queue, QueueSpan]:
         """Return the first and end offsets of the queues of topics."""
@@ -162,13 +162,13 @@ class OffsetSource:
         return {position.group for position in self.newest} | {key.group for key in self.subscriptions.found}
 
     def topics_of(self, group: str) -> set[str]:
-        """Return the topics that a group consumes, without its retry topics."""
+        """Return the topics that a group consumes, except retry topics."""
         known = {position.topic for position in self.newest if position.group == group}
         known |= {key.topic for key in self.subscriptions.found if key.group == group}
         return {topic for topic in known if not topic.startswith(RETRY_PREFIX)}
 
     def wanted(self, group: str, topic: str) -> SubscriptionFilter:
-        """Return a group's choice of messages of a topic; all messages if it is not known."""
+        """Return the filter of a group's subscription to a topic; one for all messages if it is not known."""
         return ALL if topic.startswith(RETRY_PREFIX) else self.subscriptions.of(GroupTopic(group, topic)).wanted
 
 

@@ -41,7 +41,7 @@ def message_hashes(table: pa.Table) -> Array:
 
 
 def part_numbers(hashes: Array, parts: int) -> Array:
-    """Return the part of each row if rows are divided by their hashes; it is the same in every process."""
+    """Return the number of the part to which each row belongs, by its hash; it is the same in every process."""
     numbers: Array = (hashes.view(np.uint64) % np.uint64(parts)).astype(np.int64)
     return numbers
 

@@ -34,7 +34,7 @@ class ChartSpan:
 
 
 class PageFigures:
-    """Sums of a profile, to which `add` adds parts of it.
+    """Sums of a run's profile for its page, computed part by part.
 
     Args:
         most: number of topics that are shown separately, the largest first.
@@ -82,7 +82,7 @@ class PageFigures:
             self.last_time = max(self.last_time or last.as_py(), last.as_py())
 
     def _keep_largest(self, grouped: pa.Table, stretch: pa.Table) -> None:
-        """Keep the largest topics among those kept so far and those of a part; add up the others."""
+        """Update the largest topics with those of a part, and add the sums of all others to `others`."""
         topics = grouped if self._shown is None else pa.concat_tables([self._shown, grouped])
         ordered = topics.sort_by([("messages_sum", "descending"), ("topic", "ascending"), ("broker", "ascending")])
         # A copy, because a slice would keep all of the part's topics in memory.
@@ -109,7 +109,7 @@ class PageFigures:
 
     @property
     def by_window(self) -> Counts:
-        """Number of messages by window, without messages that have no time."""
+        """Number of messages by window; messages without a time are left out."""
         return _to_counts(self._windows)
 
     @property

@@ -87,7 +87,7 @@ def _check_evaluated(name: str, success: bool, found: Mapping[str, Any], told: M
 
 
 def _rows_outside(expectation: Expectation, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that make a sum, minimum or maximum fail."""
+    """Return the rows whose value is outside of an expectation's `min_value` and `max_value`."""
     column = frame[str(expectation.kwargs["column"])]
     wrong = pd.Series(False, index=frame.index)
     if (least := expectation.kwargs.get("min_value")) is not None:

@@ -1,4 +1,4 @@
-"""Frames that the suites check, made from a profile and from facts of the run.
+"""Pandas frames that the expectation suites check, made from a profile and data on the run.
 
 Each has one row per window, topic or broker, starting with its key. A figure that has no meaning for a row has a value
 that meets all expectations. Names are Arrow's strings, which Arrow groups and compares: pandas' own hash tables end a
@@ -36,7 +36,7 @@ _CLIENTS = frozenset({Kind.NORMAL})
 
 
 def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
-    """Return a row for each window: its columns except runs, and figures computed from the windows around it.
+    """Return one row for each window of a profile: its columns, and figures that compare it with neighbouring windows.
 
     Args:
         profile: a merged table of `PROFILE`; all of a queue's windows, or none.
@@ -73,7 +73,7 @@ def _map_names(names: pa.ChunkedArray, value_of: Callable[[str], object]) -> Arr
 
 
 def _add_times(windows: pd.DataFrame, queues: Array, now: datetime.datetime) -> pd.DataFrame:
-    """Add seconds: of the first message, outside the window, ahead of this machine, back from the previous window."""
+    """Add the columns `stored_s`, `seconds_outside`, `seconds_ahead` and `seconds_back`, in seconds."""
     start, first, last = (
         _epoch_seconds(windows[name]) for name in ("window_start", "min_store_timestamp", "max_store_timestamp")
     )
@@ -96,7 +96,7 @@ def _epoch_seconds(times: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def _gaps_between_runs(queues: Array, parts: WindowParts) -> tuple[Array, Array]:
-    """Return skipped offsets and steps back before each window's runs, in the queue's order over all windows.
+    """Return how many queue offsets each window has skipped, and how often its offsets step back.
 
     Offsets that are missing between two windows count for the later one. A window without known runs counts only by
     itself.
@@ -147,7 +147,7 @@ def broker_sums(topics: pd.DataFrame) -> pd.DataFrame:
 
 
 def brokers_of(topics: pd.DataFrame, facts: RunFacts) -> pd.DataFrame:
-    """Return each broker's sums with facts of the run; messages that the profile lacks count for the first one.
+    """Return a row for each broker: sums and data on the run; messages missing in the profile count for the first.
 
     Args:
         topics: a row for each topic; or several concatenated tables of `broker_sums`.

@@ -21,7 +21,7 @@ NOT_OF_MASKED = frozenset({"bodies_fit_into_their_records", "records_are_larger_
 
 
 def judge(profile: pa.Table, suites: Iterable[Suite] = SUITES, facts: RunFacts | None = None) -> QualityReport:
-    """Judge a run's profile.
+    """Check a run's profile by expectation suites, and return the results.
 
     Args:
         profile: a table of `PROFILE`, merged over all tasks.
@@ -78,7 +78,7 @@ class Judging:
             self._judge_topics()
 
     def _drop_copies(self) -> None:
-        """Drop great_expectations' copies of the part before, which are in reference cycles."""
+        """Free great_expectations' copies of the previous part, which reference cycles keep alive."""
         if self._topics or self._brokers:
             self._frames = FrameJudge()  # the last one also judges the sums
             gc.collect()
@@ -106,6 +106,6 @@ class Judging:
 
 
 def _suite_for_masked(suite: Suite) -> Suite:
-    """Return a suite without the expectations that masked bodies would not meet."""
+    """Return a suite without the expectations that masked messages may not meet."""
     kept = tuple(expected for expected in suite.expectations if expected.name not in NOT_OF_MASKED)
     return replace(suite, expectations=kept)

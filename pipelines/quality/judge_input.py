@@ -1,4 +1,4 @@
-"""Input of a judge: facts of the run, and its profile in parts, which are judged one by one in bounded memory.
+"""Input for judging a run's quality: data on the run, and its profile in parts that fit into memory.
 
 The judge is a `judge.Judging` in this process, or a `JudgeProcess`.
 
@@ -29,7 +29,7 @@ _LEAST, _GREATEST = "ExpectColumnMinToBeBetween", "ExpectColumnMaxToBeBetween"
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """Facts about one broker of a run.
+    """Data on one broker of a run that explain or limit its messages.
 
     Attributes:
         log_bytes: size of the range that was read; None if not known.
@@ -51,7 +51,7 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Facts of a run.
+    """Data on a run, for checks that its profile alone does not allow.
 
     Attributes:
         brokers: facts by broker name, including brokers without messages.
@@ -67,7 +67,7 @@ class RunFacts:
 
 
 class ProfileJudge(Protocol):
-    """Judges one profile."""
+    """Interface that judges one profile, part by part."""
 
     def add(self, stretch: pa.Table) -> None:
         """Judge the windows of whole topics."""
@@ -83,7 +83,7 @@ BeginJudging = Callable[[RunFacts], ProfileJudge]
 
 
 def split_by_topics(profile: pa.Table, rows: int = MAX_PART_ROWS) -> Iterator[pa.Table]:
-    """Yield parts of whole topics, with a limited number of rows; at least one part, which may be empty.
+    """Divide a profile between topics into parts of limited size; yield at least one part, which may be empty.
 
     Args:
         profile: a table of `PROFILE`; if it is not in order, it is sorted.

@@ -60,13 +60,13 @@ class _RemoteJudging:
         self._process = process
 
     def add(self, stretch: pa.Table) -> None:
-        """See ProfileJudge."""
+        """Judge the windows of whole topics; see `ProfileJudge`."""
         from commitlake.pipelines.quality.profile_columns import serialize_profile  # noqa: PLC0415 (the command loads it later)
 
         self._process.call(_add_part, serialize_profile(stretch))
 
     def report(self) -> QualityReport:
-        """See ProfileJudge."""
+        """Return the results for all parts; see `ProfileJudge`."""
         return self._process.call(_report_results)
 
 

@@ -49,7 +49,7 @@ def load_quietly() -> None:
 
 @contextmanager
 def skip_unused_packages() -> Iterator[None]:
-    """Prevent great_expectations from loading what is not needed to judge frames by the suites.
+    """Prevent great_expectations from importing packages that are not needed to check frames.
 
     Loading then takes a third of the time. It is meant for a process that does nothing else.
     """
@@ -60,7 +60,7 @@ def skip_unused_packages() -> Iterator[None]:
 
 
 class _ModuleWhenUsed(ModuleType):
-    """Placeholder of a module, which is loaded at the first use of an attribute.
+    """Placeholder for a module that is loaded when an attribute is first used.
 
     `importlib.util.LazyLoader` would load a module at the second `import` that names it.
     """
@@ -100,7 +100,7 @@ def load() -> Any:
 
 @contextmanager
 def _look_like_file() -> Iterator[None]:
-    """Make the program look like a file: pyspark.sql.connect takes `python -c` for doctests and exits."""
+    """Set `__main__.__file__` temporarily, because pyspark.sql.connect takes `python -c` for doctests and exits."""
     main = sys.modules["__main__"]
     if main.__spec__ is not None or hasattr(main, "__file__") or hasattr(sys, "ps1"):
         yield

@@ -36,7 +36,7 @@ def merge_profiles(profiles: Iterable[pa.Table | pa.RecordBatch]) -> pa.Table:
 
 
 def combine(parts: WindowParts) -> WindowParts:
-    """Combine the parts of each window, and return them in the order of the key."""
+    """Combine the parts of each window into one, and return the windows in the order of the key."""
     order, groups = _group_keys(parts.keys)
     starts = np.flatnonzero(np.diff(groups, prepend=-1))
     values = {name: _reduce_groups(np.add, parts.values[name], order, starts) for name in SUMS}
@@ -93,7 +93,7 @@ def _join_runs(parts: WindowParts, group_of: Array, groups: int) -> tuple[Array,
 
 
 def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str, Array]:
-    """Return figures about each group's queue offsets."""
+    """Return, for each group, how many queue offsets are unknown, repeated or missing, and how often they restart."""
     lengths, missing, restarts, repeated = (np.zeros(len(counts), np.int64) for _ in range(4))
     kernel.run_figures(counts, runs, lengths, missing, restarts)
     # If offsets never step back, none is repeated.
@@ -106,7 +106,7 @@ def _queue_figures(runs: Array, counts: Array, queue_offsets: Array) -> dict[str
 
 
 def _count_covered(firsts: Array, lasts: Array) -> int:
-    """Return how many numbers are in at least one range."""
+    """Return how many integers are in at least one of the given ranges."""
     order = np.argsort(firsts)
     firsts, ends = firsts[order], np.maximum.accumulate(lasts[order] + 1)
     begins = np.maximum(firsts[1:], ends[:-1])

@@ -39,7 +39,7 @@ _TOPIC = ("broker", "topic")
 
 @dataclass(frozen=True, slots=True)
 class PartitionIndex:
-    """Positions of the partitions in one file.
+    """Position, size and row count of each partition in one file.
 
     Attributes:
         begin: position of the first partition.
@@ -56,7 +56,7 @@ class PartitionIndex:
         return found
 
     def stretch(self, group: Group) -> tuple[int, int]:
-        """Return offset and length of the bytes of a group's partitions."""
+        """Return the offset in the file and the length, in bytes, of a group's partitions."""
         sizes = self.parts["size"].astype(np.int64)
         return self.begin + int(sizes[: group.first].sum()), int(sizes[group.first : group.end].sum())
 
@@ -66,7 +66,7 @@ class PartitionIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> PartitionIndex:
-        """Parse the result of `to_bytes`.
+        """Parse an index from the bytes that `to_bytes` returns.
 
         Raises:
             ProfileError: if the length is wrong.

@@ -73,7 +73,7 @@ def profile_rows(table: pa.Table) -> pa.Table:
 
 
 def _profile_groups(rows: RowArrays) -> WindowParts:
-    """Return profiles of the consecutive groups of rows in the table."""
+    """Return a profile of each group of consecutive rows with the same broker, topic, queue and window."""
     brokers, broker_names = rows.codes("broker")
     topics, topic_names = rows.codes("topic")
     queues, stores, nulls = rows.queues(), rows.numbers("store_timestamp"), rows.null_bits()
@@ -205,7 +205,7 @@ class RowArrays:
         return self._reorder(bits)
 
     def inner_counts(self) -> tuple[Array, Array | None]:
-        """Count the queue offsets of each row, and find the inner batches.
+        """Return how many queue offsets each row takes, and a mask of the inner batches.
 
         Returns:
             The counts, and for each row whether it is an inner batch; the latter is None if no row is.
@@ -227,11 +227,11 @@ class RowArrays:
         return self._reorder(taken), self._reorder(batches)
 
     def lack_transaction_flags(self) -> Array:
-        """Return the rows of formats that do not use these bits of sysFlag."""
+        """Return a mask, in the order of the log, of the rows whose format has no transaction bits in sysFlag."""
         return self._reorder(self._lack_transaction_flags())
 
     def have_property(self, names: Collection[str]) -> Array:
-        """Return the rows that have a property of one of these names."""
+        """Return a mask of the rows that have a property of one of these names."""
         column = self._single_chunk("properties")
         keys, offsets = column.keys, column.offsets.to_numpy()
         found = np.zeros(self.count, bool)
@@ -245,7 +245,7 @@ class RowArrays:
         return self._reorder(found)
 
     def _lack_transaction_flags(self) -> Array:
-        """Return which rows are of a format that does not use these bits of sysFlag."""
+        """Return a mask, in the order of the table, of the rows whose format has no transaction bits in sysFlag."""
         codes, names = self._encode_column("format")
         lacking = {each.name for each in all_formats() if not each.brokers.has_transaction_flags}
         lacks = np.array([name in lacking for name in names.to_pylist()] + [False])  # the last one is for null
@@ -276,7 +276,7 @@ class RowArrays:
         return self._reorder(np.any([_is_null(column) for column in columns], axis=0)) if columns else None
 
     def _rows_without_host(self) -> Array | None:
-        """Return the rows without a host, except the producers' of erased rows, which have no CRC either."""
+        """Return a mask of the rows that lack a host, except erased rows without the producer's; None if none."""
         born, store, crc = (_is_null(self._single_chunk(name)) for name in ("born_host", "store_host", "body_crc"))
         lost = store | (born & ~crc)
         return self._reorder(lost) if lost.any() else None

@@ -43,7 +43,7 @@ class ProfileError(QualityError):
 
 @dataclass(frozen=True, slots=True)
 class WindowParts:
-    """Profiles of windows; a window may have several parts.
+    """Profiles of windows as arrays, one element for each part; a window may have several parts.
 
     Attributes:
         keys: columns of the key, one array each.
@@ -120,7 +120,7 @@ def serialize_profile(profile: pa.Table) -> bytes:
 
 
 def parse_profile(data: bytes) -> pa.Table:
-    """Parse the result of `serialize_profile`.
+    """Parse a profile from the bytes that `serialize_profile` returns.
 
     Raises:
         ProfileError: if the bytes are not a profile.

@@ -32,7 +32,7 @@ _PLACES = {"broker": "broker", "topic": "topic", "queue_id": "queue"}
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Result of one expectation.
+    """Result of checking one expectation on all rows of its table.
 
     Attributes:
         suite: name of the suite.
@@ -54,17 +54,17 @@ class Judgement:
 
     @property
     def is_critical(self) -> bool:
-        """True if an unmet expectation stops the commit."""
+        """True if not meeting the expectation stops the commit."""
         return self.expectation.severity is Severity.CRITICAL
 
     @property
     def is_damage(self) -> bool:
-        """True if an unmet expectation is damage to single queues."""
+        """True if not meeting the expectation means damage to single queues."""
         return self.expectation.severity is Severity.DAMAGE
 
     @property
     def max_examples(self) -> int:
-        """Largest number of examples."""
+        """Maximum number of examples to report."""
         return MAX_DAMAGED_QUEUES if self.is_damage else MAX_EXAMPLES
 
 
@@ -109,7 +109,7 @@ class QualityReport:
 
 
 def join_reports(reports: Sequence[QualityReport]) -> QualityReport:
-    """Return the results of several commits as those of one run. An expectation is met if it is met by each commit."""
+    """Join the results of a run's commits: an expectation is met if every commit meets it."""
     found: dict[tuple[str, str], Judgement] = {}
     for report in reports:
         for one in report.judgements:
@@ -197,7 +197,7 @@ class RunVerdict:
     is_damage: bool = False
 
     def without(self, follower: str) -> RunVerdict:
-        """Return this verdict with the remark that a follower of the lake could not be updated.
+        """Return this verdict with a remark that a system that follows the lake, such as HBase, could not be updated.
 
         Args:
             follower: name of the follower.

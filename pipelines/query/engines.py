@@ -42,7 +42,7 @@ class TableQuery:
     unique_key_places: Callable[[str], str | None] | None = None
 
     def statements(self, name: str, engine: Engine) -> Iterator[str]:
-        """Yield SQL statements for an engine that calls the table `name`; stop at the first that finds rows."""
+        """Yield SQL statements on the table `name`, to be run one after another until one of them finds rows."""
         if len(self.selection.ids) != 1 or self.count:
             yield self._select(name, self.where(engine), engine)
             return
@@ -51,7 +51,7 @@ class TableQuery:
             yield self._select(name, [*fixed, condition], engine)
 
     def where(self, engine: Engine) -> list[str]:
-        """Return the conditions of a single statement, in which a message id may be of either kind."""
+        """Return the conditions for a query in one statement, where each message id may be of either kind."""
         if not self.selection.ids:
             return self._common_conditions(engine)
         wanted = [f"({part})" for each in self.selection.ids for part in self._id_conditions(each, engine)]

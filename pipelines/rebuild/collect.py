@@ -36,7 +36,7 @@ class CollectTask:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """Summary of a part.
+    """Summary of the part that was collected from one range of the log.
 
     Attributes:
         totals: totals of its range.

@@ -16,7 +16,7 @@ class BusyStoreError(UsageError):
 
 
 class UnknownDelaysError(UsageError):
-    """A broker has its own messageDelayLevel, and some of its delays are unknown."""
+    """A broker's messageDelayLevel is not RocketMQ's default, and some of its delays are unknown."""
 
 
 class DisagreementError(UsageError):

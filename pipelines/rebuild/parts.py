@@ -102,7 +102,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Totals of a part, or of several.
+    """Numbers of records and keys, and the last offsets, of one range of the log or of several.
 
     Attributes:
         records: number of records.

@@ -129,7 +129,7 @@ def begin_or_resume(
 
 
 def _settings_of_first_run(settings: Settings, known: dict[str, Any]) -> Settings:
-    """Return the settings as the first run found them in the queues, some of which it may have written since."""
+    """Return the settings with `may_have_light_queues` as the first run found it, before it wrote any queue."""
     found = known.get("settings")
     has_light = found.get("may_have_light_queues") if isinstance(found, dict) else None
     return replace(settings, may_have_light_queues=has_light) if isinstance(has_light, bool) else settings

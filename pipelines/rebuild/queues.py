@@ -26,7 +26,7 @@ _Note = tuple[str, int, bool, int, int, int]
 
 
 class QueueFolder:
-    """Consecutive files of one size.
+    """Folder of a queue's consecutive files, all of the same size.
 
     Attributes:
         path: path of the folder.
@@ -60,7 +60,7 @@ class QueueFolder:
         return b"".join(self._read_from_file(*piece) for piece in self._split_by_file(position, size))
 
     def _split_by_file(self, position: int, size: int) -> Iterator[tuple[int, int, int]]:
-        """Yield pieces that lie in one file each: start of the file, byte in it, and size."""
+        """Divide a byte range at file borders; yield each piece's start of file, position in the file, and size."""
         while size:
             at = (position - self.start) % self._file_size
             piece = min(size, self._file_size - at)
@@ -124,7 +124,7 @@ class QueueTask:
 
 @dataclass(frozen=True, slots=True)
 class QueuesBuilt:
-    """Result of a task.
+    """Numbers of the queue files and entries that a task wrote.
 
     Attributes:
         files: number of files that were written.
@@ -181,7 +181,7 @@ def build_queues(task: QueueTask) -> QueuesBuilt:
 
 
 def _save_notes(path: Path, writers: Mapping[Queue, QueueWriter]) -> list[_Note]:
-    """Return the skipped, shifted and lost entries of the queues, including those that an interrupted run wrote.
+    """Save and return the numbers of skipped, shifted and lost entries by queue, with those of an interrupted run.
 
     They are saved before the first folder is renamed, because a resumed run does not write that queue again, but has to
     report them.

@@ -117,7 +117,7 @@ class Replacement:
 
     @property
     def has_started_this(self) -> bool:
-        """True if that run had the same options as this one."""
+        """True if an earlier run was interrupted while it renamed files, and had the same options as this one."""
         return self._read_document(self.out / _STARTED).get("wanted") == self._wanted
 
     def clear(self) -> bool:
@@ -145,7 +145,7 @@ class Replacement:
         return document if isinstance(document, dict) else {}
 
     def take_over_old_queues(self, settings: Settings) -> int:
-        """Copy the queues without a record in the log, and return their number.
+        """Copy the store's queues that have no record in the log to the new files, and return their number.
 
         Raises:
             UnsafeFileError: for a link among the queues' folders and files.
@@ -263,7 +263,7 @@ class Replacement:
         sync_folder(folder)
 
     def _is_abort_obsolete(self) -> bool:
-        """Return whether the `abort` file can go.
+        """Return whether the store's `abort` file can be removed after the replacement.
 
         All new files are verified, and the new checkpoint covers them. A RocketMQ broker that still finds `abort`
         deletes the newest IndexFile, and enters only the records of the newest segments again. Compacted topics, which
@@ -284,7 +284,7 @@ class Replacement:
         return next(place for place in places if not os.path.lexists(place))
 
     def _new_paths(self) -> list[Path]:
-        """Return the paths to rename: whole folders where everything was rebuilt, otherwise those of topics."""
+        """Return the new paths to put in place: whole folders if all was rebuilt, otherwise folders of topics."""
         if os.path.lexists(self.out / CHECKPOINT):
             return [Path(name) for name in self._format.folders.rebuilt if os.path.lexists(self.out / name)]
         return [Path(kind) / topic for kind in self._queues for topic in folders_in(self.out / kind)]

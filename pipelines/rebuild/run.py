@@ -39,7 +39,7 @@ _MAX_QUEUE_TASKS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """Result of a run.
+    """Result of rebuilding a store's indexes.
 
     Attributes:
         out: the output folder.
@@ -155,7 +155,7 @@ def _collect(
 def _topics_shown_to_hold_batches(
     root: Path, log_format: Format, collected: Sequence[Collected], counts: Mapping[Queue, int]
 ) -> set[str]:
-    """Return topics with BatchConsumeQueues that only the log shows, or whose entries are already of that kind.
+    """Return the topics that need BatchConsumeQueues by their records, or whose entries are of that kind already.
 
     The latter are from an earlier run, which was interrupted while it read the log for the second time.
     """

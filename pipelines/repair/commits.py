@@ -189,7 +189,7 @@ def _lost_rows(metadata: str | None) -> int:
 
 
 def read_note(metadata: str | None) -> dict[str, Any] | None:
-    """Return the note of a commit of maintain; None for the commit of another program."""
+    """Return the note in the metadata of a commit of `maintain`; None for commits of other programs."""
     try:
         document: Any = parse_json(metadata or "null")
     except ValueError:

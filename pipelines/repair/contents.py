@@ -1,4 +1,4 @@
-"""Compares the rows of each table with those that this project has written, by sums.
+"""Checks by sums of row hashes whether each table has exactly the rows that CommitLake has written.
 
 `messages` and `message_keys` have no sums: an audit compares every column of the one with profiles, and the other with
 it.
@@ -37,7 +37,7 @@ _MAX_ATTEMPTS = 10  # if other processes replace files meanwhile
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The rows of a table.
+    """Sum of a table's rows, compared with the sum of those that CommitLake has written.
 
     Attributes:
         table: name of the table.
@@ -61,7 +61,7 @@ class Contents:
 
     @property
     def differs(self) -> bool:
-        """True if the rows are not those that this project has written, or if nothing tells it any more."""
+        """True if the rows are not those that CommitLake has written, or if the record of those was removed."""
         return self.is_unsealed or self.expected not in (None, self.found)
 
     def sentences(self, shown: int) -> list[str]:
@@ -106,7 +106,7 @@ def read_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: R
 
 
 def seal_contents(lake: Lake, tables: Collection[str] = SUMMED_TABLES, runner: Runner = HERE) -> list[str]:
-    """Take the rows of tables as those that this project has written, where another sum, or none, is known.
+    """Record the present rows of tables as those that CommitLake has written, where another sum, or none, is recorded.
 
     Returns:
         The names of these tables.
@@ -179,7 +179,7 @@ def _changed_paths(log: LogFolder, version: int) -> tuple[set[str], set[str]]:
 
 
 def _find_removed_file(folder: pafs.FileSystem, path: str) -> TableFile | None:
-    """Return a data file that is in no version any more, but still in the folder."""
+    """Return a data file that was removed from a table, if it is still in the folder; else None."""
     try:
         with folder.open_input_file(unquote(path)) as source:
             metadata = pq.read_metadata(source)
@@ -191,7 +191,7 @@ def _find_removed_file(folder: pafs.FileSystem, path: str) -> TableFile | None:
 
 
 def unsealed_tables(lake: Lake, tables: Collection[str] = SUMMED_TABLES) -> list[str]:
-    """Return the tables of which it is not known which rows this project has written; no rows are read."""
+    """Return the tables without a recorded sum of the rows that CommitLake has written; no rows are read."""
     states = (_read_state(lake, table) for table in tables)
     return [state.table for state in states if state is not None and state.expected is None]
 
@@ -208,7 +208,7 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """A version of a table."""
+    """A version of a table: its files, its log, and the sum of rows that it should have."""
 
     table: str
     log: LogFolder
@@ -236,7 +236,7 @@ class _State:
         return replace(made, wrong=wrong, foreign=foreign)
 
     def _commits_by_writer(self, *, is_own: bool) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Yield the commits of this project, or those of other programs after the first of these."""
+        """Yield version and `commitInfo` of CommitLake's commits, or of other programs' commits after its first one."""
         are_marked = False
         for version in sorted(self.listing.entries):
             try:
@@ -277,7 +277,7 @@ def _read_state(lake: Lake, table: str) -> _State | None:
 
 
 def _read_sums(lake: Lake, states: Sequence[_State], runner: Runner) -> list[list[_Sums | None]]:
-    """Return what the files of each table have; None for a file that does not exist any more."""
+    """Return the sums of the rows of each table's files; None for a file that does not exist any more."""
     sums: list[list[_Sums | None]] = [[None] * len(state.files) for state in states]
     tasks: list[list[tuple[str, str]]] = []
     places: list[list[tuple[int, int]]] = []

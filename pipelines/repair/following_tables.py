@@ -41,7 +41,7 @@ IsReplaced = Callable[[pa.Table], pa.ChunkedArray]
 
 
 def is_of_runs(run_ids: Collection[str]) -> IsReplaced:
-    """Return a function that chooses the rows of some runs."""
+    """Return a function that selects the rows of the given runs."""
     return lambda rows: pc.is_in(rows.column("run_id"), pa.array(sorted(run_ids), pa.string()))
 
 

@@ -1,4 +1,4 @@
-"""Rebuilds tables whose rows are in no other table, nor in a store, from their data files.
+"""Rebuilds from their data files those tables whose rows cannot be restored from another table or a store.
 
 `erasures` and `evidence` are rebuilt after any damage, and the histories of settings and offsets after that of a log.
 
@@ -169,7 +169,7 @@ def keep_earlier_snapshots(aside: AsideFolder, table: str, damages: Sequence[Dat
 
 
 def _first_of(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]:
-    """Return the only broker of a data file of snapshots, and its first time, None where the log does not say so."""
+    """Return the only broker and the first time in a data file of snapshots, by its statistics; None if not known."""
     least, greatest = damage.bounds
     broker = least.get("broker")
     # Statistics of a long text may be cut.
@@ -178,7 +178,7 @@ def _first_of(damage: DataDamage) -> tuple[str | None, datetime.datetime | None]
 
 
 class _Files(NamedTuple):
-    """The rows of a table's intact data files, the names of all of them, and sentences on those with damage."""
+    """Rows of a table's intact data files, names of all data files, and sentences on damaged ones."""
 
     rows: pa.Table
     names: Sequence[str]
@@ -186,7 +186,7 @@ class _Files(NamedTuple):
 
 
 def _read_files(lake: Lake, table: str, columns: pa.Schema, only: Collection[str] | None = None) -> _Files:
-    """Read the data files in the folder of a table, also those of older versions and killed writers; or only some."""
+    """Read the data files in a table's folder, with those of older versions and killed writers; by default all."""
     uri = lake.uri(table)
     parts, names, problems = [columns.empty_table()], [], []
     try:
@@ -215,7 +215,7 @@ def _replace_table(
     names: Sequence[str],
     numbers: Mapping[str, int],
 ) -> None:
-    """Write the rows of a new table, and move the files of the old one aside.
+    """Move a table's files aside, and create it again with the given rows.
 
     Args:
         table: name of the table.
@@ -260,7 +260,7 @@ def _distinct_rows(rows: pa.Table, key: tuple[str, ...], table: str) -> pa.Table
 
 @dataclass(frozen=True, slots=True)
 class RestoredErasures:
-    """Restored rows, and the number of the newest erasure.
+    """Restored rows of `erasures`, and the number of the newest erasure.
 
     Attributes:
         rows: rows of `erasures`.
@@ -274,7 +274,7 @@ class RestoredErasures:
 
 
 def restore_erasures(lake: Lake, rows: pa.Table) -> RestoredErasures:
-    """Find the erasures that lack rows, and return what is known about them.
+    """Return the rows of `erasures` that can be restored, for erasures that lack some.
 
     Args:
         rows: the rows that `erasures` still has.
@@ -355,7 +355,7 @@ def _erasure_marks(rows: pa.Table) -> pa.Array:
 
 
 def _first_of_message(rows: pa.Table) -> pa.Table:
-    """Keep the first row of each message, without those that do not name one."""
+    """Return the first row of each message, without rows that lack a broker or physical offset."""
     rows = rows.filter(pc.and_(pc.is_valid(rows.column("broker")), pc.is_valid(rows.column("physical_offset"))))
     numbered = rows.select(["broker", "physical_offset"]).append_column("row", pa.array(np.arange(rows.num_rows)))
     first = numbered.group_by(["broker", "physical_offset"], use_threads=False).aggregate([("row", "min")])
@@ -369,7 +369,7 @@ def _unrecorded_rows(marked: pa.Table, recorded: pa.Table) -> pa.Table:
 
 
 def _missing_begun_rows(rows: pa.Table, known: Mapping[str, int], writer: ErasureWriter) -> pa.Table:
-    """Return a row `begun` for each erasure without one, at the earliest time that its other rows have."""
+    """Return a row with the event `begun` for each erasure that lacks one, with the earliest time of its other rows."""
     has_row = {row["erasure_id"] for row in _rows_of_event(rows, ErasureEvent.BEGUN).select(["erasure_id"]).to_pylist()}
     times = rows.select(["erasure_id"]).append_column("at", rows.column("at").cast(pa.int64()))
     earliest = {
@@ -401,7 +401,7 @@ def _rows_of_event(rows: pa.Table, event: ErasureEvent) -> pa.Table:
 def _message_rows(
     lake: Lake, erased: pa.Table, known: Mapping[str, int], newest: int, writer: ErasureWriter
 ) -> tuple[pa.Table, int]:
-    """Return the rows `message` of erased messages, and the number of those whose row before the erasure is gone."""
+    """Return rows with the event `message` for erased messages, and the number of messages without an unerased row."""
     if not erased.num_rows:
         return conform(ERASURES_SCHEMA.empty_table()), 0
     ids = erased.column("erasure_id").to_pylist()
@@ -425,7 +425,7 @@ def _message_rows(
 
 
 def _older_rows(lake: Lake, places: ErasedPlaces, after: pa.Table) -> tuple[pa.Table, Array]:
-    """Return unerased rows of some messages, and for each message its row there, counted after those of `after`."""
+    """Find unerased rows of messages; return them, and each message's index in the rows of `after` followed by them."""
     parts = []
     for rows in _read_all_batches(lake):
         of_messages = places.ids_of_rows(

@@ -86,7 +86,7 @@ class RepairPlan:
         ahead: sequence of the newest run that `archive_runs` has and `messages` has lost; 0 if there is none.
         missing_runs: by table, the number of runs that it is missing.
         recorded: parts of the logs that earlier repairs have recorded as lost, if there are stores to read them from.
-        lacking: by table, the number of rows that earlier repairs have recorded as lost, likewise.
+        lacking: by table, the number of rows that earlier repairs have recorded as lost, if there are stores.
         stores: the stores; None for none.
         contents: the tables with other rows than this project has written.
     """
@@ -143,7 +143,7 @@ class RepairPlan:
             yield f"  {_file_repair_text(table, self.stores)}"
 
     def _lines_of_rows(self) -> Iterator[str]:
-        """Yield the lines about tables that are intact, but do not have the rows that they should have."""
+        """Yield lines on tables whose files are intact, but whose rows are not those that they should have."""
         if self.unfinished:
             yield "messages: an earlier repair was interrupted; it is completed"
         if self.ahead:
@@ -191,7 +191,7 @@ def _version_repair_text(table: str, repair: LogRepair) -> str:
 
 
 def is_rebuilt(table: str, repair: LogRepair | None) -> bool:
-    """Return whether a table is a history whose log has lost versions; its data files have its rows."""
+    """Return whether a table is rebuilt from its data files: one of `HISTORIES` whose log has lost versions."""
     return repair is not None and table in HISTORIES and (repair.is_lost or repair.goes_back)
 
 
@@ -275,7 +275,7 @@ def plan_repair(
 
 
 def _has_files(lake: Lake, table: str, version: int) -> bool:
-    """Return whether a version of a table has data files, and all exist; `maintain` and `erase` delete them later."""
+    """Return whether a version of a table has data files and all of them still exist."""
     try:
         paths = file_actions(lake.table_at(table, version)).column("path").to_pylist()
     except DeltaError:
@@ -285,7 +285,7 @@ def _has_files(lake: Lake, table: str, version: int) -> bool:
 
 
 def check_links(lake: Lake) -> None:
-    """Refuse a lake with links: a repair would move the files that they lead to."""
+    """Raise an error if the lake has symbolic links: a repair would move the files that they lead to."""
     lake.check_links()
     for table in TABLES:
         check_table_links(lake.uri(table))

@@ -48,7 +48,7 @@ _DATE = re.compile(rf"{STORE_DATE.name}=([^/]+)/[^/]+\.parquet")
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """A data file that is taken into the table.
+    """A data file that the rebuilt table takes over.
 
     Attributes:
         path: relative to the table's folder.
@@ -71,7 +71,7 @@ class Adopted:
 
 @dataclass
 class Adoption:
-    """Data files from which the table is rebuilt.
+    """Data files from which `messages` is rebuilt, and those that are left out.
 
     Attributes:
         files: files that are taken.
@@ -126,7 +126,7 @@ class Adoption:
             )
 
     def add(self, file: Adopted) -> None:
-        """Take a file, unless some of its rows are in the table already."""
+        """Add a data file, unless it has records that an added file has already."""
         shared = sum(
             self.extents[broker].overlap(extents) for broker, extents in file.extents.items() if broker in self.extents
         )

@@ -74,7 +74,7 @@ class LogRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Part of the logs in which messages were lost.
+    """Range of the logs in which messages were, or may have been, lost.
 
     Attributes:
         name: the lost file, or another cause.
@@ -108,7 +108,7 @@ class Suspect:
         )
 
     def is_of(self, broker: str) -> bool:
-        """Return whether the lost messages may be of a broker."""
+        """Return whether the lost messages may be those of the given broker."""
         return (self.first_broker or broker) <= broker <= (self.last_broker or broker)
 
     def touches(self, start: int, end: int) -> bool:
@@ -116,7 +116,7 @@ class Suspect:
         return start <= self.end and self.start < end
 
     def has_lost(self, broker: str, counted: int | None, there: int) -> bool:
-        """Return whether messages of a broker are lost.
+        """Return whether any messages of the given broker are lost.
 
         Args:
             counted: number of its archived messages; None if unknown.
@@ -131,7 +131,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Stores:
-    """Stores from which lost messages are read, and where their bodies go.
+    """Stores from which lost messages are read again, and the place for their bodies.
 
     Attributes:
         stores: the stores.
@@ -185,7 +185,7 @@ def restore_messages(
     runner: Runner,
     parser_version: str,
 ) -> Iterator[str]:
-    """Replace damaged data files of `messages` by what the stores have, and record in `gaps` what they lack.
+    """Replace damaged data files of `messages` by messages read from the stores, and record missing ones in `gaps`.
 
     Args:
         aside: receives the damaged files.
@@ -237,7 +237,7 @@ def restore_messages(
 def _find_holes(
     lake: Lake, suspects: Sequence[Suspect], files: Sequence[TableFile], last: ArchiveCommit
 ) -> list[LogRange]:
-    """Return the parts of the logs between the records of some data files that touch a suspect."""
+    """Return the ranges of the logs that have no record in the data files and touch a suspect range."""
     folder = lake.folder("messages")
     extents: dict[str, Extents] = {}
     for file in files:
@@ -329,7 +329,7 @@ def _read_again(lake: Lake, holes: Sequence[LogRange], stores: Stores, last: Arc
 
 
 def _record_copies(lake: Lake, manifest: Sequence[ManifestRow], erased: ErasedPlaces) -> None:
-    """Record messages that were lost when others with their key were erased, and that are erased now."""
+    """Add to `erasures` the messages that were erased when they were read again, as copies of erased ones."""
     for row in manifest:
         if row.path and row.table == "erasures":
             with lake.folder("erasures").open_input_file(row.path) as source:

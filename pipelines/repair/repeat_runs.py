@@ -1,4 +1,4 @@
-"""Restores lost rows of the tables that archive runs write: the runs read the same ranges of the stores again.
+"""Restores lost rows of the tables that archive runs write, by reading the runs' ranges of the stores again.
 
 The tables are `profiles`, `quality_results`, `quarantine` and `gaps`. `messages` names the range of each run in its
 log. Runs that are no longer there count as one, up to the first known range. Nothing of this is written to the lake but
@@ -87,7 +87,7 @@ def lacking_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
 
 
 def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
-    """Record in some tables how many rows they lack after a repair, so that an audit does not report them again.
+    """Record in the given tables how many rows they lack after a repair, so that audits do not report them again.
 
     Returns:
         The number of rows that were not recorded yet, for tables that lack some.
@@ -102,7 +102,7 @@ def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
 
 
 def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: Stores) -> Iterator[str]:
-    """Restore the rows that some tables have lost.
+    """Restore the rows that tables have lost, by repeating archive runs on the stores.
 
     Args:
         lake: the lake; `messages` is intact.
@@ -138,7 +138,7 @@ def repeat_runs(lake: Lake, lost: Mapping[str, int | None], stores: Stores) -> I
 
 
 def _counted_erasures(lake: Lake) -> ErasedPlaces:
-    """Return the messages that profiles count in their erased form; an audit corrects them for all others."""
+    """Return the places of erased messages that `profiles` counts in their erased form."""
     table = open_erasures(lake)
     if table is None:
         return NOTHING_ERASED
@@ -168,7 +168,7 @@ def _written_rows(commit: ArchiveCommit, table: str) -> int:
 
 
 def _runs_of_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
-    """Return the runs in the log of `messages` that lack rows in one of some tables, oldest first."""
+    """Return the runs in the log of `messages` of which any of the given tables lacks rows, oldest first."""
     there = {table: _rows_by_run(lake, table) for table in tables}
     found = []
     for commit in commits_after(lake, 0) if tables else ():
@@ -181,7 +181,7 @@ def _runs_of_log(lake: Lake, tables: Collection[str]) -> list[_LackingRun]:
 
 
 def _lacking_runs(lake: Lake, tables: Mapping[str, int | None]) -> Iterator[_LackingRun]:
-    """Yield the runs that lack rows in one of some tables, oldest first."""
+    """Yield the runs of which any of the given tables lacks rows, oldest first."""
     found = [run for run in _runs_of_log(lake, tables) if run.commit.ranges]
     known: Counter[str] = Counter()
     for run in found:
@@ -223,7 +223,7 @@ def _rows_by_run(lake: Lake, table: str) -> dict[str, int]:
 
 
 def _readable_run(run: ArchiveCommit, stores: Mapping[str, Store]) -> ArchiveCommit:
-    """Return a run with the ranges that the stores have completely; of older runs, with what they still have."""
+    """Return a run with only those ranges that the stores have in full; ranges of combined older runs may be cut."""
     ranges = {}
     for broker, part in run.ranges.items():
         store, progress = stores.get(broker), run.stores[broker]
@@ -246,7 +246,7 @@ def _repeat_run(
     *,
     is_judged: bool,
 ) -> None:
-    """Repeat a run in another lake."""
+    """Archive a run's ranges again, into another lake."""
     read = [by_broker[broker] for broker in run.ranges]
     ranges = {broker: StoreRange(part.start, part.end, TailKind.CLOSED) for broker, part in run.ranges.items()}
     parts = [split for store in read for split in plan_splits(store, ranges[store.broker], PACK_BYTES)]

@@ -137,7 +137,7 @@ def _repair_table(
 
 
 def _add_marks(lake: Lake, damaged: str) -> None:
-    """Add the event `rows_lost` to each replay that has not ended, because of a damage of another table."""
+    """Add the event `rows_lost` to each unended replay, because another table has lost rows."""
     table = lake.find("replays")
     if table is None:
         return
@@ -147,14 +147,14 @@ def _add_marks(lake: Lake, damaged: str) -> None:
 
 
 def _write_marks(lake: Lake, table: DeltaTable) -> list[DataFile]:
-    """Write the rows of `_mark_rows` into a data file of `replays`, which no version has yet."""
+    """Write the rows of `_mark_rows` to a new data file of `replays`, which is not committed yet."""
     rows = _mark_rows(table, EVENTS)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
     return [write_plain_file(rows, lake, "replays", name)] if rows.num_rows else []
 
 
 def _mark_rows(table: DeltaTable, damaged: str) -> pa.Table:
-    """Return a row `rows_lost` of `replays` for each replay that has not ended, as far as it can be read."""
+    """Return a row of `replays` with the event `rows_lost` for each unended replay in its readable files."""
     known: set[str] = set()
     ended: set[str] = set()
     for rows in _readable_rows(table, ["replay_id", "event"]):
@@ -172,7 +172,7 @@ def _mark_rows(table: DeltaTable, damaged: str) -> pa.Table:
 
 
 def _lost_plans_sentence(lake: Lake) -> Iterator[str]:
-    """Yield a sentence if `replay_messages` has replays without a plan."""
+    """Yield a sentence on replays that have sent messages, but whose plan is lost; nothing if there are none."""
     table = lake.find("replays")
     plans = () if table is None else _readable_rows(table, ["replay_id", "plan"])
     planned = {row["replay_id"] for rows in plans for row in rows.to_pylist() if row["plan"]}

@@ -164,7 +164,7 @@ def _repair_log_of_messages(aside: AsideFolder, plan: RepairPlan) -> None:
 
 
 def _restore_messages(aside: AsideFolder, plan: RepairPlan, runner: Runner, parser_version: str) -> Iterator[str]:
-    """Restore lost messages from the stores, and delete what other tables have of runs whose messages are all lost.
+    """Restore lost messages from the stores, and delete from other tables the rows of runs that have lost all messages.
 
     Yields:
         Sentences on what is lost.
@@ -199,7 +199,7 @@ def _recount_minutes(lake: Lake, tables: Sequence[str], runner: Runner) -> None:
 def _repair_table_of_runs(
     aside: AsideFolder, table: str, plan: RepairPlan, runner: Runner, lost_rows: dict[str, int | None]
 ) -> Iterator[str]:
-    """Repair a table of runs.
+    """Repair a table to which archive runs add rows.
 
     Args:
         table: name of the table.
@@ -330,7 +330,7 @@ def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner, *, is_wr
 
 
 def _replacement_note(lake: Lake, repair: LogRepair) -> dict[str, Any]:
-    """Return the note for entries that replace others, with the lost runs that the entries still name."""
+    """Return the note for replaced log entries of `messages`: lost runs that the old entries still name."""
     folder = lake.log("messages")
     run_ids, sequence = set(), 0
     for data in lost_entries(folder, repair.versions if repair.goes_back else ()):

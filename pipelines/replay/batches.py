@@ -96,7 +96,7 @@ class Batch:
         return b"".join(data[starts[row] : starts[row + 1]] for row in self.rows)
 
     def without(self, rows: Collection[int]) -> Batch:
-        """Return the batch without the given messages."""
+        """Return the batch without the messages in the given rows."""
         return replace(self, rows=self.rows[~np.isin(self.rows, np.fromiter(rows, np.int64, len(rows)))])
 
     def each(self) -> Iterator[Batch]:
@@ -155,7 +155,7 @@ def _has_separators(rows: pa.Table, lengths: Array, is_kept: Array, keys: pa.Arr
 
 
 def _mark_rows_of(rows: Array, lengths: Array, is_of_items: Array) -> None:
-    """Mark the rows that have a marked item."""
+    """Set True in `rows` for each row with a true item; `lengths` has the number of items of each row."""
     rows[np.repeat(np.arange(len(rows)), lengths)[is_of_items]] = True
 
 
@@ -211,7 +211,7 @@ def place_items(
     firsts: Array, is_kept: Array, names: Array, name_starts: Array, values: Array, value_starts: Array,
     stamps: Array, stamp_starts: Array,
 ) -> None:  # fmt: skip
-    """Write messages one after the other, each as an item of a batch.
+    """Serialize messages into `out` one after another, each as an item of a batch request.
 
     Args:
         out: uint8, zeros; receives the items.

@@ -44,7 +44,7 @@ _PLACE = ("broker", "physical_offset", "target_topic", "target_broker", "target_
 
 
 class Counts(NamedTuple):
-    """Number of messages of a replay that have an outcome."""
+    """Numbers of messages of a replay that were sent, and that could not be sent."""
 
     sent: int
     failed: int
@@ -221,7 +221,7 @@ def _last_number(rows: list[dict[str, Any]], name: str) -> float | None:
 
 
 def _check_event(replay_id: str, row: Mapping[str, Any]) -> None:
-    """Refuse a row that no job can have written."""
+    """Raise an error if a row of `replays` is not one that a job can have written."""
     place = f"the replay {replay_id} in the table 'replays'"
     if row["event"] not in list(ReplayEvent):
         raise ReplayError(f"{place}: event: expected one of {', '.join(ReplayEvent)}, found {row['event']!r}")
@@ -301,7 +301,7 @@ class Ledger:
         return Counts(row["sent"], row["known"] - row["sent"])
 
     def landings(self) -> list[dict[str, Any]]:
-        """Return the number of messages by queue of the target and outcome, with their first and last offset there."""
+        """Return, for each queue of the target and outcome, the number of messages, and their first and last offset."""
         names = "target_topic, target_broker, target_queue_id, outcome"
         figures = "count(*) AS messages, min(target_offset) AS first_offset, max(target_offset) AS last_offset"
         rows = self._query_rows(f"{names}, {figures}", rest=f"GROUP BY {names} ORDER BY {names}")
@@ -345,7 +345,7 @@ class Ledger:
 
 
 def check_has_copies(state: ReplayState) -> None:
-    """Refuse a replay whose messages were copied into `replay_rows`, and dropped there since.
+    """Raise an error if `maintain` has dropped the copies of a replay's messages from `replay_rows`.
 
     Raises:
         ReplayError: if they were.
@@ -358,7 +358,7 @@ def check_has_copies(state: ReplayState) -> None:
 
 
 def check_is_free(state: ReplayState, last_written: datetime.datetime | None) -> None:
-    """Refuse a replay that a process is sending at the moment.
+    """Raise an error if a process is sending a replay, or may be sending it.
 
     Raises:
         OtherProcessError: if a process is sending it, or may be.

@@ -35,7 +35,7 @@ class OtherReplay(NamedTuple):
 
     @property
     def is_unfinished(self) -> bool:
-        """True if it may have sent more than the ledger has, or may still send."""
+        """True if the replay has not ended: it may still send, or may have sent messages that the ledger lacks."""
         return self.state.event not in ENDED
 
 
@@ -72,7 +72,7 @@ def find_others(
 
 
 def check_unfinished(others: Collection[OtherReplay]) -> None:
-    """Refuse messages that another replay may be sending, or may have sent.
+    """Raise an error if another, unfinished replay may be sending the same messages, or may have sent them.
 
     Raises:
         ReplayError: if there is such a replay.
@@ -91,7 +91,7 @@ def check_unfinished(others: Collection[OtherReplay]) -> None:
 def announce(
     lake: Lake, plan: ReplayPlan, table: DeltaTable, known: Collection[OtherReplay], selection: str | None = None
 ) -> None:
-    """Record a plan, unless another process has recorded one for the same messages meanwhile.
+    """Record a new plan; raise an error if another process has just recorded one for the same messages.
 
     If two are recorded at the same time, at least one sees the other and withdraws.
 
@@ -116,7 +116,7 @@ def announce(
 
 
 def _may_share(plan: ReplayPlan, other: ReplayPlan) -> bool:
-    """Return whether two plans share a queue of the target and a range of a log."""
+    """Return whether two plans have a target broker and topic, and a range of a log, in common."""
     queues = {(queue.topic, queue.broker) for queue in plan.target.queues}
     if not any((queue.topic, queue.broker) in queues for queue in other.target.queues):
         return False
@@ -149,7 +149,7 @@ def _log_extents(plan: ReplayPlan) -> dict[str, LogRange]:
 
 
 def _count_shared(lake: Lake, plan: ReplayPlan, table: DeltaTable, state: ReplayState) -> int:
-    """Return the number of messages that two plans share; of dropped copies, the number of those that were sent."""
+    """Return the number of messages that two plans share; of another plan with dropped copies, those that it sent."""
     other = state.plan
     # If the archive has grown since the other replay was planned, it has messages beyond that plan's ranges.
     shared = part_condition(sorted(_shared_ranges(plan, other)))

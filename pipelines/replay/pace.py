@@ -95,7 +95,7 @@ class Pace:
         return self._is_stopped
 
     def fitting(self, stored_ms: Array) -> int:
-        """Return the number of messages that may be sent together at an even pace; at least 1.
+        """Return how many of the next messages may be sent together without exceeding the pace; at least 1.
 
         Args:
             stored_ms: Original store times of the next messages, in the order in which they are sent.
@@ -129,7 +129,7 @@ class Pace:
         return False
 
     def _reserve_time(self, messages: int, stored_ms: int) -> tuple[float, int]:
-        """Return when messages may be sent, and the number of changes that this time counts for."""
+        """Return the clock time at which messages may be sent, and the number of changes of the pace so far."""
         with self._lock:
             now = self._clock()
             due = now

@@ -36,7 +36,7 @@ class QueueMapping(StrEnum):
 
 
 class LogRange(NamedTuple):
-    """Range of a store's log, in physical offsets; the end is exclusive."""
+    """Range of physical offsets in a store's log; the end is exclusive."""
 
     broker: str
     start: int

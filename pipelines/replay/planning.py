@@ -91,7 +91,7 @@ def count_queues(table: DeltaTable, condition: str) -> list[QueueCount]:
 
 
 def divide_into_parts(table: DeltaTable, condition: str) -> list[tuple[LogRange, ...]]:
-    """Return ranges of logs that hold all chosen messages, in the order of sending.
+    """Divide the chosen messages into parts, and return each part's ranges of the logs, in the order of sending.
 
     A part is as large as a process may hold in memory. Ranges of one store are in the order of its log, and those of
     several stores in the order of their times.
@@ -151,7 +151,7 @@ def _join_into_parts(stretches: Iterable[_Stretch]) -> Iterator[tuple[LogRange, 
 
 
 def topics_of(choice: Sequence[QueueCount], target_topic: str | None, origins: Iterable[str]) -> list[str]:
-    """Return the topics that the target must have, sorted.
+    """Return the names of the topics that the target must have, sorted.
 
     Args:
         choice: from `count_queues`.
@@ -228,7 +228,7 @@ def target_queue_ends(client: TargetClient, topics: Iterable[str]) -> tuple[Queu
 
 
 def _check_has_brokers(client: TargetClient) -> None:
-    """Refuse a target if its name server knows no broker, and so no topic."""
+    """Raise an error if the target's name server knows no broker, and so no topic."""
     with suppress(RefusedError):
         if not client.admin.clusters().broker_addr_table:
             raise ReplayError(
@@ -239,7 +239,7 @@ def _check_has_brokers(client: TargetClient) -> None:
 
 
 def check_queue_numbers(choice: Sequence[QueueCount], target: Target) -> None:
-    """Refuse a target that lacks a queue of the same number, if queues are assigned by number.
+    """Raise an error if queues are assigned by number and the target lacks a queue with the same number.
 
     Dead letters and retries that go to their original topics are only checked when they are sent.
 

@@ -158,7 +158,7 @@ def _write_transformed_files(
 
 
 def _check_identity(lake: Lake, replay_id: str) -> None:
-    """Check that a function has kept the columns that identify messages."""
+    """Raise an error if the user's function has changed the columns that identify messages, or duplicated messages."""
     known = ", ".join(
         name for name in IDENTITY if name != "sys_flag"
     )  # the codec bits of sys_flag depend on the new body

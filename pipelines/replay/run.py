@@ -247,7 +247,7 @@ class ReplayRun:
         return left
 
     def _split_into_waves(self, part: _Part, rows: Array) -> Iterator[Array]:
-        """Yield the rows that are sent and recorded together: all, or those of a few seconds if the rate is low."""
+        """Divide rows into waves that are sent and recorded together; at a low rate, a wave takes a few seconds."""
         times = part.stored_ms[rows]
         while len(rows):
             rate, speed = self._pace.rate, self._pace.speed
@@ -311,7 +311,7 @@ class ReplayRun:
             self._on_progress(self._counts)
 
     def _write_outcomes(self, part: _Part, landings: Sequence[Landing], lanes: Array) -> None:
-        """Add rows to the ledger."""
+        """Add the outcomes of a part's messages to the ledger."""
         if not landings:
             return
         rows = np.concatenate([landing.rows for landing in landings])
@@ -348,7 +348,7 @@ def _repeat_values(values: Sequence[object], sizes: Sequence[int], kind: pa.Data
 
 
 def _choose_earlier_rows(is_chosen: Array, lanes: Array) -> Array:
-    """Also choose rows before a chosen row of the same lane; rows are sorted by lane."""
+    """Extend a mask of rows by all rows that precede a chosen row of the same lane; rows are sorted by lane."""
     places = np.arange(len(lanes))
     last = np.full(int(lanes.max()) + 1, -1)
     np.maximum.at(last, lanes[is_chosen], places[is_chosen])

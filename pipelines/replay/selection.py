@@ -79,7 +79,7 @@ def _is_one_of_sql(column: str, values: Sequence[str]) -> str:
 
 
 def _not_consumed_sql(chosen: NotConsumed) -> str:
-    """Return the SQL condition for messages: from a queue's start on, or all of a queue without a start."""
+    """Return the SQL condition for unconsumed messages: from each queue's start on, or all if a queue has no start."""
     known: dict[tuple[str, str], list[int]] = {place: [] for place in sorted(chosen.topics)}
     parts = []
     for (broker, topic, queue_id), start in sorted(chosen.queues.items()):

@@ -172,7 +172,7 @@ class QueueSender:
         return {origin: message.queue_offset for origin, message in found}
 
     def _check_has_all(self) -> None:
-        """Refuse a queue whose oldest messages were deleted, because messages of the replay may be among them."""
+        """Raise an error if the queue's oldest messages were deleted, which may include messages of the replay."""
         first = self._client.puller.min_offset(self.queue)
         if first > self._end:
             raise ReplayError(
@@ -238,7 +238,7 @@ class QueueSender:
     def _send_each(
         self, batch: Batch, origin_of: Callable[[int], Origin], attempts: int, error: RefusedError
     ) -> Iterator[Landing]:
-        """Send each message separately, so that a refused one does not stop the others. Give up a single one."""
+        """Send each message of a refused batch separately; a batch of one message is given up."""
         if len(batch) == 1:
             yield Landing(batch.rows, SendOutcome.REFUSED, None, attempts, str(error))
             return
@@ -282,7 +282,7 @@ class QueueSender:
 
 
 class _RetryWaits:
-    """Waits of growing length between attempts, up to a total time."""
+    """Waits between attempts, which grow longer, up to a total time."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ _MESSAGES = 256
 
 
 class Origin(NamedTuple):
-    """Location from which a message was sent again."""
+    """Original place of a message that was sent again: its store and physical offset."""
 
     broker: str
     physical_offset: int
@@ -96,7 +96,7 @@ RunsByQueue = dict[MessageQueue, list[OffsetRun]]
 
 
 def read_sent_runs(lake: Lake, replay_id: str) -> RunsByQueue:
-    """Return the runs in `replay_messages`."""
+    """Return the runs of consecutive offsets at which a replay's messages were stored, by `replay_messages`."""
     try:
         table = lake.table("replay_messages")
     except NoTableError:

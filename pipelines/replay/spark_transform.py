@@ -47,7 +47,7 @@ def apply_transform(transform: Transform, rows: DataFrame) -> DataFrame:
 
 
 def _check_transformed(schema: StructType) -> None:
-    """Check that the result of a function can be sent.
+    """Raise an error if the schema that a user's function returns cannot be sent.
 
     Raises:
         ReplayError: if columns are missing, unknown or of another type.

@@ -89,7 +89,7 @@ class Difference(NamedTuple):
 
 @dataclass
 class Verification:
-    """Result of a verification.
+    """Counts and examples of the differences that a verification has found.
 
     Attributes:
         compared: number of messages in the target that were compared.
@@ -106,7 +106,7 @@ class Verification:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, differences: list[Difference]) -> None:
-        """Add differences."""
+        """Count differences that were found, and keep the first ones."""
         with self._lock:
             self.problems.update(difference.problem for difference in differences)
             self.examples += differences[: MAX_EXAMPLES - len(self.examples)]
@@ -138,7 +138,7 @@ class _Expected:
 
 
 class _Queue:
-    """Reads one queue of the target once, from start to end."""
+    """Reads one queue of the target once, in order, and compares it with the messages that were sent."""
 
     def __init__(self, puller: Puller, queue: MessageQueue, begin: int, replay_id: str, found: Verification) -> None:
         self.queue = queue
@@ -176,7 +176,7 @@ class _Queue:
             self._add_duplicates(batch)
 
     def _read(self, end: int) -> Iterator[pa.RecordBatch]:
-        """Yield the replay's messages from the end of the last call."""
+        """Yield the replay's messages in the queue from where the last call ended to before `end`."""
         waiting: list[bytes] = []
         if end <= self._position:
             return

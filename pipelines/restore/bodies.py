@@ -28,7 +28,7 @@ _BATCH_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class BodySource:
-    """The location of bodies, and the rule for missing ones.
+    """Packs from which bodies are read, and the treatment of missing bodies.
 
     Attributes:
         store: where the packs are.

@@ -173,7 +173,7 @@ def _queue_id(key: object) -> int:
 
 
 def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffsets:
-    """Limit offsets to the range of the restored queues.
+    """Limit the offsets of consumer groups to the range of the restored queues.
 
     Args:
         table: from `parse_offsets`.
@@ -194,7 +194,7 @@ def fit_offsets(table: Table, ends: Mapping[tuple[str, int], int]) -> GroupOffse
 
 
 def light_queue_ends(store: Path, table: Table) -> dict[tuple[str, int], int]:
-    """Return the ends of a restored store's light queues, which no row of a lake has as its topic.
+    """Return the end offsets of light queues (LMQ) of a restored store, read from its queue files.
 
     Args:
         store: the folder of the store, with its queue files.

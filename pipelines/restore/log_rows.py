@@ -162,7 +162,7 @@ def queue_ends(table: DeltaTable, broker: str, log: LogRange) -> dict[tuple[str,
 def first_undelivered(
     table: DeltaTable, broker: str, log: LogRange, delays_ms: Sequence[int], until_ms: int
 ) -> dict[int, int]:
-    """Return, for each delay level with a message in the range, the offset of the first message not due at a time."""
+    """Return, for each delay level with a message in the range, the queue offset of the first message not yet due."""
     topic = f"topic = {text_literal(SCHEDULE_TOPIC)}"
     due = " OR ".join(
         f"(queue_id = {level} AND store_timestamp >= {microseconds_literal(1000 * (until_ms - delay))})"

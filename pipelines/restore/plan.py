@@ -73,7 +73,7 @@ class RestorePlan:
         return SegmentTask(self.chosen.broker, base, self.segment_size, start, end, time, self.commitlog)
 
     def read_done(self, base: int) -> SegmentRestored | None:
-        """Read the result of a segment; None if it is not written yet."""
+        """Read the saved result of restoring a segment; None if it was not restored yet."""
         try:
             known = read_json(self._result_path(base), below=self.out)
             known["lost"] = tuple(Lost(**each) for each in known["lost"])
@@ -84,14 +84,14 @@ class RestorePlan:
             return None
 
     def write_done(self, base: int, restored: SegmentRestored) -> None:
-        """Save the result of a segment that has its final name."""
+        """Save the result of restoring a segment, once its file has its final name."""
         write_synced(self._result_path(base), json.dumps(asdict(restored)).encode(), below=self.out)
 
     def _result_path(self, base: int) -> Path:
         return self.work / _DONE / f"{segment_name(base)}.json"
 
     def question(self) -> dict[str, Any]:
-        """The options that must stay the same for a run to be resumed."""
+        """The options of this run that must be equal to those of an interrupted run to resume it."""
         wanted = {name: None if value is None else str(value) for name, value in asdict(self.chosen).items()}
         return {"version": _VERSION, "lake": self.lake, "chosen": wanted, "skip": self.skip}
 
@@ -148,7 +148,7 @@ def resumed_plan(plan: RestorePlan) -> RestorePlan:
 
 
 def check_disk(plan: RestorePlan) -> None:
-    """Refuse a run that does not fit on the disk.
+    """Raise an error if the restored store does not fit on the disk.
 
     Raises:
         UsageError: if it does not fit.

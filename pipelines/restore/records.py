@@ -66,7 +66,7 @@ _CRC_OF_RECORD = "__CRC32#"
 
 @compiled
 def place_spans(source: Array, starts: Array, lengths: Array, out: Array, targets: Array) -> None:
-    """Copy values into a segment.
+    """Copy one value of each row from a buffer into a segment.
 
     Args:
         source: uint8, read-only, the values.
@@ -218,7 +218,7 @@ class TakenRows:
         self._replaced = self._rows_replaced(entries, firsts)
 
     def records(self, packs: Array) -> Records:
-        """Return facts about the rows, and compose the properties whose original bytes are not in the lake.
+        """Return data on the rows' records, after composing the properties whose original bytes are not in the lake.
 
         Args:
             packs: the number of the pack of each row.
@@ -267,7 +267,7 @@ class TakenRows:
         return refusals
 
     def _rows_replaced(self, entries: pa.MapArray, firsts: Array) -> Array:
-        """Return which rows contain replacement characters for bytes that are not UTF-8."""
+        """Return a mask of the rows whose topic or properties have replacement characters for invalid UTF-8."""
         replaced: Array = self._topics.replaced[self._topic_codes]
         for column in (entries.keys, entries.items):
             marked = np.flatnonzero(

@@ -48,7 +48,7 @@ _REFUSAL_TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Columns of facts about rows; every array has one value for each row.
+    """Data on the records of rows as arrays, with one value for each row.
 
     Attributes:
         starts: physical offsets.

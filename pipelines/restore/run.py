@@ -72,7 +72,7 @@ Begin = Callable[[int], Callable[[int], None]]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Result of a run.
+    """Result of restoring a store.
 
     Attributes:
         out: the folder of the store.
@@ -316,7 +316,7 @@ def _write_notes(plan: RestorePlan, done: Sequence[SegmentRestored]) -> list[tup
 
 
 def _short_ends(plan: RestorePlan, done: Sequence[SegmentRestored]) -> Iterator[tuple[int, int]]:
-    """Return ends of segments with room for the next segment's first record: a broker would have put it there."""
+    """Yield (start, end) of segment ends that are large enough for the next segment's first record."""
     for (before, after), base in zip(pairwise(done), plan.bases[1:], strict=True):
         if before.blank is None or after.first is None or after.first[0] != base:
             continue

@@ -70,7 +70,7 @@ class SegmentTask:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A row of the lake that did not become a record of the log.
+    """A row of the lake that was not restored as a record.
 
     Attributes:
         start: physical offset.
@@ -191,7 +191,7 @@ def _add_bodies_and_fillers(
 
 
 def _give_up(out: Array, records: Records, row: int, reason: str, task: SegmentTask, *, is_body: bool) -> Lost:
-    """Remove a record from the segment."""
+    """Overwrite a record in the segment with zeros, and return it as lost."""
     start, size = int(records.starts[row]), int(records.sizes[row])
     out[start - task.base : start - task.base + size] = 0
     return Lost(start, size, reason, is_body)
@@ -212,7 +212,7 @@ class Gap(NamedTuple):
 
 
 def keep_fitting(starts: Array, ends: Array, base: int, end: int, *, is_closed: bool) -> Array:
-    """Return which records can stay, because the gaps between them and at the segment's end fit a filler or BLANK.
+    """Return a mask of the records to keep, so that each gap between them has room for a filler or BLANK.
 
     Args:
         starts: physical offsets, in order.

@@ -89,7 +89,7 @@ def read_disk(folder: Path) -> Disk:
 
 
 class Cause(StrEnum):
-    """Reason for a deletion."""
+    """Reason for which a broker deletes a segment."""
 
     TIME = "time"
     """Its age, in an hour of `deleteWhen`."""

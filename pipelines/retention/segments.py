@@ -28,7 +28,7 @@ _SHORTEST_GROWTH = datetime.timedelta(minutes=1)
 
 
 class Archived(StrEnum):
-    """Share of a segment's present content that is in the lake."""
+    """State of a segment's archiving: how much of its present content is in the lake."""
 
     YES = "yes"
     PARTLY = "partly"

@@ -1,4 +1,4 @@
-"""The result of guard: for each store its segments with their forecasts, its disks, and problems.
+"""Result of the command `guard`: for each store, its segments with forecasts, its disks, and problems.
 
 A forecast applies the broker's rules to its segments and disks, and says when each segment will be deleted.
 """
@@ -150,7 +150,7 @@ class WatchedStore:
 
 @dataclass(frozen=True, slots=True)
 class _ReadStore:
-    """State of one store, before the growth of all stores is known."""
+    """State of one store as it was read, before its segments are forecast."""
 
     store: Store
     rules: Rules
@@ -212,7 +212,7 @@ def _replacement_reason(store: Store, progress: StoreProgress | None) -> str:
 
 
 def _disks_of(store: Store, rules: Rules) -> list[Disk]:
-    """Return the file systems whose usage matters; none for a store in an object store."""
+    """Return the disks whose usage makes the broker delete segments; none for a store in an object store."""
     if store.is_remote:
         return []
     log = Path(store.root)

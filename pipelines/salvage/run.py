@@ -63,7 +63,7 @@ MAX_COUNTED = 1 << 20
 
 
 def dropped_tail(store: Store, found: StoreRange) -> tuple[list[Damage], int]:
-    """Return the ranges after a log's end that are not empty, and the number of records with a right CRC in them.
+    """Return the non-empty ranges after a log's end, and the number of records in them whose CRC is right.
 
     Args:
         store: from `find_stores`.
@@ -225,7 +225,7 @@ def _log_fingerprint(store: Store, manifest: Manifest | None) -> dict[str, Any]:
 
 
 def _shipped_state(manifest: Manifest | None, segment: Segment) -> list[int]:
-    """Return offset and size of a segment, and the number and CRC-32 of its shipped bytes, complete or in parts."""
+    """Return a segment's base offset, its size, the number of its shipped bytes, and their CRC-32."""
     name = "/".join(segment.path.rsplit("/", 2)[-2:])
     entry = manifest.files.get(name) if manifest is not None else None
     if entry is None:

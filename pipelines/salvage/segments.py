@@ -149,7 +149,7 @@ def salvage_segment(task: SegmentTask) -> SegmentSalvaged:
 
 @dataclass(slots=True)
 class _Stretch:
-    """Consecutive records, or a range without one.
+    """Range of a segment that has either consecutive records or no intact record.
 
     Attributes:
         start: physical offset.
@@ -206,7 +206,7 @@ class _Writer:
         return self._to_result(records)
 
     def _with_times(self, stretches: Iterator[_Stretch]) -> Iterator[_Stretch]:
-        """Yield the stretches; for a range before the first record, use that record's time."""
+        """Yield the stretches unchanged, after setting the time for fillers that come before the first record."""
         first = next(stretches, None)
         second = next(stretches, None) if first is not None and first.fault is not None else None
         if second is not None:

@@ -57,7 +57,7 @@ class ShipStoppedError(CommitLakeError):
 
 @dataclass(slots=True)
 class Round:
-    """State of a store and its copy after the agent has shipped what is new.
+    """Result of one round of the agent: the state of a store and of its copy.
 
     Attributes:
         end: physical offset after the last shipped byte of the log; None if the log has no segment.
@@ -74,7 +74,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class QueueEnd:
-    """End of the data of a queue's file, which is read before the end of the log.
+    """End of the data in a file of a queue, an index or a consume log, as read before the end of the log.
 
     Attributes:
         name: path in the store.
@@ -207,7 +207,7 @@ class ShipAgent:
     def _grow_segment(
         self, file: LogFile, entry: ShippedFile, source: SourceFile, found: Round, *, is_closed: bool
     ) -> tuple[ShippedFile, bool]:
-        """Ship the complete bytes of a segment; return its entry, and whether the broker writes no more to it."""
+        """Ship a segment's complete bytes; return its manifest entry, and whether all of the segment is shipped."""
         if self._files.is_changed(entry, source, every_part=True):
             raise ChangedFileError
         has_filler = False
@@ -242,7 +242,7 @@ class ShipAgent:
         return log_end
 
     def _keep_shipped(self, entry: ShippedFile, size: int, *, is_closed: bool) -> bool:
-        """Keep the shipped bytes of a segment that has become shorter than they are."""
+        """Keep a segment's shipped bytes if the broker's file has become shorter than they are."""
         _LOG.warning(
             "%s: found %d bytes, fewer than the %d that were shipped: these are kept", entry.name, size, entry.shipped
         )
@@ -268,7 +268,7 @@ class ShipAgent:
                 self._seal_segment(replace(entry, size=entry.shipped), None)
 
     def _note_lost(self, file: LogFile) -> None:
-        """Note a range that the broker has deleted between the shipped log and a new segment."""
+        """Record a range before a new segment that the broker deleted before the agent could ship it."""
         if file.name in self._log.files or not self._log.files:
             return
         end = self._shipped_end()
@@ -302,7 +302,7 @@ class ShipAgent:
             yield from (end for end in reversed(ends) if end is not None)
 
     def _is_created_again(self, oldest: GrowingName) -> bool:
-        """Return whether the oldest file of a queue is complete in the target, but has another beginning now.
+        """Return whether a queue was created again: its oldest file is complete in the target, but its head differs.
 
         The broker deletes the files of a queue with its topic. If the topic is created again, they have the same names.
         """
@@ -464,7 +464,7 @@ class ShipAgent:
                 )
 
     def _take_over_manifests(self) -> None:
-        """Write both manifests, so that another agent can no longer write them, and delete what a killed agent left."""
+        """Write both manifests, which shuts out any other agent, and delete files that a killed agent left."""
         for name, manifest in ((LOG_MANIFEST, self._log), (FILES_MANIFEST, self._other)):
             self._saved.pop(name, None)
             saved = self._save_manifest(name, manifest)

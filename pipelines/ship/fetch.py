@@ -162,7 +162,7 @@ class Fetcher:
         yield theirs if theirs.is_sealed else entry
 
     def _is_prefix(self, mine: ShippedFile, theirs: ShippedFile) -> bool:
-        """Return whether the folder's parts are the first bytes of the copy's, as far as both have whole parts."""
+        """Return whether the folder's parts match the copy's first bytes, by the CRCs where parts of both end."""
         if theirs.is_sealed or not mine.parts:
             return True
         ends = {part.end: number for number, part in enumerate(mine.parts, 1)}

@@ -31,7 +31,7 @@ class ChangedFileError(CommitLakeError):
 
 @dataclass(slots=True)
 class Shipped:
-    """Counts of an agent.
+    """Numbers of bytes and files that an agent has shipped.
 
     Attributes:
         sent_bytes: bytes that were sent, with those that were sent again.
@@ -50,7 +50,7 @@ class Shipped:
 
 @dataclass(slots=True)
 class GrowingFiles:
-    """Functions that bring one file up to date in the target; they return its new entry for the manifest.
+    """Updates files in the target; each method handles one file and returns its new manifest entry.
 
     Attributes:
         target: the target.
@@ -159,7 +159,7 @@ class GrowingFiles:
         return entry if len(kept) == len(entry.parts) else self._drop_parts(entry, kept)
 
     def drop(self, *manifests: Manifest) -> None:
-        """Delete the parts that none of the manifests names; the others are deleted later."""
+        """Delete the replaced parts that no manifest refers to any more; the others stay until a later call."""
         kept = []
         for entry, part in self.dropped:
             named = (manifest.files[entry.name].parts for manifest in manifests if entry.name in manifest.files)
@@ -176,7 +176,7 @@ class GrowingFiles:
         return replace(entry, parts=tuple(kept))
 
     def _merge_small_parts(self, entry: ShippedFile, source: SourceFile) -> ShippedFile:
-        """Merge the small parts at the end, because only the last copied part of a file may be small."""
+        """Merge the small parts at the end of a file into one."""
         kept = _full_parts(entry.parts, self.settings)
         small = entry.parts[len(kept) :]
         if len(small) < 2 or not self.target.has_parts:
@@ -192,7 +192,7 @@ class GrowingFiles:
 
 
 def kept_parts(parts: Sequence[Part], end: int, settings: ShipSettings) -> tuple[Part, ...]:
-    """Return the parts that stay when the next part is shipped; the next part replaces the others.
+    """Return the parts of a file that stay when the next part is shipped, which replaces all others.
 
     Args:
         parts: the present parts of a file.

@@ -54,7 +54,7 @@ class _LastRecord:
 
 
 class LogEndSearch:
-    """Search in the newest segment. It remembers the last record that the previous search found.
+    """Search for the end of complete records in the newest segment; it remembers the last record that it found.
 
     Args:
         log_format: format of the log.
@@ -113,7 +113,7 @@ class LogEndSearch:
     def _is_complete(
         self, windows: _Windows, start: int, end: int, checkpoint: Callable[[], tuple[bytes, bool]]
     ) -> tuple[bool, bool]:
-        """Return whether the last record is complete, and if not, whether it only has to stay unchanged."""
+        """Return whether the last record is complete, and if not, whether it will be if it stays unchanged."""
         record = windows.read(start, end - start)
         record_now = _LastRecord(start, end, zlib.crc32(record), self._clock())
         before = self._last

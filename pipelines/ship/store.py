@@ -243,7 +243,7 @@ class SourceStore:
             yield GrowingName(f"{folder}/{name}", place >= last, is_of_queue)
 
     def _last_begun(self, folder: str, names: Sequence[str]) -> int:
-        """Return the place of the newest file that the broker has written to: it may create the next one in advance."""
+        """Return the index of the newest file that the broker has written to; it creates files in advance."""
         for place in range(len(names) - 1, 0, -1):
             with suppress(OSError):  # noted when the file itself is shipped
                 if self.has_begun(f"{folder}/{names[place]}"):
@@ -270,7 +270,7 @@ class SourceStore:
         return usable
 
     def _read_small_file(self, name: str) -> bytes | None:
-        """Read a small file twice until both are equal, because the broker may be replacing it."""
+        """Read a small file repeatedly until two results are equal, because the broker may be replacing it."""
         before = None
         for _ in range(_SMALL_FILE_READS):
             try:

@@ -48,7 +48,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Rows that a snapshot added.
+    """Counts of a snapshot's offsets, and of the rows that it added.
 
     Attributes:
         broker: name of the store.
@@ -89,7 +89,7 @@ def grouped(snapshots: Sequence[StoreSnapshot]) -> Iterator[list[StoreSnapshot]]
 
 
 def append_all(lake: Lake, snapshots: Sequence[StoreSnapshot]) -> list[Appended]:
-    """Add the changes of snapshots of some stores, with one commit for each table.
+    """Add the changes of snapshots of different stores to both tables, with one commit for each table.
 
     Args:
         lake: the lake; the lake has a table `messages`.
@@ -158,7 +158,7 @@ def _recorded_rows(table: DeltaTable | None, name: str, brokers: Sequence[str]) 
 
 
 def _offset_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
-    """Return the rows to add; None if no kind of the snapshot is newer than the table."""
+    """Return the rows to add for changed offsets; None if the table already has the snapshot or a newer one."""
     last = {row["kind"]: row for row in known if row["topic"] is None}
     before = {
         OffsetOwner(row["kind"], row["group"] or "", row["topic"], row["queue_id"]): row["offset"]
@@ -195,7 +195,7 @@ def _offset_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
 def _newer_time(
     progress: StoreSnapshot, written: datetime.datetime, mark: Row | None, *, is_read_again: bool
 ) -> datetime.datetime | None:
-    """Return the time of a kind's offsets; None if the table's last snapshot of them is as new.
+    """Return the time to record for the offsets of one kind; None if the table's last snapshot of them is as new.
 
     Args:
         written: time at which they were written.
@@ -228,7 +228,7 @@ def _offset_row(progress: StoreSnapshot, as_of: datetime.datetime, position: Off
 
 
 def _subscription_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
-    """Return the rows to add; None if the snapshot is not newer than the table's rows from the same source."""
+    """Return the rows to add for changed subscriptions; None if the table has the source's snapshot or a newer one."""
     as_of = progress.subscribed_as_of
     if as_of is None:
         return []
@@ -258,7 +258,7 @@ def _to_row(subscription: Subscription) -> Row:
 
 
 def _changing_values(row: Row) -> Row:
-    """Return the columns of a row that can change."""
+    """Return a row of `subscriptions` with only the columns that may change from snapshot to snapshot."""
     return {name: row[name] for name in _SUBSCRIPTION_FIELDS}
 
 

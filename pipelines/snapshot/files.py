@@ -49,7 +49,7 @@ class _Unreadable:
 
     @property
     def codes(self) -> Collection[str]:
-        """Codes of the recorded problems: empty, because nothing reads them here."""
+        """Always empty; only the interface of findings requires it."""
         return ()
 
     def note(

@@ -26,7 +26,7 @@ class SnapshotSource(StrEnum):
 
 
 class OffsetOwner(NamedTuple):
-    """Owner and queue of an offset; `group` is empty if the kind has none."""
+    """Key of an offset: its kind, group and queue; `group` is empty for kinds without groups."""
 
     kind: OffsetKind
     group: str

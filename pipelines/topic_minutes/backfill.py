@@ -46,7 +46,7 @@ Ranges = Mapping[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Backfilled:
-    """The result of a backfill.
+    """Numbers of messages and rows that a backfill has added.
 
     Attributes:
         messages: number of messages counted.
@@ -134,7 +134,7 @@ def _followed_sequence(lake: Lake) -> int | None:
 
 
 def _counted_ranges(lake: Lake) -> Ranges:
-    """Return the ranges that are counted by rows of the table, or by commits that the table has not followed yet."""
+    """Return the log ranges that `topic_minutes` counts, or will count by commits that it has not followed yet."""
     found: dict[str, list[tuple[int, int]]] = defaultdict(list)
     # The commits are read first: any that follow in the meantime are in the table and count as well.
     for commit in commits_after(lake, last_finished(lake, "topic_minutes")):
@@ -161,7 +161,7 @@ def _rows_of_runs(lake: Lake) -> Iterator[Mapping[str, Any]]:
 
 
 def _join_ranges(ranges: Iterable[tuple[int, int]]) -> Array:
-    """Return the ranges in order, with overlapping ones joined."""
+    """Return ranges as an array in ascending order, with overlapping ones joined."""
     joined: list[list[int]] = []
     for begin, end in sorted(ranges):
         if joined and begin <= joined[-1][1]:

@@ -127,7 +127,7 @@ def _join_groups(column: pa.ChunkedArray, name: str, order: Array, starts: Array
 
 
 def _merge_group_sketches(column: pa.ChunkedArray, order: Array, starts: Array) -> pa.Array:
-    """Return the merged sketches of each group; null if none of its rows has one."""
+    """Return one merged sketch for each group; null if none of its rows has a sketch."""
     sketches = column.take(pa.array(order)).to_pylist()
     ends = [*starts[1:].tolist(), len(order)]
     found = []

@@ -119,7 +119,7 @@ def count_minutes(messages: pa.Table, run_id: str) -> pa.Table:
 
 
 def _null_bits(rows: RowArrays) -> Array:
-    """Return bits for rows without a time, in the form for the kernel."""
+    """Return the kernel's bits that mark rows without a store time or a born time."""
     bits = rows.null_bits()
     stored, born = bits & NULL_STORE != 0, bits & NULL_BORN != 0
     found: Array = stored * np.uint8(kernel.NULL_STORE) | born * np.uint8(kernel.NULL_BORN)
@@ -127,7 +127,7 @@ def _null_bits(rows: RowArrays) -> Array:
 
 
 def _role_bits(rows: RowArrays) -> Array:
-    """Return bits for the role of a row in the life of its message, in the form for the kernel."""
+    """Return the kernel's bits that mark rows of waited, rechecked and committed messages."""
     kinds, names = rows.codes("kind")
     parked, failed = (
         np.array([name in chosen for name in names.to_pylist()] + [False]) for chosen in (_PARKED, _FAILED)
@@ -157,7 +157,7 @@ def _nullable_codes(codes: Array) -> pa.Array:
 
 
 def _number_tags(topics: Array, tags: Array, names: pa.Array) -> Array:
-    """Number the tags of rows: no tag has the number after the last name, and a tag without a name the next one."""
+    """Return each row's tag number; len(names) stands for no tag, and len(names) + 1 for tags counted together."""
     none, other = len(names), len(names) + 1
     tags = np.where(tags < 0, none, tags).astype(np.int32)
     if none <= MAX_TAGS:
@@ -180,7 +180,7 @@ def _number_tags(topics: Array, tags: Array, names: pa.Array) -> Array:
 
 
 def _join_same_groups(groups: Array, first_rows: Array, keys: list[Array]) -> tuple[Array, Array]:
-    """Give groups with the same key the same number: a minute that occurred again in a queue began another group."""
+    """Give groups with equal keys the same number, as when a minute occurs again in a queue."""
     if not len(first_rows):
         return groups, first_rows
     keys[-1] = _are_without_time(keys[-1])
@@ -310,7 +310,7 @@ def sketch_groups(values: Array, starts: Array) -> pa.Array:
 
 
 def _insert_large_sketches(small: Array, offsets: Array, values: Array, starts: Array) -> tuple[Array, Array]:
-    """Insert the sketches of large groups, created by the library, between those of the small ones."""
+    """Create the sketches of large groups with the library, and insert them among the serialized small ones."""
     pieces, added = [], np.zeros(len(offsets), np.int64)
     done = 0
     for group in np.flatnonzero(np.diff(starts) > SKETCH_K).tolist():

@@ -17,7 +17,7 @@ COLUMNS = ("messages_before", "change_percent")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Compares the answer to a question with the answer for an earlier time.
+    """Compares the rates of a question with those of an earlier time range of the same length.
 
     Attributes:
         rates: answers both questions.

@@ -142,12 +142,12 @@ def _are_times(least: pa.ChunkedArray, greatest: pa.ChunkedArray) -> bool:
 
 
 def read_damage(lake: Lake, coverage: Coverage) -> Mapping[str, Sequence[TimeSpan]]:
-    """Find the time ranges, by broker, of ranges of logs that could not be read."""
+    """Return, by broker, the time ranges in which a part of the log could not be read."""
     return _time_ranges(lake, "quarantine", coverage.spans)
 
 
 def _time_ranges(lake: Lake, table: str, spans: Mapping[str, TimeSpan]) -> dict[str, Sequence[TimeSpan]]:
-    """Return the time ranges of the ranges of logs in a table."""
+    """Return, by broker, the time ranges of the log ranges that a table lists."""
     stretches = _log_ranges(lake, table, spans)
     return {broker: _times_of_log_ranges(lake, broker, spans[broker], found) for broker, found in stretches.items()}
 

@@ -81,7 +81,7 @@ def delayed_messages(
 
 
 def _delays_ms(lake: Lake, broker: str, *, has_config: bool) -> Sequence[int]:
-    """Return the delays of a broker's levels, in milliseconds."""
+    """Return the delays of a broker's levels in milliseconds; the defaults if the lake does not have its setting."""
     found = archived_levels(read_store_config(lake, broker).of_kind(SETTING)) if has_config else None
     return found or DEFAULT_DELAY_LEVELS_MS
 

@@ -25,7 +25,7 @@ Peaks = dict[Key, tuple[int, datetime.datetime]]
 
 
 class _Cells:
-    """Array of sums for groups and windows; groups are added as they are found.
+    """Growing array of sums by group and window; groups are added when they are first seen.
 
     Args:
         layers: number of sums of each cell.
@@ -40,7 +40,7 @@ class _Cells:
         self._check = check
 
     def places_of(self, keys: Sequence[Key]) -> Array:
-        """Return the indexes of groups; new groups get the next index."""
+        """Return the index of each group in the array, and add groups that are new."""
         found = np.array([self.places.setdefault(key, len(self.places)) for key in keys], np.int64)
         if len(self.places) > self.numbers.shape[1]:
             self._check(len(self.places) * self.windows)
@@ -50,12 +50,12 @@ class _Cells:
         return found
 
     def add(self, layer: int, cells: Array, values: Array) -> None:
-        """Add values to cells. Cells are numbered group by group."""
+        """Add values to cells of one layer; cells are numbered group by group, window by window."""
         np.add.at(self.numbers[layer].reshape(-1), cells, values)
 
 
 def sum_windows(lake: Lake, question: RatesQuestion, step: datetime.timedelta, check: CheckCells) -> dict[Key, Array]:
-    """Return the sums of each group: an array of `SUMS` x windows of length `step` from the question's start.
+    """Return for each group an array of `SUMS` x windows; the windows have length `step`, from the question's start on.
 
     Args:
         question: a question whose start is a multiple of `step` since 1970, in whole minutes.

@@ -41,7 +41,7 @@ _NO_TIME = np.iinfo(np.int64).min // 2
 
 @dataclass(frozen=True, slots=True)
 class MinuteRows:
-    """Rows of the answer to a question, as columns.
+    """Rows of `topic_minutes` that a question selects, as arrays.
 
     Attributes:
         keys: the groups of the rows.
@@ -60,7 +60,7 @@ class MinuteRows:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Dictionary-encoded column: for each row, the index of its value.
+    """Dictionary-encoded column: an index for each row, and the distinct values.
 
     Attributes:
         codes: for each row, the index of its value.
@@ -78,7 +78,7 @@ def read_minute_rows(
     use: Callable[[MinuteRows], None],
     sketches: Sequence[str] = (),
 ) -> None:
-    """Read the rows of `topic_minutes` for a question, on all cores.
+    """Read the rows of `topic_minutes` that a question selects, on all cores, and pass them to `use`.
 
     Args:
         sums: names of the sums.
@@ -112,7 +112,7 @@ def read_minute_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """Summand of a row.
+    """Number that a row adds to a sum, computed from its columns.
 
     Attributes:
         columns: columns that it needs.
@@ -128,7 +128,7 @@ def _sum_of_column(name: str) -> _Sum:
 
 
 def _sum_of_kind(kind: Kind, counted: str = "messages", less: str | None = None) -> _Sum:
-    """Return the summand for what a column counts in rows of a kind, without what another column counts."""
+    """Return a summand for rows of one kind: the column `counted`, minus the column `less` if given."""
 
     def add(rows: pa.Table) -> Array:
         kinds = _encode_column(rows.column("kind"))
@@ -169,7 +169,7 @@ def _needed_columns(question: RatesQuestion) -> list[str]:
 
 
 def _wanted_values(question: RatesQuestion) -> dict[str, Collection[Any]]:
-    """Return the values that each column of the wanted rows may have."""
+    """Return, by column, the values of the rows that a question selects."""
     tag = MINUTES.groups["tag"]
     return {tag if name == "tags" else name: set(values) for name, values in question.selection.values}
 
@@ -232,7 +232,7 @@ def _group_rows(columns: Sequence[_Column], count: int) -> tuple[list[Key], Arra
 
 
 def _place_codes(codes: Array, combinations: int) -> tuple[Array, Array]:
-    """Return the first row of each code, in the order of codes, and for each row the index of its code."""
+    """Return the first row with each code that occurs, ordered by code, and for each row the index of its code."""
     if combinations > _MAX_CODES:
         _, firsts, groups = np.unique(codes, return_index=True, return_inverse=True)
         return firsts, groups

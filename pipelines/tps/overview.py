@@ -73,7 +73,7 @@ class Capacity:
 
 
 def read_capacity(rates: Rates, question: RatesQuestion) -> Capacity:
-    """Return the size of log per day.
+    """Return how many bytes brokers store per day.
 
     Args:
         rates: Rates of a lake.

@@ -105,7 +105,7 @@ records) and traces.
 
 
 class PartialCount(NamedTuple):
-    """Rows of a table that are counted by group and window; all such counts of a question are to be added.
+    """SQL parts of a query that counts rows of one table by group and window; a question may need several to be added.
 
     Attributes:
         table: name of the table.
@@ -130,7 +130,7 @@ def rounded(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = F
 
 
 class Origins(Enum):
-    """Share of the messages in question that have the columns for which `INSTEAD` is a substitute."""
+    """How many of a question's messages have the columns of their origins, for which `INSTEAD` has substitutes."""
 
     ALL = auto()
     SOME = auto()
@@ -169,7 +169,7 @@ class RatesQuestion:
 
     @property
     def table(self) -> CountedTable:
-        """The smallest table that can answer the question, or its largest part."""
+        """The smallest table that can answer the question, or at least the largest part of its time range."""
         has_no_minute = rounded(self.start, MINUTE, up=True) >= rounded(self.end, MINUTE)
         if self.is_by_second or (has_no_minute and self.start < self.end):
             return MESSAGES
@@ -178,7 +178,7 @@ class RatesQuestion:
         return MINUTES if is_whole and set(self.by) <= set(MINUTES.groups) else MESSAGES
 
     def parts(self) -> list[RatesQuestion]:
-        """Divide a question into whole minutes and parts of minutes, which `messages` counts."""
+        """Divide a question by time into whole minutes, and parts of minutes that only `messages` can count."""
         first, last = rounded(self.start, MINUTE, up=True), rounded(self.end, MINUTE)
         if self.table is MESSAGES or self.start >= self.end or (first, last) == (self.start, self.end):
             return [self]
@@ -204,7 +204,7 @@ class RatesQuestion:
         return f"CASE WHEN origin_topic IS NULL THEN {INSTEAD[name]} ELSE {column} END"
 
     def where(self, table: CountedTable | None = None) -> str:
-        """Return SQL for the wanted rows of `table`, or of another table."""
+        """Return an SQL condition for the wanted rows of a table, by default `self.table`."""
         table = table or self.table
         found = conditions(replace(self.selection, tags=()), self.engine)
         if self.selection.tags:
@@ -238,7 +238,7 @@ class RatesQuestion:
         return f"SELECT {', '.join([*groups, window, *sums])} FROM {table.name} WHERE {self.where()} GROUP BY {keys}"
 
     def partial_counts(self) -> list[PartialCount]:
-        """Return what is to be counted, by window, for any time range; windows at its ends are counted in part."""
+        """Return the counts by window that together answer the question; windows at the ends may be counted in part."""
         assert self.window is not None
         found = []
         for part in self.parts():

@@ -58,7 +58,7 @@ class Rates:
     engine: Engine = Engine.DELTALAKE
 
     def rows(self, question: RatesQuestion, *, has_quantiles: bool = False) -> list[Row]:
-        """Answer a question.
+        """Return the rates that a question asks for.
 
         Args:
             has_quantiles: True to add `QUANTILES`.
@@ -103,7 +103,7 @@ class Rates:
         return rows
 
     def _origins(self, question: RatesQuestion) -> Origins:
-        """Return the share of messages that have the columns of origins; in rows of earlier versions they are null."""
+        """Return whether all, some or none of a question's messages have the columns of their origins."""
         if not set(question.by) & set(INSTEAD):
             return Origins.ALL
         if "origin_topic" not in self._column_names(question):
@@ -172,7 +172,7 @@ class Rates:
         return iter(()) if sql is None else self._query_rows(question, sql)
 
     def _divide_by_time(self, question: RatesQuestion) -> Iterator[RatesQuestion]:
-        """Divide a question by time, so that the engine holds the units of time of at most `_PART_ROWS` rows."""
+        """Divide a question into shorter time ranges, each with about `_PART_ROWS` rows at most, to limit memory."""
         if self.engine is Engine.SPARK:
             yield question
             return
@@ -321,7 +321,7 @@ def _step_starts(question: RatesQuestion, step: datetime.timedelta) -> list[date
 
 
 def _rolling_sums(numbers: Array, span: int) -> Array:
-    """Return sums over each `span` consecutive numbers."""
+    """Return the sum of each `span` consecutive numbers."""
     if span == 1:
         return numbers
     sums = np.cumsum(np.pad(numbers, ((0, 0), (1, 0))), axis=1)

@@ -90,7 +90,7 @@ def make_report(
     engine: Engine = Engine.DELTALAKE,
     compared: datetime.timedelta | None = None,
 ) -> RatesReport:
-    """Answer a question for a report.
+    """Compute the contents of a report on rates.
 
     Args:
         question: The question; its window is that of the figures over time, unless there are too many.

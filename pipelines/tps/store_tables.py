@@ -65,7 +65,7 @@ _ANY_STEP_MS = 1 << 45  # larger than any clock step, so that every segment has 
 
 @dataclass(frozen=True, slots=True)
 class StoreTables:
-    """Time ranges and damage of the logs that were read into the tables.
+    """Time ranges and damage of the logs that were read into a table.
 
     Attributes:
         coverage: time ranges that the logs cover.
@@ -201,7 +201,7 @@ def _join_batches(batches: list[pa.RecordBatch]) -> pa.Table:
 
 
 def _without_needless_properties(rows: pa.Table) -> pa.Table:
-    """Keep properties only in messages of `_KINDS_WITH_PROPERTIES`."""
+    """Set properties to null, except in messages of `_KINDS_WITH_PROPERTIES`."""
     place = rows.schema.get_field_index("properties")
     kinds = rows.column("kind").chunk(0)
     has_needed = np.array([name in _KINDS_WITH_PROPERTIES for name in kinds.dictionary.to_pylist()], bool)

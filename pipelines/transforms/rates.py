@@ -46,7 +46,7 @@ def window_counts(rows: DataFrame, groups: Mapping[str, str], window: str, count
 def rates_of(
     parts: Sequence[DataFrame], groups: Sequence[str], window_us: int, start_us: int, end_us: int
 ) -> DataFrame:
-    """Add the counts of parts of a time, and divide them by the seconds of their windows in this time.
+    """Sum the counts of all parts by group and window, and divide them by the window's seconds in the time range.
 
     For a time from 14:01 and windows of five minutes:
 

@@ -163,7 +163,7 @@ def _find_other_logs(store: Store, log: StoreRange, findings: Findings) -> bool:
 
 
 def _unreadable_queues(log_format: Format, folder: Path, manifest: Manifest | None) -> str:
-    """Return what a store has instead of queues that can be read; empty if it has or may have queues."""
+    """Return why a store's queues cannot be read, such as that they are in RocksDB; empty if they can be."""
     if log_format.queues.are_in_rocksdb(folder):
         return "queues in RocksDB"
     folders = {name.partition("/")[0] for name in manifest.files} if manifest is not None else set()
@@ -188,7 +188,7 @@ def _is_behind(root: str, manifest: Manifest) -> bool:
 def _add_queues_to_view(
     view: StoreView, listed: Mapping[str, bool], findings: Findings
 ) -> tuple[StoreView, list[tuple[str, int]], list[tuple[str, int]]]:
-    """Return a view with what the queues show, and the queues and batch queues that have a folder."""
+    """Complete a view with the queues' file sizes and dispatched end; also return all queues and batch queues."""
     files, layout = view.files, view.queues
     queues = list_queues(files, layout)
     file_size = queue_file_size(files, queues, layout)
@@ -213,7 +213,7 @@ def _add_queues_to_view(
 
 
 def _with_observed_delays(view: StoreView, queues: Sequence[tuple[str, int]], findings: Findings) -> StoreView:
-    """Return a view with the delay levels that the store's schedule queues show."""
+    """Return a view with delay levels as observed in the store's schedule queues."""
     records = LogRecords(view.segments, view.format)
     topic = view.dialect.schedule_topic
     observed = observe_delays(view.files, queues, topic, view.queue_file_size, view.queues, records)
@@ -313,7 +313,7 @@ def _note_entries_beyond(part: IndexPart, view: StoreView, findings: Findings) -
 
 
 def _checked_header(store: Store, part: IndexPart, view: StoreView, findings: Findings) -> IndexPart:
-    """Return an index file with the begin and end that records in the log confirm."""
+    """Compare an IndexFile's header with the log, and return its description with confirmed begin and end."""
     header = part.header
     first_offset, last_offset = part.first_offset, part.last_offset
     begin, is_known = part.begin_timestamp, True

@@ -50,7 +50,7 @@ class BatchChecker:
         return runs
 
     def _match_entries(self, files: QueueFiles, expected: Array, runs: list[Run]) -> None:
-        """Compare records and entries that have each other's offset, and report the others.
+        """Compare records with the entries that have their physical offset, and report those without a counterpart.
 
         All entries of the queue are read, because damaged ones may be anywhere.
         """

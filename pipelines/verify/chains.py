@@ -24,7 +24,7 @@ _AT_OFFSET, _AT_PREVIOUS = ENTRY.offset_of("physical_offset"), ENTRY.offset_of("
 
 @compiled
 def _is_of_other_slot(memory: Array, at: Any, slots: int, slot: Any) -> Any:
-    """Return whether an entry belongs to another slot. An empty entry, which is reported by itself, fits any slot."""
+    """Return whether an entry belongs to another slot; False for an empty entry, which is reported separately."""
     key_hash = np.int64(load_be_i32(memory, at))
     if key_hash == 0 and load_be_i64(memory, at + _AT_OFFSET) == 0 and load_be_i64(memory, at + _ENTRY_SIZE - 8) == 0:
         return False
@@ -98,14 +98,14 @@ def check_chains(  # noqa: C901, PLR0912 (nothing is called but what is inlined)
 
 @compiled
 def _add_problem(problems: Array, found: int, kind: int, row: int, at: int) -> int:
-    """Add a problem; return how many there are."""
+    """Add a problem, and return the new number of problems."""
     problems[0, found], problems[1, found], problems[2, found] = kind, row, at
     return found + 1
 
 
 @compiled
 def _add_missing(problems: Array, found: int, row: int, keys: np.int64, wrong: int) -> tuple[int, int]:
-    """Add keys of a record as missing, except for as many as wrong entries were found in their place.
+    """Report a record's keys as missing, except one for each wrong entry that was found in their place.
 
     Returns:
         The number of problems, and the number of wrong entries that are not yet matched with a key.

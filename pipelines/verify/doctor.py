@@ -87,7 +87,7 @@ def join_findings(reports: Sequence[StoreReport]) -> Findings:
 
 @dataclass
 class _StoreInProgress:
-    """A store whose tasks are running: its ranges of the log, and the results so far of ranges and index files."""
+    """A store whose tasks are running, with its ranges of the log and the results of finished tasks."""
 
     admitted: Admitted
     splits: list[Split]
@@ -215,7 +215,7 @@ def _make_report(store: _StoreInProgress) -> StoreReport:
 
 
 def _check_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_topics: Collection[str]) -> None:
-    """Read the ends of some queues of a copy at once, so that the checks, one after the other, find them in memory."""
+    """Read the ends of a copy's queues in parallel, so that later checks find them in memory."""
 
     def read(queue: tuple[str, int]) -> None:
         files = view.batch_queue(*queue) if queue[0] in batch_topics else view.queue(*queue)
@@ -226,7 +226,7 @@ def _check_queue_ends(view: StoreView, queues: Sequence[tuple[str, int]], batch_
 
 
 def _check_index(view: StoreView, reports: Sequence[LogReport], findings: Findings) -> None:
-    """Report records with keys of a store without IndexFiles, and those of a copy that only the newest one has."""
+    """Report records whose keys no IndexFile has: the store has none, or the copy lacks the newest one."""
     count = sum(report.not_copied if view.index else report.with_keys for report in reports)
     if count and view.lacks_newest_index:
         offsets = (each.first_not_copied for each in reports if each.first_not_copied is not None)

@@ -14,7 +14,7 @@ DEFAULT_LIMIT = 20
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding.
+    """One thing that is wrong in a store, and its place.
 
     Attributes:
         code: the code of its class.
@@ -86,7 +86,7 @@ class Findings:
         found: str,
         expected: str,
     ) -> None:
-        """Add a finding of a small file."""
+        """Add a finding on a small file, given by its parts."""
         self.add(Finding(code, file, position, physical_offset, found=found, expected=expected))
 
     def add_many(self, code: str, count: int, first: Iterable[Finding]) -> None:

@@ -80,7 +80,7 @@ class IndexChecker:
         self._compare_entries(facts, rows, [each for each in stretches if len(each[2])])
 
     def _open_part(self, part: IndexPart) -> IndexedFile:
-        """Return an open IndexFile; the ones before it are closed, as ranges are checked in the order of the log."""
+        """Open an IndexFile, unless it is open already, and close those before it, which are no longer needed."""
         if part.name not in self._open:
             before = [each.name for each in self._view.index if each.last_offset < part.first_offset]
             for name in self._open.keys() & set(before):
@@ -156,7 +156,7 @@ class IndexChecker:
             self._findings.add_many(code, chosen.shape[1], first)
 
     def _without_edges(self, facts: Facts, rows: slice, offsets: Array, chosen: Array) -> Array:
-        """Remove problems that cannot be decided, or that are reported already.
+        """Return the problems without those that cannot be decided at the ends of the index, or are reported elsewhere.
 
         Keys of the first record may be in a file that was deleted. Keys of the last record may be still to be written,
         or in the newest file, which a copy lacks.
@@ -236,7 +236,7 @@ def _fetch_to_temporary(file: IndexedFile, part: IndexPart, place: str) -> Itera
 
 
 def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findings:
-    """Check an open file through a mapping. Truncation of the file meanwhile is a finding, not a crash."""
+    """Check an open IndexFile through a memory map; if the file is truncated meanwhile, report that as a finding."""
     size = part.geometry.file_size
     mapping = Mapping.of(descriptor, 0, size)
     if mapping is None:
@@ -252,7 +252,7 @@ def _check_open_file(view: StoreView, part: IndexPart, descriptor: int) -> Findi
 
 
 def _cut_findings(view: StoreView, part: IndexPart, size: int) -> Findings:
-    """Return the finding of a file that became shorter while it was checked; other findings of it are dropped."""
+    """Return the only finding to report on an IndexFile that became shorter while it was checked."""
     findings = Findings(view.limit)
     expected = f"{part.geometry.file_size} bytes, as when it was opened"
     findings.add(Finding("index_file_size", part.name, found=f"{size} bytes", expected=expected))
@@ -294,7 +294,7 @@ def _chain_finding(part: IndexPart, memory: Array, kind: int, code: str, number:
 
 
 def _check_header(part: IndexPart, used_slots: int, *, is_live: bool, findings: Findings) -> None:
-    """Compare the header's counts. A broker updates those of the newest file only when the file is full."""
+    """Compare the header's counts with the file; those of the newest file may be old, since a broker sets them last."""
     claimed, header = part.claimed, part.header
     may_be_stale = part.is_newest
     if claimed > part.last or (claimed < part.last and not may_be_stale) or claimed < 0:

@@ -49,7 +49,7 @@ class IndexPart:
 
     @property
     def claimed(self) -> int:
-        """The number of entries by the header."""
+        """The number of entries according to the file's header."""
         return max(0, self.header.index_count - 1)
 
 

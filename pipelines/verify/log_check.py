@@ -43,7 +43,7 @@ _MAX_SHOWN_CHARS = 100
 
 @dataclass
 class LogReport:
-    """Result of checking one range of the log.
+    """Findings, and data on the records, of one range of the log.
 
     Attributes:
         findings: the findings that this range alone shows.

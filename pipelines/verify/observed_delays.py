@@ -85,7 +85,7 @@ def is_delay(difference_ms: int) -> bool:
 
 
 def are_delays(differences_ms: Array) -> Array:
-    """Return `is_delay` of an array."""
+    """Return a mask of the differences that can be configured delays, as `is_delay` for each element."""
     can_be: Array = (differences_ms > 0) & (differences_ms <= MAX_DELAY_MS) & (differences_ms % DELAY_UNIT_MS == 0)
     return can_be
 

@@ -102,7 +102,7 @@ class QueueChecker:
         return [run for run, _ in found]
 
     def _first_entry_offset(self, files: QueueFiles) -> int:
-        """Return the physical offset of the record of the queue's first entry; 0 if that record is not in the log.
+        """Return the physical offset in a queue's first entry if its record is there in the log; else 0.
 
         Earlier records with the same or later queue offsets belong to a deleted topic of the same name. Their entries
         were deleted, and the entries under their numbers belong to other records, so they are not compared.
@@ -120,7 +120,7 @@ class QueueChecker:
         return self._begins[files.name]
 
     def _with_right_numbers(self, files: QueueFiles, found: list[tuple[Run, slice]]) -> list[tuple[Run, slice]]:
-        """Return the runs; short runs with wrong queue offsets get the offsets of their entries, and are reported."""
+        """Return the runs; report short runs with wrong queue offsets, and correct them by their entries."""
         right: list[tuple[Run, slice]] = []
         for place, (run, rows) in enumerate(found):
             expected = right[-1][0].end if right else found[place + 1][0].first - (run.end - run.first)
@@ -227,7 +227,7 @@ and its first record after it."""
 
 
 def restarts_of(queues: Mapping[tuple[str, int], Sequence[Run]]) -> Restarts:
-    """Return when topics were created again, as far as the records of a single queue prove it.
+    """Return where in the log topics were created again, as far as the records of a single queue show it.
 
     A queue whose offsets begin at 0 again after a single record is no proof: the record may have been stored twice.
 

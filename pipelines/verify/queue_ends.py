@@ -184,7 +184,7 @@ class QueueEnds:
         return QueueBounds(ranges[0][0], max(end, written))
 
     def _check_head(self, files: QueueFiles, end: int) -> None:
-        """Check entries before those of the log's records: they may only belong to expired messages."""
+        """Report entries before a queue's first record that do not point to expired messages."""
         first = max(files.first_number, end - _ENTRIES_AT_ONCE)
         for number, entries in _read_blocks(files, first, end):
             leads = self._queues.is_written(entries) & ~self._queues.is_filler(entries)
@@ -192,7 +192,7 @@ class QueueEnds:
             self._note_dangling(files, number, entries, loose)
 
     def _check_gap(self, files: QueueFiles, first: int, end: int) -> None:
-        """Check queue offsets that no record has, between those of two records."""
+        """Report queue offsets between two records that no record has as lost messages, and check their entries."""
         explained = 0
         for number, entries in _read_blocks(files, max(first, files.first_number), min(end, files.end_number)):
             explained += self._note_dangling(files, number, entries, self._queues.is_loose(entries))
@@ -221,7 +221,7 @@ class QueueEnds:
         return end
 
     def _note_dangling(self, files: QueueFiles, first: int, entries: Array, loose: Array) -> int:
-        """Report entries that point to no record. Return how many point to damage, which the log check reports."""
+        """Report entries that point to no record; only count those that point to damage, and return their number."""
         places = np.flatnonzero(loose)
         explained = 0
         for place in places.tolist():

@@ -58,7 +58,7 @@ class QueueFiles:
         self.has_extension = files.has_folder(f"{_EXTENSIONS}/{topic}/{queue_id}")
 
     def _origin_of(self, starts: Iterable[int]) -> int:
-        """Return the most frequent start of files, modulo the file size."""
+        """Return the most frequent byte position at which files start, modulo the file size; 0 without files."""
         places = Counter(start % self.file_size for start in starts if start % self.layout.entry_size == 0)
         return places.most_common(1)[0][0] if places else 0
 

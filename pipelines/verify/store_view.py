@@ -1,4 +1,4 @@
-"""Facts about a store that are fixed before its log is read: the log's end, what is dispatched, its index files.
+"""Data on a store that is fixed before its log is read: the log's end, what is dispatched, its index files.
 
 A broker may be writing meanwhile. So the small files are read first, then the log's end is fixed, then the log is read
 up to there, and then the indexes, which by then have at least the entries of these records. Records after the last
@@ -53,7 +53,7 @@ _FLOCK = "hhqqi4x"  # struct flock on 64-bit Linux: type, whence, start, length,
 
 @dataclass(frozen=True)
 class StoreView:
-    """A store as the tasks see it.
+    """Data on a store that is fixed before its log is read, for the tasks that verify it.
 
     Attributes:
         broker: the store's name.
@@ -132,7 +132,7 @@ class StoreView:
 
     @property
     def lacks_newest_index(self) -> bool:
-        """True if the broker's newest IndexFile is not there, because the store is a copy."""
+        """True if the store is a copy, and the broker's newest IndexFile is not in it."""
         return self.is_copy and not (self.index and self.index[-1].is_newest)
 
     def is_deleted(self, topic: str) -> bool:
@@ -144,7 +144,7 @@ class StoreView:
         return "newer_elsewhere" if self.has_other_logs else code
 
     def is_awaited(self, offset: int) -> bool:
-        """Return whether an offset is that of the newest record, which is copied only once it no longer changes."""
+        """Return whether an offset is that of the newest record, if a copy lacks it because it might still change."""
         return self.is_copy and offset == self.end
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:
@@ -234,7 +234,7 @@ def last_dispatched(
 
 
 def _record_end_before(files: QueueFiles, number: int, end: int) -> int:
-    """Return the physical offset after the record of the newest entry before a number; 0 without such an entry.
+    """Return the end, in the log, of the record that the newest entry before a number points to; 0 without an entry.
 
     Args:
         number: the number; only some entries before it are read.

@@ -88,5 +88,5 @@ def parse_page(layout: Layout, name: str, data: bytes) -> tuple[Any, ...]:
 
 
 def serialize_page(fields: bytes) -> bytes:
-    """Return the whole page with the given fields."""
+    """Return the bytes of a whole page: the given fields, followed by zeros."""
     return fields.ljust(PAGE_SIZE, b"\0")

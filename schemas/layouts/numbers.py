@@ -39,17 +39,17 @@ class NumberError(CommitLakeError, ValueError):
 
 
 def parse_int32(text: str | None) -> int | None:
-    """Parse a number like Java's Integer.parseInt; return None if the text is invalid or None."""
+    """Parse a 32-bit integer like Java's Integer.parseInt; return None if the text is missing or invalid."""
     return parse_int(text, INT32_MIN, INT32_MAX)
 
 
 def parse_int64(text: str | None) -> int | None:
-    """Parse a number like Java's Long.parseLong; return None if the text is invalid or None."""
+    """Parse a 64-bit integer like Java's Long.parseLong; return None if the text is missing or invalid."""
     return parse_int(text, INT64_MIN, INT64_MAX)
 
 
 def parse_int(text: str | None, minimum: int, maximum: int) -> int | None:
-    """Parse a number of a range; return None if the text is invalid or None.
+    """Parse an integer from `minimum` to `maximum`; return None if the text is missing, invalid or out of range.
 
     Args:
         text: text of any length; the time is linear in its length.
@@ -74,7 +74,7 @@ def parse_int(text: str | None, minimum: int, maximum: int) -> int | None:
 
 
 def require_int(text: str, name: str, minimum: int, maximum: int) -> int:
-    """Parse a number of a range, or raise an error.
+    """Parse an integer from `minimum` to `maximum`; raise an error if the text is invalid or out of range.
 
     Args:
         text: see `parse_int`.

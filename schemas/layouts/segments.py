@@ -1,4 +1,4 @@
-"""Names of the files of a log, and of the folders of queues.
+"""Names of log files (segments) and of queue folders.
 
 The name of a file is the offset of its first byte, in 20 decimal digits. Source: UtilAll.offset2FileName. Java's
 formatter uses the JVM's locale, so digits of other scripts occur and are accepted. The name of a queue's folder is its
@@ -18,7 +18,7 @@ MAX_QUEUE_OFFSET = 1 << 56
 
 
 def max_entry_number(entry_size: int) -> int:
-    """Return the largest number of an entry in a queue's files.
+    """Return the largest entry number that queue files can have, for entries of the given size.
 
     A larger number, times the entry size, would not be a valid offset; only damaged or forged records have one.
     """
@@ -36,7 +36,7 @@ def is_segment_name(name: str) -> bool:
 
 
 def parse_segment_name(name: str) -> int | None:
-    """Return the offset in a file name, or None if it is not the name of a segment."""
+    """Return the start offset in the name of a segment file, or None if the name is not that of a segment."""
     if len(name) != NAME_LENGTH or not name.isdecimal():
         return None
     offset = int(name)  # has at most 20 digits

@@ -1,4 +1,4 @@
-"""Expectation as data: the condition on a column, the reason for it, and what to do if it is not met.
+"""Expectations as data: a condition on columns, the reason for it, and what to do if it is not met.
 
 Types and their arguments are those of great_expectations 1.24. A suite applies to one table, whose rows are windows,
 topics or brokers; `pipelines.quality.frames` lists the columns of each.
@@ -25,7 +25,7 @@ class Severity(StrEnum):
 
 
 class Grain(StrEnum):
-    """Grain of a checked table: the subject of each of its rows."""
+    """Subject of each row of a checked table."""
 
     WINDOW = "window"
     TOPIC = "topic"
@@ -41,8 +41,8 @@ class Expectation:
         type: class in `great_expectations.expectations`.
         kwargs: arguments of the class, including columns.
         severity: consequence if it is not met.
-        why: meaning of a failure.
-        action: what to do about a failure.
+        why: meaning of an unmet expectation.
+        action: what to do if the expectation is not met.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Suite:
 
 
 def none_of(name: str, column: str, severity: Severity, why: str, action: str) -> Expectation:
-    """Return an expectation that a column of counts is 0 in all rows; the observed value is their sum."""
+    """Return the expectation that a count column is 0 in all rows; the reported value is the sum of the column."""
     kwargs = {"column": column, "min_value": 0, "max_value": 0}
     return Expectation(name, "ExpectColumnSumToBeBetween", kwargs, severity, why, action)
 
@@ -91,6 +91,6 @@ def at_most(name: str, column: str, limit: float, severity: Severity, why: str, 
 
 
 def never_less(name: str, greater: str, less: str, severity: Severity, why: str, action: str) -> Expectation:
-    """Return an expectation that one column is at least as large as another in each row."""
+    """Return the expectation that `greater` is never less than `less` within a row."""
     kwargs = {"column_A": greater, "column_B": less, "or_equal": True}
     return Expectation(name, "ExpectColumnPairValuesAToBeGreaterThanB", kwargs, severity, why, action)

@@ -1,4 +1,4 @@
-"""Suites that every archive run is checked with.
+"""Expectation suites with which every archive run is checked.
 
 CRITICAL is a state that a broker's log cannot have if it was read correctly, so a commit would archive an error.
 DAMAGE is a loss in single queues of a log that was read correctly: a commit archives all that is left.
@@ -393,5 +393,5 @@ FORMER_NAMES: Mapping[str, str] = {
 
 
 def present_name(name: str) -> str:
-    """Return the current name of an expectation, given this name or a former one."""
+    """Return the current name of an expectation that may have been renamed."""
     return FORMER_NAMES.get(name, name)

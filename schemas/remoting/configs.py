@@ -11,7 +11,7 @@ from commitlake.schemas.remoting.ext_fields import Long
 
 
 class DataVersion(NamedTuple):
-    """Version of a table, which rises with every change.
+    """Version of a table of topics or groups, which increases with every change.
 
     Attributes:
         timestamp: time of the last change, ms since 1970.

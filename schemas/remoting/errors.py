@@ -17,8 +17,8 @@ class CommandError(CommitLakeError, ValueError):
 
 
 class BodyError(CommandError):
-    """Error for a body that does not match the code."""
+    """Error for a body that does not have the format that the command's code requires."""
 
 
 class NotPermittedError(CommandError):
-    """Error for a request that its account may not send, or not on this connection."""
+    """Error for a request that its account may not send, or may not send over this connection."""

@@ -1,4 +1,4 @@
-"""Conversion between headers and ext fields, by the declaration of the header.
+"""Conversion between header classes and the ext fields of commands, based on each header's declaration.
 
     class OffsetRequest(NamedTuple):
         topic: str                                      required: `topic`
@@ -30,13 +30,13 @@ _REQUIRED = object()
 
 
 class Key(str):
-    """Name of an ext field in a declaration, if it is not the field's name in camel case."""
+    """Annotation with the name of an ext field, for names that are not the field's name in camel case."""
 
     __slots__ = ()
 
 
 class Bits(int):
-    """Size of an integer in a declaration."""
+    """Annotation with the size of an integer field in bits."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ _Plan = tuple[tuple[str, int, Any], ...]
 
 
 def from_ext_fields(kind: type[H], fields: Mapping[str, str], *, one_letter: bool = False) -> H:
-    """Return the header in ext fields.
+    """Parse ext fields into a header of the given class.
 
     Args:
         kind: class of the header.
@@ -87,7 +87,7 @@ def _field_error(kind: type[NamedTuple], key: str, limit: int, text: str) -> Com
 
 
 def to_ext_fields(header: NamedTuple, *, one_letter: bool = False) -> dict[str, str]:
-    """Return the ext fields of a header, without those that are None."""
+    """Return a header as ext fields, without fields that are None."""
     return {
         key: value if value.__class__ is str else _BOOLEANS[value] if value.__class__ is bool else str(value)
         for key, value in zip(_keys(header.__class__, one_letter), header, strict=True)
@@ -109,7 +109,7 @@ def _keys(kind: type[NamedTuple], one_letter: bool) -> tuple[str, ...]:
 
 @functools.cache
 def _plan(kind: type[NamedTuple], one_letter: bool) -> _Plan:
-    """Return name, type and default of each field, in the order of the declaration."""
+    """Return the name, type and default of each ext field of a header, in the order of the declaration."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
         (key, _limit_of_type(hints[name]), kind._field_defaults.get(name, _REQUIRED))
@@ -118,7 +118,7 @@ def _plan(kind: type[NamedTuple], one_letter: bool) -> _Plan:
 
 
 def field_key(name: str, hint: Any) -> str:
-    """Return RocketMQ's name of the field that is declared as `name`."""
+    """Return RocketMQ's name for a header field: from its annotation, or else in camel case."""
     for note in getattr(hint, "__metadata__", ()):
         if isinstance(note, Key):
             return str(note)
@@ -127,7 +127,7 @@ def field_key(name: str, hint: Any) -> str:
 
 
 def _limit_of_type(hint: Any) -> int:
-    """Return _TEXT, _BOOLEAN, or the limit of an integer."""
+    """Return _TEXT or _BOOLEAN for a field of that type, or the limit of an integer's values."""
     if get_origin(hint) is Annotated:
         base, *notes = get_args(hint)
         return 1 << 63 if Bits(64) in notes else _limit_of_type(base)

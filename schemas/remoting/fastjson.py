@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 
 def without_half_pairs(document: str) -> str:
-    r"""Return a JSON document with question marks in place of half surrogate pairs, as Java encodes them.
+    r"""Return a JSON document in which each half surrogate pair is replaced by a question mark, as Java encodes it.
 
     JSON may contain a lone `\ud800`. Python parses it to a string that cannot be encoded in UTF-8, so the error would
     only appear later, when the string is stored or sent.

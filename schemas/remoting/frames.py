@@ -285,14 +285,14 @@ def _wrong_header(start: int, found: str) -> LayoutError:
 
 
 def _describe_value(value: Any) -> str:
-    """Return a value as text for a message; `repr` would fail on deeply nested values."""
+    """Return a short description of a value for an error message; `repr` would fail on deeply nested values."""
     if isinstance(value, dict | list):
         return f"a {type(value).__name__} of {len(value)}"
     return repr(value)[:80]
 
 
 def _text(key: str, value: Any, start: int) -> str:
-    """Convert a value to text, as fastjson does for a map of strings."""
+    """Convert the value of an ext field to text, as fastjson does for a map of strings."""
     if isinstance(value, str):
         return value
     if isinstance(value, dict | list):
@@ -390,7 +390,7 @@ def parse_binary_header(header: bytes, start: int) -> BinaryHeader:
 
 
 def _read_length(name: str, header: bytes, position: int, form: struct.Struct, start: int) -> tuple[int, int]:
-    """Return a length and the position after it."""
+    """Read a length field of a header, and return the length and the position after the field."""
     after = position + form.size
     if after > len(header):
         raise LayoutError(f"{name} length", start + position, f"{form.size} bytes", f"{len(header) - position}")

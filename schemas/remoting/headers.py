@@ -55,7 +55,7 @@ _ONE_LETTER = frozenset(
 
 
 def is_one_letter(code: int) -> bool:
-    """Return whether a send with this code names its fields by single letters."""
+    """Return whether send requests with this code name their header fields by single letters."""
     return code in _ONE_LETTER
 
 

@@ -1,4 +1,4 @@
-"""Conversion between bodies and JSON, by the declaration of the body; see ext_fields.py for headers.
+"""Conversion between body classes and JSON, based on each body's declaration; see ext_fields.py for headers.
 
     class TopicStats(NamedTuple):
         offset_table: dict[MessageQueue, TopicOffset]   keys may be strings, integers, or declared types
@@ -33,7 +33,7 @@ _FOUND_LENGTH = 80
 
 
 def parse_body(kind: type[B], body: bytes | memoryview, *, limit: int = MAX_FRAME_BYTES, is_plain: bool = False) -> B:
-    """Parse a body.
+    """Parse a JSON body into a value of the given class.
 
     Args:
         kind: class of the body.
@@ -56,7 +56,7 @@ def parse_body(kind: type[B], body: bytes | memoryview, *, limit: int = MAX_FRAM
 
 
 def from_json(kind: type[B], value: Any) -> B:
-    """Convert parsed JSON to a declared type.
+    """Convert parsed JSON to a value of a declared type.
 
     Raises:
         BodyError: if a required field is missing or has a wrong type.

@@ -46,7 +46,7 @@ _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
 def decode_in_steps(body: bytes | bytearray | memoryview) -> Iterator[str]:
-    """Yield the pieces of a UTF-8 text; invalid bytes become U+FFFD."""
+    """Decode a UTF-8 text in steps, and yield its pieces; invalid bytes become U+FFFD."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     for start in range(0, len(body), _DECODED_BYTES):
         yield decoder.decode(bytes(body[start : start + _DECODED_BYTES]))
@@ -69,7 +69,7 @@ class JsonCursor:
     """
 
     def __init__(self, text: str) -> None:
-        """Start at the beginning of a document."""
+        """Set the cursor to the beginning of a document."""
         self._text = text
         self._position = 0
 
@@ -108,7 +108,7 @@ class JsonCursor:
             raise BodyError(f"expected JSON at character {start}, found {str(error)[:80]}") from None
 
     def skip(self) -> Iterator[None]:
-        """Move after the value at the cursor, in steps; only strings and brackets inside are checked.
+        """Move the cursor past a value in steps; of its content, only strings and brackets are checked.
 
         Raises:
             BodyError: if the value is incomplete.
@@ -117,7 +117,7 @@ class JsonCursor:
         yield from self._move_after_value(len(self._text))
 
     def finish(self) -> None:
-        """Check that nothing follows.
+        """Check that nothing follows the parsed document.
 
         Raises:
             BodyError: if something follows.
@@ -131,7 +131,7 @@ class JsonCursor:
         return self._position
 
     def _move_after_value(self, limit: int) -> Iterator[None]:
-        """Move after the value at the cursor; yield after each step."""
+        """Move the cursor past a value, and yield after each step."""
         if scalar := _SCALAR.match(self._text, self._position):
             self._position = scalar.end()
             return
@@ -174,7 +174,7 @@ class JsonCursor:
         return key
 
     def _take(self, token: str) -> bool:
-        """Move after a token if it is at the cursor, and return whether it was."""
+        """Move the cursor past a token if it is the next one, and return whether it was."""
         self._skip_blanks()
         is_here = self._text.startswith(token, self._position)
         self._position += len(token) * is_here
@@ -273,7 +273,7 @@ def parse_registration(body: bytes | memoryview, *, compressed: bool) -> Registe
 
 
 def serialize_registration(registration: RegisterBrokerBody, *, version: int = VERSION) -> bytes:
-    """Serialize the compressed body like a broker of a version; 4.9 can read topics without attributes."""
+    """Serialize the compressed body as a broker of the given version does; 4.9 cannot read attributes of topics."""
     wrapper = registration.topic_config_serialize_wrapper
     parts = [_with_length(serialize_body(wrapper.data_version)), _INT.pack(len(wrapper.topic_config_table))]
     for topic in wrapper.topic_config_table.values():
@@ -295,7 +295,7 @@ def _with_length(data: bytes) -> bytes:
 
 
 def _decompress(body: bytes | memoryview) -> Iterator[bytes]:
-    """Yield the pieces of the decompressed body."""
+    """Decompress the body in steps, and yield its pieces."""
     stream = zlib.decompressobj()
     size = 0
     for start in range(0, len(body), STEP_BYTES):
@@ -322,7 +322,7 @@ class _Texts:
         self._position = 0
 
     def count(self, what: str) -> int:
-        """Read a number that is at most the number of remaining bytes."""
+        """Read a number, and check that it is at most the number of remaining bytes."""
         left = len(self._data) - self._position - _INT.size
         if left < 0:
             raise BodyError(f"registration: expected {what} at byte {self._position}, found the end")

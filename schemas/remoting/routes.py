@@ -1,4 +1,4 @@
-"""Routes of topics: data of a name server, and the queues that a client derives from them.
+"""Routes of topics: the data that a name server returns, and the queues that a client derives from them.
 
 Source: TopicRouteData, ClusterInfo, MQClientInstance.topicRouteData2TopicPublishInfo (5.5.0).
 """
@@ -34,7 +34,7 @@ class MessageQueue(NamedTuple):
 
 
 class BrokerData(NamedTuple):
-    """Master with its slaves.
+    """Master broker with its slaves.
 
     Attributes:
         broker_addrs: `ip:port` by broker id; 0 is the master.
@@ -53,7 +53,7 @@ class BrokerData(NamedTuple):
 
     @property
     def any_address(self) -> str | None:
-        """Address to read from: that of the master, else of the slave with the lowest id."""
+        """Address to read from: that of the master or, without a master, of the slave with the lowest id."""
         return self.broker_addrs[min(self.broker_addrs)] if self.broker_addrs else None
 
 
@@ -80,7 +80,7 @@ class TopicRoute(NamedTuple):
     order_topic_conf: str | None = None
 
     def broker(self, name: str) -> BrokerData | None:
-        """Return the broker with a name, or None."""
+        """Return the broker with the given name, or None if the route does not have it."""
         return next((broker for broker in self.broker_datas if broker.broker_name == name), None)
 
 
@@ -159,7 +159,7 @@ def _ordered_queues(topic: str, conf: str) -> list[MessageQueue]:
 
 
 def _ordered_counts(conf: str) -> list[tuple[str, int]]:
-    """Return the brokers of a fixed order with their numbers of queues; other entries are ignored."""
+    """Return pairs of broker and number of queues from a fixed order such as `broker-a:4`; ignore invalid parts."""
     parts = (part.partition(":") for part in conf.split(";"))
     counts = ((broker_name, parse_int32(count)) for broker_name, _, count in parts)
     return [(broker_name, max(count, 0)) for broker_name, count in counts if broker_name and count is not None]

@@ -26,7 +26,7 @@ _SOMETIMES_SIGNED = "_UNIQUE_KEY_QUERY"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Credentials of a signer; secrets are not shown."""
+    """Access key and secret with which requests are signed; the secret is never shown."""
 
     access_key: str
     secret_key: str = field(repr=False)

@@ -58,11 +58,11 @@ _KEYWORDS = frozenset(
 
 
 class PausedError(CommitLakeError):
-    """Signal that an evaluation has searched for long enough; evaluating it again continues it."""
+    """Signal that an evaluation pauses after a long search; evaluating the expression again continues it."""
 
 
 class PausableProperties(dict[str, str]):
-    """Properties of a message for an evaluation with long searches, which pauses between two of them.
+    """Properties of one message, for an evaluation that may pause between long text searches.
 
     A search may compare every character of the text with every character of the pattern, and an expression may have 256
     searches in texts of 32 KB, which takes a tenth of a second. Results are cached, so each search runs once.
@@ -76,7 +76,7 @@ class PausableProperties(dict[str, str]):
         self._left = SEARCHES_AT_ONCE
 
     def contains(self, text: str, part: str) -> bool:
-        """Return whether a text contains another.
+        """Return whether `text` contains `part`; raise `PausedError` to pause a long evaluation.
 
         Raises:
             PausedError: if the searches since the last pause have cost enough.
@@ -138,7 +138,7 @@ def negated(part: Condition) -> Condition:
 
 
 def equal(left: Operand, right: Operand) -> Condition:
-    """Return an equality condition; operands are compared by a type that fits both."""
+    """Return a condition that two operands are equal; they are compared as a type that fits both."""
 
     def condition(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)
@@ -154,7 +154,7 @@ def equal(left: Operand, right: Operand) -> Condition:
 
 
 def ordered(left: Operand, right: Operand, compare: Callable[[float, float], bool]) -> Condition:
-    """Return an order condition such as `<` on numbers."""
+    """Return a condition that compares two numbers, such as `<`."""
 
     def condition(properties: Properties) -> bool | None:
         one, other = left(properties), right(properties)
@@ -167,7 +167,7 @@ def ordered(left: Operand, right: Operand, compare: Callable[[float, float], boo
 
 
 def text_test(left: Operand, test: Callable[[str], bool]) -> Condition:
-    """Return a condition that tests a text."""
+    """Return a condition that a text operand passes a test."""
 
     def condition(properties: Properties) -> bool | None:
         value = left(properties)
@@ -179,7 +179,7 @@ def text_test(left: Operand, test: Callable[[str], bool]) -> Condition:
 
 
 def contains(left: Operand, part: str) -> Condition:
-    """Return a condition that searches in a text."""
+    """Return a condition that a text operand contains a text."""
 
     def condition(properties: Properties) -> bool | None:
         value = left(properties)
@@ -390,7 +390,7 @@ class _Parser:
         return self._operand()[0]
 
     def _operand(self) -> tuple[Operand, Value]:
-        """Return a function for an operand's value, and the value itself if it is a literal."""
+        """Parse an operand; return a function for its value, and the value itself if it is a literal."""
         token = self._peek()
         if token.kind == "text":
             literal: Value = self._text()

@@ -25,7 +25,7 @@ class DelayOffsetTable(NamedTuple):
 
 
 class OffsetTable(NamedTuple):
-    """The offset at which each queue continues.
+    """Offsets at which consumers continue, by queue.
 
     Body of RESET_CONSUMER_CLIENT_OFFSET (220), and of the answer to INVOKE_BROKER_TO_RESET_OFFSET (222).
     """
@@ -118,7 +118,7 @@ class BrokerStatsData(NamedTuple):
 
 
 class ConsumeQueueEntry(NamedTuple):
-    """Entry of a ConsumeQueue, and whether a filter accepts it."""
+    """Queue entry, with whether a group's filter accepts it."""
 
     physic_offset: Long
     physic_size: int

@@ -1,4 +1,4 @@
-"""TLS by the settings of a `tls.properties` file: SSL contexts, and connections without a socket."""
+"""TLS as configured in a `tls.properties` file: SSL contexts, and TLS connections independent of sockets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ServerTls:
     """TLS settings of a server's port.
 
     Attributes:
-        context: context with the certificate of the server, and requirements for clients.
+        context: SSL context with the server's certificate, and the requirements for clients' certificates.
         mode: permissive or enforcing.
     """
 
@@ -146,7 +146,7 @@ def _reason(error: OSError) -> str:
 
 
 class TlsStream:
-    """One end of a TLS connection without a socket; not thread-safe.
+    """TLS endpoint that converts between plain text and encrypted bytes without a socket; not thread-safe.
 
     The caller passes bytes from its socket to `receive`, and sends the bytes that `take_output` returns.
 
@@ -156,7 +156,7 @@ class TlsStream:
     """
 
     def __init__(self, context: ssl.SSLContext, *, is_server: bool, server_name: str | None = None) -> None:
-        """Start the connection; a client's first bytes are in `take_output` at once.
+        """Begin a TLS connection; a client's first bytes are available from `take_output` at once.
 
         Args:
             context: context with the certificates.
@@ -197,13 +197,13 @@ class TlsStream:
             self.is_established = True
 
     def send(self, data: bytes) -> None:
-        """Encrypt plain text after the handshake; the result is in `take_output`."""
+        """Encrypt plain text after the handshake; `take_output` returns the encrypted bytes."""
         rest = memoryview(data)
         while rest:
             rest = rest[self._object.write(rest) :]
 
     def take_output(self) -> bytes:
-        """Return and clear the encrypted bytes to send."""
+        """Return the encrypted bytes that are ready to be sent, and remove them from the buffer."""
         return self._outgoing.read()
 
     def end(self) -> None:
@@ -214,7 +214,7 @@ class TlsStream:
 
 
 def server_tls(settings: TlsProperties) -> ServerTls | None:
-    """Return the TLS of a server's ports, or None for plain text only; test mode creates a certificate.
+    """Return the TLS settings of a server's ports; None if they accept only plain text.
 
     Raises:
         TlsConfigError: if the settings or files are not valid for a server.

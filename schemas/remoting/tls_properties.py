@@ -59,7 +59,7 @@ class TlsMode(StrEnum):
 
 
 class ClientAuth(StrEnum):
-    """Mode of a server's requests for clients' certificates."""
+    """Whether a server requests or requires certificates from its clients."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -91,7 +91,7 @@ class TlsProperties:
         server: key and certificate of a server.
         client_auth: whether a server asks clients for certificates, which are then verified.
         server_trust_path: CA certificates for clients' certificates; None for those of the system.
-        is_client_enabled: whether own connections use TLS; None if the file does not say.
+        is_client_enabled: whether this program's own connections use TLS; None if the file does not set it.
         client: key and certificate of a client; None for none.
         verifies_servers: whether a client verifies certificates of servers.
         client_trust_path: CA certificates for servers' certificates; None for those of the system.

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 
 class Scalar(StrEnum):
-    """The types of single values, by their names in Delta's JSON."""
+    """Types of single values, with their names in the JSON schemas of Delta."""
 
     TEXT = "string"
     BINARY = "binary"
@@ -57,7 +57,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Columns:
-    """The columns of a table, or the type of a column that has columns of its own."""
+    """Set of columns: those of a table, or those nested in one column."""
 
     columns: tuple[Column, ...]
 
@@ -79,15 +79,15 @@ class Columns:
         return [column.name for column in self.columns]
 
     def only(self, names: Iterable[str]) -> Columns:
-        """Return some of the columns, in the order of `names`."""
+        """Return the columns with the given names, in the order of the names."""
         return Columns(self[name] for name in names)
 
     def without(self, *names: str) -> Columns:
-        """Return the columns other than those named."""
+        """Return the columns except those with the given names."""
         return Columns(column for column in self.columns if column.name not in names)
 
     def json(self) -> str:
-        """Return the schema as JSON, as Delta's log has it, and as Spark's `StructType.fromJson` reads it."""
+        """Return the columns as the JSON schema that Delta's log contains and Spark's `StructType.fromJson` reads."""
         return json.dumps(_json_of(self))
 
 

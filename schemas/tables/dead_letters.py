@@ -1,4 +1,4 @@
-"""`DEAD_LETTERS`: messages that consumer groups gave up, as analysts ask for them; not a table of a lake.
+"""`DEAD_LETTERS`: messages that consumer groups have given up, as analysts query them; not a stored table of a lake.
 
 One row for each dead letter: the columns of `messages`, with the group, and what is known of the reason.
 """

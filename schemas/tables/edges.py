@@ -1,4 +1,4 @@
-"""Tables of what happened to messages: `edges` has their steps, `consumptions` the deliveries by JMQ stores."""
+"""Tables of what happened to messages: `edges` links records, and `consumptions` lists deliveries by JMQ stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LINK_DAYS = 7
 
 
 class EdgeKind(StrEnum):
-    """The kind of a step between two records, or at one record."""
+    """Kind of an edge: what links two records, or happened to one record."""
 
     DELAYED = "delayed"
     """A record that waited in a schedule topic was delivered to its own topic, or to a group's retry topic."""
@@ -44,7 +44,7 @@ class EdgeKind(StrEnum):
 
 
 class AbsentReason(StrEnum):
-    """The reason why the lake does not have the record at one end of a step."""
+    """Reason why the record at one end of an edge is not in the lake."""
 
     NOT_YET = "not_yet"
     """A later run may bring it: it is not yet written, or not yet archived."""
@@ -67,7 +67,7 @@ class AbsentReason(StrEnum):
 
 
 class StepOutcome(StrEnum):
-    """The outcome of a step."""
+    """Outcome of the step that an edge stands for."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled_back"

@@ -27,7 +27,7 @@ from commitlake.schemas.tables.messages import BODY_PLACE
 
 
 class ErasureEvent(StrEnum):
-    """The event that a row records."""
+    """Event of an erasure that a row of `erasures` records."""
 
     BEGUN = "begun"
     MESSAGE = "message"

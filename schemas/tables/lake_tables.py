@@ -1,4 +1,4 @@
-"""The lake's tables, one declaration for each, for code that reads, compacts, audits or repairs all of them.
+"""Declarations of all tables of a lake, for code that reads, compacts, audits or repairs every table.
 
 The columns of a table are a constant of its name in a module of this package, which is imported when they are first
 needed, because `query` must start fast.
@@ -43,13 +43,13 @@ class LakeTable:
 
     Attributes:
         name: its name, and that of its folder.
-        origin: where its rows come from.
+        origin: source of the rows.
         module: the module of this package with its columns.
-        comment: what it has, as a catalog shows it.
+        comment: description of the content, for catalogs.
         sort_columns: columns by which the rows of a compacted file are sorted; none if they keep the order of writing.
         partitions: columns by which its files are partitioned.
-        key: columns that tell two rows apart; in tables of snapshots, those of what a row is a state of. None if no
-            code needs it.
+        key: columns that identify a row; in a table of snapshots, the columns that identify the subject of the
+            snapshot. None if no code needs them.
     """
 
     name: str
@@ -62,7 +62,7 @@ class LakeTable:
 
     @property
     def columns(self) -> Columns:
-        """Its columns, with types and comments."""
+        """Columns of the table, with types and comments."""
         module = importlib.import_module(f"{__package__}.{self.module}")
         columns: Columns = getattr(module, self.name.upper())
         return columns

@@ -33,13 +33,13 @@ NULL_NUMBER = -(1 << 63)
 
 @dataclass(frozen=True, slots=True)
 class ColumnChecksum:
-    """Checksum over columns of `messages`.
+    """Checksum column of a profile, computed from columns of `messages`.
 
     It is null in profiles written before the checksum existed, and where the rows lack one of its columns. Such windows
     are compared by the other checksums only.
 
     Attributes:
-        name: the column of the profile.
+        name: name of the checksum's column in the profile.
         columns: the hashed columns, in this order; `a.b` is a field of a struct.
         comment: comment of the profile's column.
         required: a column that is null in rows of earlier versions; a window with such a row has no checksum. Empty

@@ -1,4 +1,4 @@
-"""Tables that snapshots write: `consumer_offsets` has offsets of groups, `subscriptions` what the groups consume."""
+"""Tables written by snapshots: `consumer_offsets` has groups' offsets, `subscriptions` the topics that they consume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables' columns as Spark's schemas."""
+"""Conversion of declared table columns to Spark schemas."""
 
 from __future__ import annotations
 

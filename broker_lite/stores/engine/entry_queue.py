@@ -15,14 +15,14 @@ from commitlake.broker_lite.stores.engine.record_log import MessageLog
 
 
 class EntryQueue(ABC):
-    """Entries of one queue.
+    """Entries of one queue, stored in files.
 
     The place of an entry is its byte position divided by `entry_size`.
 
     Attributes:
         topic: topic of the queue.
         queue_id: id of the queue within the topic.
-        files: bytes of the entries.
+        files: files with the bytes of the entries.
     """
 
     entry_size: ClassVar[int]
@@ -34,7 +34,7 @@ class EntryQueue(ABC):
 
     @property
     def name(self) -> str:
-        """Topic and queue id, for messages."""
+        """Topic and queue id of the queue, for messages."""
         return f"{self.topic}/{self.queue_id}"
 
     @property
@@ -44,15 +44,15 @@ class EntryQueue(ABC):
 
     @property
     def places(self) -> range:
-        """Range of the entries' places; the entry at a place begins at place * entry size."""
+        """Range of the places (entry numbers) in the files; the entry at a place begins at byte place * entry size."""
         return range(self.files.start // self.entry_size, self.files.end // self.entry_size)
 
     @abstractmethod
     def _leads_before(self, place: int, log_offset: int) -> bool:
-        """Return whether the entry at a place is filler or points before an offset of the log."""
+        """Return whether the entry at a place points before an offset of the log, or is filler."""
 
     def first_place(self, log_offset: int) -> int:
-        """Return the place of the first entry that points to or after an offset of the log, or the end."""
+        """Return the place of the first entry that points to or after an offset of the log; by default, the end."""
         first = self.files.start // self.entry_size
         if self.is_empty or not self._leads_before(first, log_offset):
             return first  # the usual case: nothing has expired
@@ -62,10 +62,10 @@ class EntryQueue(ABC):
     @staticmethod
     @abstractmethod
     def _count_valid(data: bytes) -> int:
-        """Count the entries before the first invalid one; a busy queue's file has 300,000."""
+        """Return the number of valid entries before the first invalid one; must be fast, because files are large."""
 
     def _end_of_entries(self, starts: Sequence[int]) -> int:
-        """Return the position of the first invalid entry in the files that begin at these positions."""
+        """Return the byte position of the first invalid entry in the files that start at the given positions."""
         end = self.files.start
         for start in starts:
             end = start + self.entry_size * self._count_valid(self.files.read(start, self.files.file_size))
@@ -83,12 +83,12 @@ class EntryQueue(ABC):
         self.files.clear_rest()
 
     def truncate_physically(self, log_offset: int) -> None:
-        """Drop the entries of records at or after an offset of the log; also filler, if the log is empty."""
+        """Remove the entries of records at or after an offset of the log, and also filler if the log is empty."""
         place = self.first_place(log_offset) if log_offset else self.places.start
         self.truncate_to(place * self.entry_size)
 
     def delete_expired(self, log_offset: int) -> None:
-        """Delete the files that only point before an offset of the log; the last file stays to keep the numbering."""
+        """Delete files whose entries all point before an offset of the log; the last file keeps the numbering."""
         count = 0
         for start in self.files.file_starts[:-1]:
             if not self._leads_before((start + self.files.file_size) // self.entry_size - 1, log_offset):
@@ -98,7 +98,7 @@ class EntryQueue(ABC):
 
 
 class NumberedQueue(EntryQueue):
-    """Queue with one entry per message, in which the queue offset of a message is the place of its entry."""
+    """Queue with one entry per message; the place of an entry is the queue offset of its message."""
 
     @property
     def first_number(self) -> int:
@@ -107,7 +107,7 @@ class NumberedQueue(EntryQueue):
 
     @property
     def max_offset(self) -> int:
-        """Queue offset of the next message."""
+        """Next queue offset, which the next message gets."""
         return self.files.end // self.entry_size
 
     def min_offset(self, log_offset: int) -> int:
@@ -116,7 +116,7 @@ class NumberedQueue(EntryQueue):
 
     @abstractmethod
     def log_offset_at(self, number: int) -> int:
-        """Return the offset of the record that an entry points to."""
+        """Return the log offset of the record that an entry points to."""
 
     def number_by_time(self, timestamp_ms: int, log: MessageLog[Any]) -> int:
         """Return the queue offset of the first message stored at or after a time, or `max_offset`."""

@@ -1,4 +1,4 @@
-"""Sequence of bytes in files of one size, each named by the offset of its first byte.
+"""Sequence of bytes, stored in files of equal size that are named by the offset of their first byte.
 
 The CommitLog is one such sequence, and every ConsumeQueue is. Bytes are appended at the end; the next file is created
 when the last one is full; no append crosses the end of a file. Source: org.apache.rocketmq.store.MappedFileQueue.
@@ -16,18 +16,18 @@ from commitlake.schemas.store_files import files_in, remove_file, sync_folder
 
 
 class FileQueue:
-    """Files of one folder.
+    """Files of one folder that together contain a sequence of bytes.
 
     Attributes:
         folder: folder of the files; created with the first file.
         file_size: size of each file in bytes.
-        start: offset of the first byte.
+        start: offset of the first byte in the files.
         end: offset of the end of the appended bytes.
         synced: offset up to which the bytes are known to be on disk.
     """
 
     def __init__(self, folder: Path, file_size: int, size_option: str, mappings: Mappings) -> None:
-        """Find the files of a folder; until `truncate` is called, all of them count as full.
+        """Open the files of a folder; until `truncate` is called, all of them count as fully written.
 
         Args:
             folder: folder of the files; need not exist.
@@ -72,12 +72,12 @@ class FileQueue:
 
     @property
     def file_starts(self) -> range:
-        """Offsets of the files' first bytes."""
+        """Start offsets of the files."""
         return range(self.start, self.start + len(self._files) * self.file_size, self.file_size)
 
     @property
     def room(self) -> int:
-        """Number of bytes left in the existing files; 0 if the next append creates a file."""
+        """Number of bytes that still fit in the existing files; 0 if the next append creates a file."""
         return self.start + len(self._files) * self.file_size - self.end
 
     def file_end(self, offset: int) -> int:
@@ -90,12 +90,12 @@ class FileQueue:
         return self._files[number].memory, position
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return bytes of one file."""
+        """Return `size` bytes from an offset on, all within one file."""
         memory, position = self.locate(offset)
         return memory[position : position + size]
 
     def begin_at(self, offset: int, *, exactly: bool = False) -> None:
-        """Start an empty queue at the file that contains `offset`; the bytes before it are zeros.
+        """Let an empty queue start at an offset; the bytes of the first file before that are zeros.
 
         Args:
             offset: offset of the first append.
@@ -106,7 +106,7 @@ class FileQueue:
         self.end = self.synced = self.start
 
     def prepare(self, size: int) -> None:
-        """Ensure room for a number of bytes.
+        """Create files until a number of bytes fits at the end.
 
         Raises:
             DiskFullError: if the disk has no room for the next file.
@@ -115,7 +115,7 @@ class FileQueue:
             self._add_file()
 
     def reserve(self) -> tuple[mmap.mmap, int]:
-        """Return the memory and position for the next byte; the caller then advances `end`."""
+        """Return the mapped file and the position in it of the next byte; the caller writes and then advances `end`."""
         position = self.end - self.start - (len(self._files) - 1) * self.file_size
         if 0 <= position < self.file_size:  # the usual case: in the last file
             return self._files[-1].memory, position
@@ -123,7 +123,7 @@ class FileQueue:
         return self.locate(self.end)
 
     def append(self, data: bytes | bytearray) -> None:
-        """Append bytes that fit in the rest of the last file, or in a whole new one."""
+        """Append bytes, all in one file: they must fit in the rest of the last file, or in a new file."""
         memory, position = self.reserve()
         memory[position : position + len(data)] = data
         self.end += len(data)
@@ -134,7 +134,7 @@ class FileQueue:
         self._folder_synced = False
 
     def truncate(self, offset: int) -> None:
-        """Truncate the queue to an offset; later files are deleted, other bytes stay as they are."""
+        """Set the end to an offset; later files are deleted, and bytes after the end are not changed."""
         self._delete_from(max(0, -(-(offset - self.start) // self.file_size)))
         self.end = max(offset, self.start)
         self.synced = min(self.synced, self.end)
@@ -168,7 +168,7 @@ class FileQueue:
         return [file.path.lstat().st_mtime for file in self._files]
 
     def delete_first(self, count: int) -> None:
-        """Delete the oldest files; the queue then begins after them."""
+        """Delete the `count` oldest files, so that the queue starts after them."""
         for file in self._files[:count]:
             file.delete()
         del self._files[:count]
@@ -181,7 +181,7 @@ class FileQueue:
             file.unmap()
 
     def delete(self) -> None:
-        """Delete all files: the queue is then new and empty."""
+        """Delete all files, so that the queue is empty, as if new."""
         self._delete_from(0)
         self.start = self.end = self.synced = 0
 

@@ -1,4 +1,4 @@
-"""Flushes of a store to disk: the log for every message or twice a second, the rest every second.
+"""Flushing of a store to disk: the log after each message or twice a second, other files every second.
 
 A stored message survives a crash of the process, because it is in the page cache. Only synced data survives a crash of
 the machine. In SYNC mode `put` waits for the sync; one sync serves all waiting calls (group commit). The checkpoint has
@@ -34,7 +34,7 @@ class FlushOptions(Protocol):
 
     @property
     def flush_mode(self) -> FlushMode:
-        """Mode: whether writers wait for each flush."""
+        """Flush mode, which determines whether writers wait for the disk."""
 
     @property
     def flush_interval_ms(self) -> int:
@@ -107,7 +107,7 @@ class LogFlusher:
         """Record how far the log is flushed; the guard is held."""
 
     def sync_rest(self) -> None:
-        """Flush the derived files to disk, and then the checkpoint."""
+        """Flush the derived files (queues and index) to disk, and then write the checkpoint."""
         with self._guard:
             try:
                 self._sync_rest()
@@ -119,7 +119,7 @@ class LogFlusher:
         raise NotImplementedError
 
     def _save_checkpoint(self, save: Callable[[], None]) -> None:
-        """Write the checkpoint; on a full disk the old one stays, and recovery reads more."""
+        """Write the checkpoint; if the disk is full, keep the old one, with which recovery reads more of the log."""
         try:
             save()
         except OSError as error:
@@ -151,7 +151,7 @@ class LogFlusher:
                 self._save_tables()
 
     def _save_tables(self) -> None:
-        """Save changed tables; on a full disk the old files stay, and the next attempt may succeed."""
+        """Save the changed tables; if the disk is full, keep the old files and try again later."""
         try:
             self._save_config()
         except OSError as error:

@@ -11,7 +11,7 @@ from commitlake.schemas.errors import CommitLakeError
 
 
 class LogProgress(NamedTuple):
-    """Progress of the log, as needed for flushes and checkpoints.
+    """Progress of a log, from which checkpoints are written.
 
     Attributes:
         log_end: physical offset of the end of the last record.
@@ -43,7 +43,7 @@ class LogWriter:
         self.arrived: set[tuple[str, int]] = set()
 
     def check_writable(self) -> None:
-        """Check that the store accepts writes; the lock is held.
+        """Raise an error if the store does not accept writes; the caller holds the lock.
 
         Raises:
             StoreUnusableError: if it is closed, or a write failed before.
@@ -62,7 +62,7 @@ class LogWriter:
         return StoreUnusableError(f"{found}: {error}")
 
     def check_usable(self) -> None:
-        """Check that no write has failed.
+        """Raise an error if an earlier write has failed.
 
         Raises:
             StoreUnusableError: if a write or a sync has failed before.
@@ -72,19 +72,19 @@ class LogWriter:
 
 
 class QueueGapError(CommitLakeError):
-    """Error for a queue that ends before the next entry: it must be rebuilt. Recovery handles it."""
+    """Error for a queue that ends before a new entry's offset; recovery then rebuilds the queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveryReport:
-    """Report of recovery at the opening of a store.
+    """Report on the recovery of a store when it was opened.
 
     Attributes:
         crashed: True if the store was not closed the last time.
         start: offset of the log at which recovery started to read.
         records: number of records that were read.
         progress: end of the log, and its last record.
-        stopped_by: description of what is at the end.
+        stopped_by: description of the bytes at the end of the log.
         lost_bytes: number of damaged bytes before the end, in the part that was read; 0 in a layout whose log ends at
             the first damage.
     """

@@ -29,7 +29,7 @@ _NO_FILES_WITHOUT_A_NAME = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINV
 
 
 class Mappings:
-    """Registry of mapped files that keeps their number within a limit by unmapping the one mapped first.
+    """Registry of mapped files; if there are too many, it unmaps the file that was mapped first.
 
     Attributes:
         root: folder of the store, below which no symbolic link is followed; None for files outside a store.
@@ -67,7 +67,7 @@ class MappedFile:
     __slots__ = ("_mappings", "_memory", "path", "size")
 
     def __init__(self, path: Path, size: int, mappings: Mappings) -> None:
-        """Represent an existing file; see `create`."""
+        """Open an existing file, which is mapped when it is first used; see `create` for new ones."""
         self.path = path
         self.size = size
         self._mappings = mappings
@@ -129,7 +129,7 @@ class MappedFile:
         )
 
     def clear_from(self, position: int) -> None:
-        """Overwrite everything from a position on with zeros; parts that were never written stay sparse."""
+        """Overwrite the bytes from a position on with zeros, but skip holes of a sparse file."""
         descriptor = self._open()
         try:
             for start, end in _written_ranges(descriptor, position, self.size):
@@ -153,7 +153,7 @@ class MappedFile:
             os.close(descriptor)
 
     def unmap(self) -> None:
-        """Unmap the file; written data stays."""
+        """Unmap the file; written bytes stay in the file."""
         if self._memory is not None:
             self._memory.close()
             self._memory = None
@@ -166,7 +166,7 @@ class MappedFile:
 
 
 def _create_at_full_size(path: Path, size: int, below: Path) -> bool:
-    """Create a file that has its full size from the first moment, as a file of another size is refused at the opening.
+    """Create a file that never has another size than the full one, because such a file would be refused when opened.
 
     Returns:
         False if the system cannot do this; then a process killed between two steps leaves an empty file.
@@ -205,7 +205,7 @@ def _written_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int
 
 
 def check_disk(folder: Path, size: int) -> None:
-    """Check that the disk has room for a new file.
+    """Raise an error if the disk has no room for a new file.
 
     Raises:
         DiskFullError: if the disk of the folder has less than `size` bytes free.

@@ -30,7 +30,7 @@ def system_clock() -> int:
 
 
 class OpenStore(ABC, Generic[M, R]):
-    """Open store; several threads may use it. A subclass loads and recovers its files.
+    """Open store, which several threads may use; subclasses load and recover the files of their layout.
 
     Attributes:
         path: folder of the store.
@@ -56,7 +56,7 @@ class OpenStore(ABC, Generic[M, R]):
         self.close()
 
     def close(self) -> None:
-        """Flush everything to disk and release the folder; after a failure the `abort` file stays."""
+        """Flush everything to disk and release the folder; after a failed write, leave the `abort` file in place."""
         with self._writer.lock:
             if self._writer.is_closed:
                 return
@@ -74,7 +74,7 @@ class OpenStore(ABC, Generic[M, R]):
 
     @abstractmethod
     def _save_rest(self) -> None:
-        """Save what a flush does not include."""
+        """Save data that `flush` does not include; called by `close`."""
 
     def flush(self) -> None:
         """Flush everything written so far to disk, and then the checkpoint."""
@@ -96,7 +96,7 @@ class OpenStore(ABC, Generic[M, R]):
 
     @contextmanager
     def _reading(self) -> Iterator[R]:
-        """Hold the lock of the open store."""
+        """Hold the store's lock while the block runs, and yield the reader; raise an error if the store is closed."""
         with self._writer.lock:
             if self._writer.is_closed:
                 raise StoreUnusableError(f"{self.path}: expected an open store, found a closed one")
@@ -142,7 +142,7 @@ class OpenStore(ABC, Generic[M, R]):
         return self.bounds(topic, queue_id).stop
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Return the queue offset of the first message stored at or after a time, or the queue's end."""
+        """Return the queue offset of the first message stored at or after a time; without one, the end of the queue."""
         with self._reading() as reader:
             return reader.offset_by_time(topic, queue_id, timestamp_ms)
 

@@ -9,7 +9,7 @@ from commitlake.broker_lite.errors import StoreOptionError
 
 
 class FlushMode(StrEnum):
-    """Mode of flushes: before `put` returns, or within the flush interval."""
+    """Flush mode: before `put` returns, or at intervals in the background."""
 
     SYNC = "sync"
     ASYNC = "async"

@@ -27,7 +27,7 @@ _held_here_guard = threading.Lock()
 
 
 class StoreLock:
-    """Lock of a store's folder, held from construction to `release`."""
+    """Lock on a store's folder, which is held until `release` is called."""
 
     def __init__(self, root: Path) -> None:
         """Acquire the lock.
@@ -68,7 +68,7 @@ class StoreLock:
 
 @contextmanager
 def holding(root: Path) -> Iterator[StoreLock]:
-    """Hold a folder's lock; create the folder if necessary, and release the lock if opening the store fails.
+    """Hold a folder's lock while the block opens a store; release it only if that fails.
 
     Raises:
         StoreLockedError: if another process, or another store in this process, holds it.
@@ -84,10 +84,10 @@ def holding(root: Path) -> Iterator[StoreLock]:
 
 
 class AbortMark:
-    """Marker file `abort`, which exists while a store is open.
+    """Marker file `abort`, which exists while a store is open or after a crash.
 
     Attributes:
-        was_found: True if the store was not closed the last time.
+        was_found: True if the file existed before, because the store was not closed properly.
     """
 
     def __init__(self, root: Path) -> None:
@@ -95,7 +95,7 @@ class AbortMark:
         self.was_found = os.path.lexists(self._path)
 
     def set(self) -> None:
-        """Write the file, so that the next start detects a crash of the process or of the machine."""
+        """Create the file, so that the next start can detect a crash."""
         descriptor = create_file(self._path)
         try:
             os.write(descriptor, str(os.getpid()).encode())

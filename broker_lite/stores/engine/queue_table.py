@@ -64,11 +64,11 @@ class QueueTable(Generic[Q]):
         return iter(list(self._queues.values()))
 
     def find(self, topic: str, queue_id: int) -> Q | None:
-        """Return the queue, or None."""
+        """Return the queue with a topic and queue id, or None."""
         return self._queues.get((topic, queue_id))
 
     def find_or_create(self, topic: str, queue_id: int) -> Q:
-        """Return the queue; its folder is created with its first entry."""
+        """Return the queue with a topic and queue id; if it is new, its folder is created with its first entry."""
         return self._queues.get((topic, queue_id)) or self._add(topic, queue_id)
 
     def _add(self, topic: str, queue_id: int) -> Q:
@@ -83,7 +83,7 @@ class QueueTable(Generic[Q]):
 
     @property
     def topics(self) -> set[str]:
-        """Topics that have a queue."""
+        """Set of the topics that have a queue."""
         return {topic for topic, _ in self._queues}
 
     def delete_topic(self, topic: str) -> None:
@@ -97,7 +97,7 @@ class QueueTable(Generic[Q]):
             self._delete(key)
 
     def delete_all(self) -> None:
-        """Delete all queues, to rebuild them."""
+        """Delete all queues, so that they can be rebuilt."""
         for key in list(self._queues):
             self._delete(key)
 
@@ -119,6 +119,6 @@ class QueueTable(Generic[Q]):
             queue.delete_expired(log_offset)
 
     def sync(self) -> None:
-        """Flush all entries to disk."""
+        """Flush the entries of all queues to disk."""
         for queue in self:
             queue.files.sync(queue.files.end)

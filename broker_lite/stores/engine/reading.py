@@ -1,4 +1,4 @@
-"""Queries for messages by queue and offset or time, limits of pulls, and the results of both.
+"""Reading of messages by queue and offset or time: results of reads, and limits of pulls.
 
 Each layout has its own loop for pulls. RocketMQ's filters by queue entries and copies records as they are; JMQ's parses
 each record to convert it to one that RocketMQ's clients can read. Source: DefaultMessageStore.getMessage,
@@ -36,11 +36,11 @@ class GetStatus(StrEnum):
 
 
 class QueuePosition(NamedTuple):
-    """Position of a queue offset in a queue.
+    """Result of comparing a requested queue offset with the offsets of a queue.
 
     Attributes:
         status: FOUND if there is an entry, else the reason why there is none.
-        next_offset: queue offset to read, or to request instead.
+        next_offset: the requested offset if an entry exists there, else the offset to request instead.
         min_offset: queue offset of the queue's first message.
         max_offset: queue offset of the queue's next message.
     """
@@ -52,18 +52,18 @@ class QueuePosition(NamedTuple):
 
 
 class Numbered(Protocol):
-    """Queue with its range of offsets."""
+    """Interface of a queue with a range of offsets."""
 
     @property
     def max_offset(self) -> int:
-        """Queue offset of the next message."""
+        """Next queue offset of the queue."""
 
     def min_offset(self, min_physical_offset: int, /) -> int:
         """Return the queue offset of the first entry whose record is still in the log."""
 
 
 def position_in(queue: Numbered | None, log_start: int, queue_offset: int) -> QueuePosition:
-    """Return the position of a queue offset in a queue, which may be None, for a log that begins at `log_start`."""
+    """Compare a queue offset with those of a queue (None if it is unknown), for a log that begins at `log_start`."""
     if queue is None:
         return QueuePosition(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
     low, high = queue.min_offset(log_start), queue.max_offset
@@ -79,7 +79,7 @@ def position_in(queue: Numbered | None, log_start: int, queue_offset: int) -> Qu
 
 
 class GetResult(NamedTuple, Generic[M]):
-    """Messages that a `get` found in a queue, and the offset to continue at.
+    """Messages read from a queue, and the queue offset at which to continue.
 
     Attributes:
         status: FOUND, or the reason why there are no messages.
@@ -97,7 +97,7 @@ class GetResult(NamedTuple, Generic[M]):
 
 
 class StoredQueue(Numbered, Protocol):
-    """Queue of a store."""
+    """Interface of a queue of a store."""
 
     topic: str
     queue_id: int
@@ -114,7 +114,7 @@ Q_co = TypeVar("Q_co", bound=StoredQueue, covariant=True)
 
 
 class Queues(Protocol[Q_co]):
-    """Queues of a store."""
+    """Interface of all queues of a store."""
 
     def find(self, topic: str, queue_id: int) -> Q_co | None:
         """Return the queue, or None."""
@@ -145,12 +145,12 @@ class QueueReader(Generic[M, Q_co]):
         return sorted((queue.topic, queue.queue_id) for queue in self._queues if not queue.is_empty)
 
     def bounds(self, topic: str, queue_id: int) -> range:
-        """Return the queue offsets of a queue's messages; empty for an unknown queue."""
+        """Return the range of queue offsets of a queue's messages; empty for an unknown queue."""
         queue = self._queues.find(topic, queue_id)
         return range(0) if queue is None else range(queue.min_offset(self._log.start), queue.max_offset)
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Return the queue offset of the first message stored at or after a time, or the queue's end."""
+        """Return the queue offset of the first message stored at or after a time; without one, the end of the queue."""
         queue = self._queues.find(topic, queue_id)
         return 0 if queue is None else queue.number_by_time(timestamp_ms, self._log)
 
@@ -164,12 +164,13 @@ class QueueReader(Generic[M, Q_co]):
 
 
 class PullLimits(NamedTuple):
-    """Limits of one pull; a single record may be larger.
+    """Limits of one pull, which a single large record may exceed.
 
     Attributes:
         messages: maximum number of messages.
         bytes: maximum size of all records together.
-        deadline: time by `time.perf_counter` at which the pull ends with what it has; it examines at least one entry.
+        deadline: time by `time.perf_counter` at which the pull returns what it has found; it examines at least one
+            entry.
     """
 
     messages: int
@@ -183,7 +184,7 @@ class PullLimits(NamedTuple):
 
 
 class PullResult(NamedTuple):
-    """Records that a pull found in a queue, and the offset to continue at.
+    """Records that a pull has read from a queue, and the queue offset at which to continue.
 
     Attributes:
         status: FOUND, or the reason why there are no records.

@@ -25,7 +25,7 @@ class RecordLog(ABC):
     """
 
     def __init__(self, files: FileQueue, end_reserve: int, max_record_bytes: int) -> None:
-        """Use the given files; `files.truncate` must set the end of the log.
+        """Create a log on the given files; call `files.truncate` to set the end of the log.
 
         Args:
             files: files as they were found.
@@ -48,7 +48,7 @@ class RecordLog(ABC):
         return self.files.end
 
     def check_size(self, size: int) -> None:
-        """Check that records that must stay together fit in a file.
+        """Raise an error if records that must stay together do not fit in one file.
 
         Raises:
             MessageRefusedError: if they do not fit.
@@ -59,7 +59,7 @@ class RecordLog(ABC):
             )
 
     def append(self, records: Sequence[bytes | bytearray], relocate: Callable[[int], None] | None = None) -> int:
-        """Append records that must stay together, and whose size was checked.
+        """Append records that must stay together in one file, after `check_size` has accepted their size.
 
         Args:
             records: records as they are at the log's end.
@@ -84,10 +84,10 @@ class RecordLog(ABC):
 
     @abstractmethod
     def _fill_file(self) -> None:
-        """Fill the rest of the last file with a marker that sends readers to the next file."""
+        """Fill the rest of the last file, so that readers continue in the next file."""
 
     def _clear_rest(self) -> None:
-        """Erase what recovery left after the end of the log, before the first append.
+        """Overwrite the bytes after the end of the log with zeros, before the first append after recovery.
 
         RocketMQ does not. But if a new record is exactly as long as the damaged one that it replaces, old records would
         follow it without a gap, and the next recovery would take them for new ones.
@@ -97,7 +97,7 @@ class RecordLog(ABC):
 
 
 class StoredMessage(Protocol):
-    """Message as it is stored in a log."""
+    """Interface of a message stored in a log."""
 
     @property
     def size(self) -> int:
@@ -112,11 +112,11 @@ M = TypeVar("M", bound=StoredMessage)
 
 
 class MessageLog(RecordLog, Generic[M]):
-    """Log of messages in one layout: each record contains its own offset, and is verified before it is returned.
+    """Log of messages, which are checked when they are read: each record contains its own offset.
 
     Attributes:
-        filler: layout that fills the rest of a file; its first field is its size, as in a record.
-        offset_field: field of records and messages with their own offset.
+        filler: layout of the bytes that fill the rest of a file; the first field is their size, as in a record.
+        offset_field: name of the field in which records and messages contain their offset.
     """
 
     filler: ClassVar[Layout]
@@ -135,14 +135,14 @@ class MessageLog(RecordLog, Generic[M]):
         """
 
     def _bytes_at(self, offset: int) -> bytes:
-        """Return the bytes that a record claims, at most to the end of its file, so that a forged size does no harm."""
+        """Return the bytes at an offset up to the size in the record, but no further than the end of the file."""
         memory, position = self.files.locate(offset)
         head_size = self.filler.size
         size = self.filler.unpack(memory, position)[0] if len(memory) - position >= head_size else 0
         return memory[position : position + max(size, head_size)]
 
     def parse_at(self, offset: int, *, verify_crc: bool = True) -> M:
-        """Return the message whose record begins at an offset.
+        """Return the message whose record begins at an offset; raise an error if there is none.
 
         Raises:
             LayoutError: if there is no complete, valid record.

@@ -60,11 +60,11 @@ class Retention:
 
     @property
     def is_disk_full(self) -> bool:
-        """True if no more messages must be stored."""
+        """True if the disk is too full for more messages."""
         return self._used(self._root) > self._options.warning_percent
 
     def clean(self, now_seconds: float) -> int:
-        """Delete expired segments, and return their number."""
+        """Delete expired segments, and return the number of deleted segments."""
         options = self._options
         used = self._used(self._root)
         is_time = time.localtime(now_seconds).tm_hour in options.delete_hours

@@ -1,4 +1,4 @@
-"""Small files of a store: tables that are saved as a whole, and checkpoints that are overwritten in place.
+"""Small files of a store: tables saved as a whole, and checkpoints overwritten in place.
 
 A table is written to a temporary file, flushed and renamed, and its previous version stays as `.bak`. A checkpoint is a
 single page, so that the disk has either the old or the new one, and needs no second file.
@@ -27,14 +27,14 @@ DATED_SECONDS = 5
 
 
 class SavedTable(ABC):
-    """Table with its file; several threads may use it.
+    """Table that is saved to a file with a backup; several threads may use it.
 
     Attributes:
         path: path of the file.
         backup: path of its previous version.
         is_changed: True if the table has changed since it was saved.
-        is_dated: True if readers take the file's time for the time of its content, as of offsets. RocketMQ writes such
-            files again every five seconds.
+        is_dated: True if readers use the file's modification time as the time of its content, as with offsets. RocketMQ
+            writes such files again every five seconds.
     """
 
     is_dated = False
@@ -82,15 +82,15 @@ class SavedTable(ABC):
 
     @abstractmethod
     def _serialize(self) -> bytes:
-        """Return the bytes of the file."""
+        """Return the table as the bytes of its file."""
 
     def save(self) -> None:
-        """Write the file; its previous version becomes the `.bak`. Threads that save at once take turns."""
+        """Write the file, and keep its previous version as `.bak`; concurrent calls take turns."""
         with self._saving:
             self._save()
 
     def save_changed(self) -> None:
-        """Write the file if the table has changed; else renew its time, if that is the time of its content."""
+        """Write the file if the table has changed, or renew its time if readers use that as the time of the content."""
         with self._saving:
             if self.is_changed:
                 self._save()
@@ -109,7 +109,7 @@ class SavedTable(ABC):
 
 
 class FileWithBackup:
-    """File with its `.bak`; no symbolic link on the way to them is followed.
+    """File with a backup, its `.bak`; symbolic links are not followed.
 
     Attributes:
         path: path of the file.
@@ -127,7 +127,7 @@ class FileWithBackup:
         return os.path.lexists(self.path)
 
     def read(self, path: Path) -> bytes | None:
-        """Read a file of this folder; return None if it does not exist.
+        """Return the content of a file in this folder; None if it does not exist.
 
         Raises:
             UnsafeFileError: if it is a symbolic link, not a regular file, or too large.
@@ -138,13 +138,13 @@ class FileWithBackup:
             return None
 
     def renew(self, seconds: float) -> None:
-        """Set the file's time to now if it is older than so many seconds."""
+        """Set the file's modification time to now if it is more than `seconds` old."""
         with suppress(FileNotFoundError):
             if time.time() - self.path.lstat().st_mtime > seconds:
                 os.utime(self.path, follow_symlinks=False)
 
     def write(self, data: bytes) -> None:
-        """Write a temporary file, flush it to disk and rename it; the previous file becomes the `.bak`."""
+        """Replace the file atomically and durably, and keep its previous version as `.bak`."""
         make_folders(self.path.parent, below=self._root)
         beside = self.path.with_name(f"{self.path.name}.tmp")
         descriptor = create_file(beside, below=self._root)
@@ -159,7 +159,7 @@ class FileWithBackup:
 
 
 def read_in_place(path: Path) -> bytes | None:
-    """Read a checkpoint that will be overwritten in place; return None if there is none.
+    """Return the content of a checkpoint; None if the file does not exist.
 
     Raises:
         UnsafeFileError: if it is a symbolic link, not a regular file, or has several names.
@@ -175,7 +175,7 @@ def read_in_place(path: Path) -> bytes | None:
 
 
 def write_in_place(path: Path, data: bytes) -> None:
-    """Overwrite or create a checkpoint, and flush it to disk."""
+    """Overwrite a checkpoint in place, or create it, and flush it to disk."""
     descriptor = open_or_create(path, os.O_WRONLY)
     try:
         os.pwrite(descriptor, data, 0)

@@ -1,4 +1,4 @@
-"""Rules for topic names. Names become folders, so the rules also keep a store within its own folder.
+"""Rules for topic names. They also keep files within the store, because names become folders.
 
 Source: TopicValidator.validateTopic, HookUtils.checkBeforePutMessage.
 """
@@ -56,17 +56,17 @@ def is_broker_topic(topic: str) -> bool:
 
 
 def max_topic_length(topic: str) -> int:
-    """Return the maximum length of a topic; a retry topic contains the group's name and may be longer."""
+    """Return the maximum length of a topic's name, which is larger for retry topics, as they contain a group's name."""
     return MAX_RETRY_TOPIC_LENGTH if topic.startswith(RETRY_PREFIX) else MAX_TOPIC_LENGTH
 
 
 def is_valid_topic(topic: str) -> bool:
-    """Return whether a broker accepts the topic."""
+    """Return whether a broker accepts the name of a topic."""
     return VALID_NAME.fullmatch(topic) is not None and len(topic) <= max_topic_length(topic)
 
 
 def check_topic(topic: str) -> None:
-    """Check that a broker accepts the topic.
+    """Raise an error if a broker does not accept the name of a topic.
 
     Raises:
         MessageRefusedError: if the name breaks a rule.

@@ -1,4 +1,4 @@
-"""Log of consume records of a store, in `consume/`, for an archive.
+"""Log of consume records in the folder `consume/` of a store, which archives read.
 
 Records expire with their messages: a file is deleted when all messages stored before its last write are deleted.
 
@@ -33,7 +33,7 @@ class ConsumeLog(RecordLog):
             self._find_end()
 
     def _find_end(self) -> None:
-        """Truncate the last file to the end of its last record; if it has none, to the end of the file before it."""
+        """Truncate the log after the last valid record of the last file; a last file without records is deleted."""
         start = end = self.files.file_starts[-1]
         while (found := self._parse(end)) is not None:
             end += found[1]
@@ -43,7 +43,7 @@ class ConsumeLog(RecordLog):
         self._clear_rest()
 
     def _fill_file(self) -> None:
-        """Leave zeros in the rest of the file."""
+        """Skip the rest of the last file, which stays zeros."""
         self.files.end += self.files.room
 
     def _parse(self, offset: int) -> tuple[Consumption, int] | None:
@@ -64,7 +64,7 @@ class ConsumeLog(RecordLog):
         self.files.delete_first(min(len(list(old)), max(0, len(self.files.file_starts) - 1)))
 
     def read(self, offset: int, end: int, max_records: int) -> tuple[list[Consumption], int]:
-        """Return records from an offset on.
+        """Return consume records from an offset on, and the offset to continue at.
 
         Args:
             offset: 0, or the offset that the last call returned.

@@ -1,4 +1,4 @@
-"""Consumption of a store's messages: consumers take batches, and report the results.
+"""Consumption of a store's messages: consumers take batches of messages, and report the results.
 
     consuming = Consuming(store)
     batch = consuming.take("orders", "mail", 0, client, 10)
@@ -41,7 +41,7 @@ class Batch(NamedTuple):
     """Messages that a consumer has taken.
 
     Attributes:
-        place: application and queue.
+        place: application and queue of the batch.
         client: address of the consumer.
         messages: messages in order of their queue offsets.
         end: queue offset after the last message.
@@ -101,7 +101,7 @@ class Consuming:
             return batch
 
     def finish(self, batch: Batch, failures: Mapping[int, str] | None = None) -> None:
-        """Report the result of a batch.
+        """Report which messages of a batch were consumed and which failed.
 
         Args:
             batch: batch as it was taken.
@@ -143,14 +143,14 @@ class Consuming:
             del self._batches[batch.place]
 
     def set_back(self, topic: str, app: str, queue_id: int, queue_offset: int) -> None:
-        """Set an application's offset in a queue, backward or forward; a batch that is taken is lost."""
+        """Set an application's offset in a queue, backward or forward; an unfinished batch of it becomes invalid."""
         place = ConsumedQueue(topic, app, queue_id)
         with self._guard:
             self._batches.pop(place, None)
             self._store.offsets.set_back(place, queue_offset)
 
     def take_retries(self, topic: str, app: str, max_messages: int) -> list[Retry]:
-        """Take failed messages that are due; nobody else gets them for `lock_timeout_ms`."""
+        """Take failed messages whose retry is due; no other consumer gets them for `lock_timeout_ms`."""
         now = self._store.clock()
         with self._guard:
             self._retries_out = {number: end for number, end in self._retries_out.items() if now < end}
@@ -186,7 +186,7 @@ class Consuming:
 
 
 def _check_consumer(topic: str, app: str, client: Host) -> None:
-    """Check in advance that a consumption can be recorded."""
+    """Check names and address of a consumer in advance, so that its consumption can be recorded."""
     serialize_consumption(Consumption(topic, 0, 0, 0, app, DeliveryOutcome.CONSUMED, 0, 1, client))
 
 

@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class JournalCheckpointFile:
-    """Checkpoint on disk.
+    """Checkpoint of a store in JMQ's layout, in memory and on disk.
 
     Attributes:
         value: content of the file when it was opened; None if it is missing or invalid.
@@ -52,12 +52,12 @@ class JournalFiles:
     """Files of one store.
 
     Attributes:
-        journal: messages.
+        journal: journal with the messages.
         queues: queues of all topics.
         offsets: positions of all applications.
-        consume_log: records of consumption.
-        checkpoint: positions up to which everything is on disk.
-        mappings: limits the number of mapped files.
+        consume_log: log of consume records.
+        checkpoint: checkpoint, the positions up to which everything is on disk.
+        mappings: registry that limits the number of mapped files.
     """
 
     journal: Journal
@@ -89,7 +89,7 @@ class JournalFiles:
         )
 
     def delete_expired(self, min_journal_offset: int, written_seconds: float) -> None:
-        """Delete queue files that only point before an offset of the journal, and old consume records.
+        """Delete queue files whose entries all point before an offset of the journal, and old consume records.
 
         Args:
             min_journal_offset: first offset of the journal.
@@ -131,7 +131,7 @@ def recover(files: JournalFiles, *, crashed: bool) -> RecoveryReport:
 
 
 def _known_progress(files: JournalFiles) -> LogProgress:
-    """Return the progress that the checkpoint confirms; zeros if it is missing or belongs to another journal."""
+    """Return the progress that the checkpoint and the journal agree on; zeros if there is none."""
     checkpoint, journal = files.checkpoint.value, files.journal
     if checkpoint is None or not journal.start < checkpoint.journal_end <= journal.end:
         return LogProgress()

@@ -63,7 +63,7 @@ class Journal(MessageLog[JournalMessage]):
         return parsed
 
     def next_message(self, position: int, sound_end: int) -> JournalMessage:
-        """Return the first message at or after an offset.
+        """Return the first message at or after an offset, skipping damage up to `sound_end`.
 
         The search continues in the next file if this one has ended. Damage before `sound_end` is logged and skipped, up
         to the next valid record.
@@ -90,7 +90,7 @@ class Journal(MessageLog[JournalMessage]):
                 position = following
 
     def _after_filler(self, position: int) -> int | None:
-        """Return the offset of the next file if this one has ended, else None."""
+        """Return the start of the next file if this one ends at the position, else None."""
         if not self.start <= position < self.end:
             return None
         memory, at = self.files.locate(position)
@@ -100,7 +100,7 @@ class Journal(MessageLog[JournalMessage]):
         return self.files.file_end(position) if is_filler else None
 
     def _after_damage(self, position: int) -> int | None:
-        """Return the offset of the next valid record in this file, or of the next file, or None."""
+        """Return the offset of the next valid record in this file, else the start of the next file, or None."""
         end = self.files.file_end(position)
         scanner, size = JournalScanner(position, SizeLimits(end, end)), _SEARCH_BYTES
         while not scanner.done:

@@ -26,7 +26,7 @@ _START = ConsumerPosition(0, 0, 0)
 
 
 class OffsetFile(SavedTable):
-    """Positions in memory and on disk; several threads may use it.
+    """Positions of applications, in memory and on disk; several threads may use it.
 
     Messages that were not acknowledged when the store was closed are delivered again.
     """
@@ -46,34 +46,34 @@ class OffsetFile(SavedTable):
 
     @property
     def positions(self) -> Positions:
-        """All positions."""
+        """Positions of all applications in all queues."""
         with self._guard:
             return dict(self._positions)
 
     def get(self, place: ConsumedQueue) -> ConsumerPosition:
-        """Return a position; for a new application, the start of the queue."""
+        """Return an application's position in a queue; for a new application, the start of the queue."""
         return self._positions.get(place, _START)
 
     def find(self, place: ConsumedQueue) -> ConsumerPosition | None:
-        """Return a position, or None for a new application."""
+        """Return an application's position in a queue; None for a new application."""
         return self._positions.get(place)
 
     def remove(self, is_gone: Callable[[ConsumedQueue], bool]) -> None:
-        """Remove the positions of deleted topics and applications."""
+        """Remove the positions whose topic or application was deleted."""
         with self._guard:
             for place in [place for place in self._positions if is_gone(place)]:
                 del self._positions[place]
                 self.is_changed = True
 
     def hand_out(self, place: ConsumedQueue, following: int) -> None:
-        """Record that all messages before a queue offset were handed out."""
+        """Record that consumers have been given all messages before a queue offset."""
         with self._guard:
             position = self.get(place)
             self._positions[place] = position._replace(pull=max(following, position.pull))
             self.is_changed = True
 
     def acknowledge(self, place: ConsumedQueue, following: int) -> None:
-        """Record that all messages before a queue offset were processed."""
+        """Record that an application has processed all messages before a queue offset."""
         with self._guard:
             position = self.get(place)
             ack = max(following, position.ack)
@@ -81,7 +81,7 @@ class OffsetFile(SavedTable):
             self.is_changed = True
 
     def set_back(self, place: ConsumedQueue, queue_offset: int) -> None:
-        """Set the position of an application, backward or forward."""
+        """Set an application's position in a queue, backward or forward."""
         with self._guard:
             self._positions[place] = ConsumerPosition(queue_offset, queue_offset, max(0, self._clock()))
             self.is_changed = True

@@ -28,7 +28,7 @@ class JournalOptions:
     Attributes:
         journal_file_size_bytes: size of a journal file.
         queue_file_size_bytes: size of a queue file, a multiple of 22.
-        consume_file_size_bytes: size of a file of consume records.
+        consume_file_size_bytes: size of a file of the log of consume records.
         flush_mode: SYNC flushes every message to disk before `put` returns.
         flush_interval_ms: time between two flushes of the journal in ASYNC mode.
         max_body_size_bytes: limit of a body in stored form.
@@ -36,10 +36,10 @@ class JournalOptions:
         queue_count: number of queues of a topic.
         queue_weights: weights of a topic's queues, by topic: one number for each queue. They do not apply to ordered
             messages.
-        lock_timeout_ms: time for which a consumer may keep a batch.
+        lock_timeout_ms: time after which a consumer loses a batch that it has not finished.
         retry_max_attempts: number of failed retries after which a message becomes a dead letter.
         retry_expiry_ms: time after which a message becomes a dead letter.
-        broker_name: name in message ids.
+        broker_name: name of the broker in message ids.
         server_address: IPv4 address of the broker, stored in records.
         retention: settings of the deletion of old journal files; queue files and consume records are deleted with them.
     """

@@ -34,12 +34,12 @@ _pack_place, _pack_stored = _PLACE.pack_into, _STORED.pack_into
 
 
 def ordered_queue(business_id: str, queue_count: int) -> int:
-    """Return the queue of an ordered message."""
+    """Return the queue id of an ordered message, computed from its business id."""
     return (java_hash(business_id) & _POSITIVE) % queue_count
 
 
 class Routing:
-    """Selector of queues; several threads may use it.
+    """Selector of a message's queue; several threads may use it.
 
     The queue of an ordered message is determined by the hash of its business id, so that all messages of one id are in
     one queue, in order. Any other message goes to a random queue, by the weights of the topic's queues if it has some.
@@ -54,7 +54,7 @@ class Routing:
         chance: random.Random | None = None,
         queue_count_of: Callable[[str], int] | None = None,
     ) -> None:
-        """Use the queues of a store's options.
+        """Create a selector with the queues that a store's options define.
 
         Args:
             chance: source of randomness.
@@ -65,7 +65,7 @@ class Routing:
         self._cumulated = {topic: tuple(accumulate(weights)) for topic, weights in options.queue_weights.items()}
 
     def queue_of(self, message: NewJournalMessage, wanted: int | None = None) -> int:
-        """Return the queue of a message.
+        """Return the queue id for a message: computed for an ordered one, else the wanted one or a random one.
 
         Args:
             wanted: queue that its producer chose; None if the store chooses.
@@ -99,7 +99,7 @@ class Routing:
 
 
 class PreparedMessage(NamedTuple):
-    """Serialized message that only lacks offsets and store time.
+    """Serialized message ready to be appended, in which only offsets and store time are missing.
 
     Attributes:
         record: serialized record, except for offsets and store time.
@@ -111,17 +111,17 @@ class PreparedMessage(NamedTuple):
     record: bytearray
 
     def place(self, queue_offset: int, journal_offset: int, store_timestamp: int) -> None:
-        """Write offsets and store time into the record."""
+        """Write offsets and store time into the serialized record."""
         _pack_place(self.record, _AT_PLACE, journal_offset, self.queue_id, queue_offset)
         _pack_stored(self.record, _AT_STORED, delay_of(store_timestamp, self.send_timestamp))
 
     def recorded_timestamp(self, store_timestamp: int) -> int:
-        """Return the store time in the record, ms; it is at most 24 days from the send time."""
+        """Return the store time as the record contains it, ms: limited to 24 days from the send time."""
         return self.send_timestamp + delay_of(store_timestamp, self.send_timestamp)
 
 
 class JournalMessagePreparer:
-    """Preparer of messages by a store's options."""
+    """Converter of messages to prepared messages, with a store's options."""
 
     def __init__(self, options: JournalOptions, routing: Routing, clock: Callable[[], int], max_record: int) -> None:
         self._options = options
@@ -130,7 +130,7 @@ class JournalMessagePreparer:
         self._max_record_bytes = max_record
 
     def prepare(self, message: NewJournalMessage, queue_id: int | None = None) -> PreparedMessage:
-        """Prepare a message, with the current time as its receive time.
+        """Prepare a message for `append`, with the current time as its receive time.
 
         Args:
             message: message of a producer.

@@ -1,4 +1,4 @@
-"""Queues of a store: the positions of each queue's messages in the journal.
+"""Queues of a store in JMQ's layout, which contain the positions of messages in the journal.
 
 `queue/<topic>/<queueId>/`. A queue is an index: its content is derived from the journal, and it is rebuilt from the
 journal when in doubt. Entry i is at byte 22 * i, and a file is named by the position of its first entry: a queue whose
@@ -35,7 +35,7 @@ class JournalQueue(NumberedQueue):
     entry_size = ENTRY.size
 
     def log_offset_at(self, number: int) -> int:
-        """Return the offset of the record that an entry points to."""
+        """Return the journal offset of the record that an entry points to."""
         return self.entry(number).journal_offset
 
     def _leads_before(self, place: int, log_offset: int) -> bool:
@@ -46,7 +46,7 @@ class JournalQueue(NumberedQueue):
         return count_valid(data)
 
     def entry(self, number: int) -> JmqQueueEntry:
-        """Return the entry at a queue offset from `first_number` to `max_offset` - 1.
+        """Return the entry at a queue offset, which must be from `first_number` to `max_offset` - 1.
 
         Raises:
             StoreFilesError: if the entry is damaged.
@@ -62,7 +62,7 @@ class JournalQueue(NumberedQueue):
         return entry
 
     def append(self, journal_offset: int, size: int) -> None:
-        """Append the next entry."""
+        """Append an entry for the queue's next message."""
         self.files.prepare(ENTRY.size)
         self._write(self.files.end, journal_offset, size)
         self.files.end += ENTRY.size
@@ -74,7 +74,7 @@ class JournalQueue(NumberedQueue):
         memory[position + CRC_POSITION : position + ENTRY.size] = crc.to_bytes(8, "big")
 
     def append_again(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
-        """Append the entry of a record that was read from the journal.
+        """Append the entry of a record that recovery has read from the journal.
 
         A record's checksum only covers its body: a record with a damaged queue id or offset must not prevent later
         records from being entered. So offsets may be missing, as many as there was room for; they count as lost until a
@@ -109,7 +109,7 @@ class JournalQueue(NumberedQueue):
         self.append(offset, message.size)
 
     def _must_begin_at(self, number: int, journal_start: int) -> bool:
-        """Return whether the queue must restart at this message; a single contradicting record does not prevent it."""
+        """Return whether the queue, empty or with one contradicting entry, must be restarted at this message."""
         if self.is_empty:
             return journal_start > 0 and number != self.max_offset
         return number < self.first_number == self.max_offset - 1
@@ -155,7 +155,7 @@ class JournalQueues(QueueTable[JournalQueue]):
         return sum(queue.max_offset for queue in self)
 
     def dispatch_again(self, message: JournalMessage, *, from_journal_start: bool, journal_start: int) -> None:
-        """Append a record that was read from the journal to its queue.
+        """Append a record that recovery has read from the journal to its queue.
 
         A journal may come from an untrusted source, and its topics become folders: a record with an invalid topic name
         or an impossible queue offset gets no entry.
@@ -177,7 +177,7 @@ class JournalQueues(QueueTable[JournalQueue]):
             _logger.warning("message %d of %s is not entered: %s", message.queue_offset, message.topic, error)
 
     def recover(self, journal_offset: int) -> None:
-        """Find the ends of all queues, before an offset of the journal."""
+        """Find the ends of all queues, and remove the entries of records at or after an offset of the journal."""
         for queue in self:
             try:
                 queue.recover(journal_offset)

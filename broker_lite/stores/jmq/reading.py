@@ -1,4 +1,4 @@
-"""Queries for messages of a store: by queue and offset, by time, by id.
+"""Queries for messages of a store in JMQ's layout: by queue and offset, by time, by id.
 
 Queues point to records; every record is verified before it is returned (magic, own offset, lengths, CRC).
 """
@@ -111,7 +111,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         return [(number, entry) for number in there if not (entry := queue.entry(number)).is_lost]
 
     def read_journal(self, journal_offset: int, max_messages: int) -> tuple[list[JournalMessage], int]:
-        """Return flushed messages from a journal offset on, and the offset to continue at."""
+        """Return messages that are flushed to disk, from a journal offset on, and the offset to continue at."""
         end = self._journal.files.synced
         messages: list[JournalMessage] = []
         position = max(journal_offset, self._journal.start)
@@ -128,7 +128,7 @@ class JournalReader(QueueReader[JournalMessage, JournalQueue]):
         return messages, position
 
     def by_id(self, message_id: str) -> JournalMessage | None:
-        """Return the message with an id, or None if the id names another broker or no message."""
+        """Return the message with an id; None if the id names another broker, or no message of the journal."""
         place = parse_message_id(message_id)
         if place.broker != self._broker or place.queue_offset not in self.bounds(place.topic, place.queue_id):
             return None

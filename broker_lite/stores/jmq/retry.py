@@ -78,18 +78,18 @@ class RetryStatus(IntEnum):
 
 
 class Retry(NamedTuple):
-    """Failed message of one application.
+    """Message that one application failed to consume.
 
     Attributes:
-        id: number in the retry store.
+        id: number of the row in the retry store.
         app: application.
         status: status of the message.
-        failed_retries: number of failed retries, without the first delivery.
+        failed_retries: number of failed retries; the failed first delivery does not count.
         retry_time: time of the next retry, ms.
         expire_time: time at which it becomes a dead letter, ms.
         exception: reason of the last failure.
         message: message as it is, or was, in the journal.
-        place: offset in the application's queue of retries, or of dead letters; None if it is in neither.
+        place: offset in the application's retry or dead-letter queue; None if it was not entered there yet.
     """
 
     id: int
@@ -109,7 +109,7 @@ class Retry(NamedTuple):
 
 
 def _definitions(database: sqlite3.Connection) -> set[tuple[str, str | None]]:
-    """Return the names of a database's tables, indexes, views and triggers, each with its statement."""
+    """Return name and SQL statement of each table, index, view and trigger of a database."""
     return set(database.execute("SELECT name, sql FROM sqlite_master"))
 
 
@@ -120,17 +120,17 @@ def _own_definitions() -> set[tuple[str, str | None]]:
 
 
 def retry_delay_ms(attempt: int) -> int:
-    """Return the delay of a retry: 3^n seconds, n = 0 for the first."""
+    """Return the delay before a retry, ms: 3^n seconds, where n is 0 for the first retry."""
     return 1000 * int(3 ** min(attempt - 1, _MAX_EXPONENT))
 
 
 def _reason(exception: str) -> str:
-    """Return a reason in stored form: limited in length, and valid UTF-8."""
+    """Return the reason of a failure in stored form: limited in length, as valid UTF-8."""
     return exception[:_MAX_REASON].encode("utf-8", "replace").decode()
 
 
 def _prepare_files(path: Path, root: Path) -> None:
-    """Create the database's file, and check that it and the further files of SQLite are writable."""
+    """Create the database file, and check the files that SQLite keeps beside it."""
     make_folders(path.parent, below=root)
     for suffix in ("-wal", "-shm", "-journal"):
         other = path.with_name(path.name + suffix)
@@ -145,7 +145,7 @@ def _prepare_files(path: Path, root: Path) -> None:
 
 
 class RetryStore:
-    """Retries of a store; several threads may use it."""
+    """Store of failed messages and their retries; several threads may use it."""
 
     def __init__(self, root: Path, options: JournalOptions, clock: Callable[[], int]) -> None:
         """Open the database, and create it if necessary.
@@ -192,7 +192,7 @@ class RetryStore:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run a transaction; in SYNC mode it is on disk at its end."""
+        """Run the block as a database transaction; in SYNC mode, it is on disk afterwards."""
         with self._guard:
             try:
                 self._database.execute("BEGIN IMMEDIATE")
@@ -320,7 +320,7 @@ class RetryStore:
         return status
 
     def revive(self, numbers: Iterable[int]) -> None:
-        """Schedule dead letters for delivery at once, with all their attempts."""
+        """Schedule dead letters for delivery at once, with the full number of retries again."""
         now = self._clock()
         values = (RetryStatus.RETRYING, now, now + self._options.retry_expiry_ms, now)
         assignments = "status = ?, retry_count = 0, retry_time = ?, expire_time = ?, update_time = ?, place = NULL"
@@ -331,11 +331,11 @@ class RetryStore:
         self._update_rows("status = ?, update_time = ?, place = NULL", (RetryStatus.DEAD, self._clock()), numbers)
 
     def delete(self, numbers: Iterable[int]) -> None:
-        """Mark messages as deleted, so that they are not retried; the rows stay."""
+        """Mark failed messages as deleted, so that they are not retried; their rows stay."""
         self._update_rows("status = ?, update_time = ?", (RetryStatus.DELETED, self._clock()), numbers)
 
     def forget(self, journal_offset: int) -> None:
-        """Remove consumed and deleted retries of messages before an offset of the journal.
+        """Delete the rows of consumed and deleted retries whose messages are before an offset of the journal.
 
         Such a message is no longer in the journal, so it cannot fail again. Dead letters stay.
         """

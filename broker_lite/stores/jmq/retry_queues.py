@@ -20,14 +20,14 @@ from commitlake.schemas.layouts.rocketmq.topics import DLQ_PREFIX, RETRY_PREFIX
 
 
 class RetryQueue(NamedTuple):
-    """Queue of an application with its status: RETRYING or DEAD."""
+    """Queue of an application's retries (status RETRYING) or dead letters (DEAD)."""
 
     app: str
     status: RetryStatus
 
 
 def topic_of(queue: RetryQueue) -> str:
-    """Return the topic that shows a queue of the retry store."""
+    """Return the name of the retry or dead-letter topic that stands for a queue of the retry store."""
     return f"{DLQ_PREFIX if queue.status is RetryStatus.DEAD else RETRY_PREFIX}{queue.app}"
 
 
@@ -53,7 +53,7 @@ class RetryQueues:
         return [RetryQueue(app, RetryStatus(status)) for app, status in rows]
 
     def next_due_ms(self) -> int | None:
-        """Return the time at which the next message must be entered into a queue, or None."""
+        """Return the time at which a message must next be entered into a queue, ms; None if there is none."""
         with self._retries.transaction() as database:
             if _first(database, "SELECT 1 FROM message_retry WHERE status = ? AND place IS NULL LIMIT 1", _DEAD):
                 return 0
@@ -62,7 +62,7 @@ class RetryQueues:
             )
 
     def enter_due(self, now_ms: int, limit: int) -> dict[RetryQueue, int]:
-        """Enter the retries that are due, longest due first, and all dead letters.
+        """Enter due retries into the retry queues, longest due first, and new dead letters into the dead-letter queues.
 
         Args:
             now_ms: current time.
@@ -88,7 +88,7 @@ class RetryQueues:
         return entered
 
     def bounds(self, queue: RetryQueue) -> range:
-        """Return the offsets of a queue, from the first message that is still in it."""
+        """Return the range of offsets of a queue, from the first message that is still in it."""
         with self._retries.transaction() as database:
             following = _first(database, "SELECT following FROM retry_queue WHERE app = ? AND status = ?", *queue) or 0
             first = _first(
@@ -97,7 +97,7 @@ class RetryQueues:
         return range(following if first is None else first, following)
 
     def get(self, queue: RetryQueue, place: int, max_messages: int) -> list[Retry]:
-        """Return messages of a queue from an offset on."""
+        """Return messages of a retry or dead-letter queue, from an offset on."""
         condition = "app = ? AND status = ? AND place >= ? ORDER BY place LIMIT ?"
         return self._retries.select(condition, (*queue, place, max_messages))
 
@@ -119,7 +119,7 @@ class RetryQueues:
         self._retries.delete([retry.id for retry in rows])
 
     def take_failed(self, place: ConsumedQueue, start: int, end: int) -> set[int]:
-        """Return the offsets of acknowledged messages that the application failed to consume; each failure counts once.
+        """Return the offsets in a range at which an application has failed messages; each is returned only once.
 
         Args:
             place: application and queue.

@@ -57,7 +57,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         routing: Routing,
         save_beside: Callable[[], None],
     ) -> None:
-        """Load and recover the files of a locked folder; use `open` instead."""
+        """Load and recover the files of a folder that is already locked; use `open` instead."""
         self.path = path
         self.options = options
         self.clock = clock
@@ -133,7 +133,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         return self._wait_for_results(self._writer.append([self.preparing.prepare(message, queue_id)]))[0]
 
     def put_batch(self, messages: Sequence[NewJournalMessage], queue_id: int | None = None) -> list[JournalPutResult]:
-        """Store messages of one queue consecutively in one file, or none of them; see `put`.
+        """Store messages in one queue and one file, directly after one another, or none of them; see `put`.
 
         If the store chooses the queue, all go to the queue of the first.
         """
@@ -181,7 +181,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
             return reader.pull(topic, queue_id, queue_offset, limits, form)
 
     def entries(self, topic: str, queue_id: int, numbers: range) -> list[tuple[int, JmqQueueEntry]]:
-        """Return the entries of a queue in a range of offsets, with their offsets, as far as they exist."""
+        """Return existing entries of a queue with their offsets, in a range of offsets."""
         with self._reading() as reader:
             return reader.entries(topic, queue_id, numbers)
 
@@ -262,7 +262,7 @@ class JournalFlusher(LogFlusher):
 
 
 class Produced(NamedTuple):
-    """Message with the name of its broker."""
+    """Produced message, with the name of the broker that stores it."""
 
     broker: str
     message: JournalMessage
@@ -275,7 +275,7 @@ class Produced(NamedTuple):
 
 
 class ArchiveView:
-    """Reader of every message that was produced and every consumption, for an archive; several threads may use it.
+    """Reader for archives of all produced messages and all consumptions; several threads may use it.
 
     Both are byte sequences, the journal and the consume log. The archive requests the data after a position, and
     receives the position of the next request. It stores both positions together with the archived data, so it misses

@@ -28,7 +28,7 @@ RECORDS_PER_ANSWER = 1000
 
 
 class _OffsetRange(NamedTuple):
-    """Range of a queue's messages that must still be recorded."""
+    """Range of queue offsets whose consumption was reported, but is not recorded in the log yet."""
 
     place: ConsumedQueue
     numbers: range
@@ -58,7 +58,7 @@ class ConsumedOffsets:
 
     @property
     def entries(self) -> dict[Any, Any]:
-        """Next queue offset of each queue, by `topic@group`."""
+        """The next queue offset to consume, by `topic@group` and queue."""
         entries: dict[str, dict[int, int]] = {}
         for place, position in self._positions.positions.items():
             entries.setdefault(f"{place.topic}@{place.app}", {})[place.queue_id] = position.ack
@@ -77,7 +77,7 @@ class ConsumedOffsets:
         return None if position is None else position.ack
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Set the group's offset, regardless of what it has consumed.
+        """Set a group's offset in a queue, whether or not it has consumed the messages before it.
 
         Raises:
             UnsupportedError: if the topic is the group's retry topic.
@@ -91,7 +91,7 @@ class ConsumedOffsets:
         self._positions.set_back(place, min(offset, self._end_of(place)))
 
     def hand_out(self, topic: str, group: str, queue_id: int, offset: int, following: int) -> None:
-        """Record that a member of the group receives the messages from `offset` up to, not including, `following`."""
+        """Record that a member of a group has been given the messages of a queue from `offset` to `following` - 1."""
         if topic.startswith(RETRY_PREFIX):
             return
         place = ConsumedQueue(topic, group, queue_id)
@@ -101,7 +101,7 @@ class ConsumedOffsets:
             self._positions.hand_out(place, following)
 
     def acknowledge(self, topic: str, group: str, queue_id: int, offset: int, client: Host) -> None:
-        """Record that a member of the group has consumed, or failed to consume, all messages before an offset."""
+        """Set a group's offset in a queue after a member has finished all messages before it, successfully or not."""
         if topic.startswith(RETRY_PREFIX):
             if topic == f"{RETRY_PREFIX}{group}" and queue_id == 0:
                 self._failures.acknowledge(group, offset, client)
@@ -131,7 +131,7 @@ class ConsumedOffsets:
         return bool(self._unrecorded)
 
     def record(self, limit: int | None = None) -> None:
-        """Write records of consumption.
+        """Write consume records for reported consumptions, at most `limit`.
 
         Args:
             limit: maximum number of messages; None for all.
@@ -166,14 +166,14 @@ class ConsumedOffsets:
         )
 
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
-        """Remove the positions of deleted topics and groups."""
+        """Remove the positions whose topic or group was deleted."""
         self.record()
         self._positions.remove(lambda place: is_gone(place.topic, place.app))
         self._begun = {place: start for place, start in self._begun.items() if not is_gone(place.topic, place.app)}
 
 
 class Registry:
-    """Topics and groups on disk."""
+    """Topics and groups of a store, in memory and on disk."""
 
     def __init__(self, root: Path, clock: Callable[[], int], options: JournalOptions) -> None:
         """Read the files of the store at `root`.
@@ -186,7 +186,7 @@ class Registry:
         self._options = options
 
     def queue_count_of(self, topic: str) -> int:
-        """Return the number of queues of a topic for producers."""
+        """Return the number of a topic's queues to which producers may send."""
         entry = self.topics.entries.get(topic, {})
         count: int = entry.get("writeQueueNums", self._options.queue_count_of(topic))
         return max(1, min(count, MAX_QUEUES))

@@ -61,7 +61,7 @@ class FailedMessages:
         return [letter for letter in found if letter.place in numbers]
 
     def enter_due(self, now_ms: int, limit: int = MAX_ENTERED) -> int:
-        """Enter due messages into the queues, and return their number."""
+        """Enter due retries and dead letters into their queues, and return their number."""
         entered = self.queues.enter_due(now_ms, limit)
         self.arrived.update((topic_of(queue), 0) for queue in entered)
         return sum(entered.values())
@@ -122,7 +122,7 @@ class FailedMessages:
             self.record(retry, group, DeliveryOutcome.CONSUMED, retry.attempt, client)
 
     def record(self, retry: Retry, group: str, outcome: DeliveryOutcome, attempt: int, client: Host) -> None:
-        """Write a record of one delivery."""
+        """Write a consume record for one delivery of a retry."""
         message = retry.message
         self._journal.log_consumption(
             [
@@ -134,7 +134,7 @@ class FailedMessages:
         )  # fmt: skip
 
     def drop(self, topic: str) -> None:
-        """Delete the retries or dead letters that a topic shows."""
+        """Delete the messages of a retry or dead-letter topic."""
         queue = retry_queue_of(topic)
         if queue is not None:
             self.queues.drop(queue)

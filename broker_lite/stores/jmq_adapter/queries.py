@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Bounds:
-    """Range of offsets of a queue in the retry store."""
+    """Offset range of a retry or dead-letter queue, in the form that `position_in` takes."""
 
     def __init__(self, numbers: range) -> None:
         self._numbers = numbers
@@ -38,7 +38,7 @@ class _Bounds:
 
 
 class JmqQueries:
-    """Read operations of a JMQ store."""
+    """Read operations of a store in JMQ's layout, for RocketMQ's requests."""
 
     _journal: JournalStore
     _failures: FailedMessages
@@ -53,7 +53,7 @@ class JmqQueries:
         codes: Container[int] | None = None,
         accepts_record: Callable[[bytes], bool] | None = None,
     ) -> PullResult:
-        """Return the records from a queue offset on that pass a filter.
+        """Return records of a queue that match a filter, starting at a queue offset.
 
         Args:
             topic: topic of the queue.
@@ -83,7 +83,7 @@ class JmqQueries:
         return PullResult(GetStatus.NO_MATCHED_MESSAGE, [], following + 1, low, high, limits.is_over)
 
     def _pull_retries(self, topic: str, queue_id: int, queue_offset: int, limits: PullLimits) -> PullResult:
-        """Return retries or dead letters, without a filter."""
+        """Return messages of a retry or dead-letter topic; filters are not applied."""
         numbers = self._failures.bounds(topic, queue_id)
         where = position_in(_Bounds(numbers) if queue_id == 0 else None, 0, queue_offset)
         if where.status is not GetStatus.FOUND:
@@ -124,7 +124,7 @@ class JmqQueries:
         return self._journal.offset_by_time(topic, queue_id, timestamp_ms)
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
-        """Return the position of a queue's message in the journal, or None if there is no message at that offset."""
+        """Return a message's position in the journal as a queue entry; None if the offset has no message."""
         if retry_queue_of(topic) is not None:
             found = self._failures.get(topic, queue_id, queue_offset, 1)
             messages = [retry.message for retry in found if retry.place == queue_offset]
@@ -189,7 +189,7 @@ class JmqQueries:
         return -1 if found is None else found.store_timestamp
 
     def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int]:  # noqa: ARG002
-        """Return Java's tag hashes, which `pull` computes itself, because queue entries contain none."""
+        """Return the given tag hashes, which `pull` compares with hashes of messages' tags."""
         return frozenset(codes)
 
     def record_of(self, message: Message) -> bytes:
@@ -203,10 +203,10 @@ class JmqQueries:
 
     @property
     def max_physical_offset(self) -> int:
-        """Offset of the end of the journal's last record."""
+        """Journal offset after the last record."""
         return self._journal.max_journal_offset
 
     @property
     def log_end(self) -> int:
-        """Same as `max_physical_offset`, without waiting for a lock."""
+        """Journal offset after the last record, without waiting for a lock."""
         return self._journal.log_end

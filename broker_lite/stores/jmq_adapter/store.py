@@ -49,7 +49,7 @@ class JmqStore(JmqQueries):
     """
 
     def __init__(self, journal: JournalStore, registry: Registry, marks: Mapping[str, str]) -> None:
-        """Use an open journal; use `open` instead."""
+        """Combine an open journal and its tables; use `open` instead."""
         self._marks = marks
         self.path = journal.path
         self.clock = journal.clock
@@ -182,12 +182,12 @@ class JmqStore(JmqQueries):
 
     @property
     def delay_levels(self) -> int:
-        """Number of delay levels: 0."""
+        """Number of delay levels, which is always 0."""
         return 0
 
     @property
     def schedule_topic(self) -> str:
-        """Topic of delayed messages: none."""
+        """Topic of delayed messages, which is always empty."""
         return ""
 
     def take(self, message: SentMessage) -> PutResult:
@@ -236,7 +236,7 @@ class JmqStore(JmqQueries):
         return 0 if self._offsets_of_groups.has_unrecorded else self._failures.queues.next_due_ms()
 
     def deliver_due(self, now_ms: int, limit: int | None = None) -> range:
-        """Deliver the retries that are due, and write records of consumption."""
+        """Make due retries available to consumers, and write consume records; the result's length is their number."""
         limit = RECORDS_PER_ANSWER if limit is None else limit
         self._offsets_of_groups.record(limit)
         return range(self._failures.enter_due(now_ms, limit))
@@ -278,7 +278,7 @@ class JmqStore(JmqQueries):
         return self._journal.sync_log()
 
     def delete_queues(self, topic: str) -> None:
-        """Delete the retries or dead letters that a topic shows.
+        """Delete the messages of a retry or dead-letter topic; queues of other topics stay.
 
         A queue of the journal stays: a rebuilt queue contains all of the topic's messages in the journal, so a topic
         that is created again continues after them.

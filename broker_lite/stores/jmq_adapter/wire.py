@@ -66,7 +66,7 @@ def to_journal(message: SentMessage) -> NewJournalMessage:
 
 
 def client_properties(message: JournalMessage, marks: Mapping[str, str]) -> dict[str, str]:
-    """Return a message's properties for a client; the business id becomes a key.
+    """Return a message's properties as a client expects them, with the business id as a key.
 
     Args:
         marks: properties that the broker adds.
@@ -79,7 +79,7 @@ def client_properties(message: JournalMessage, marks: Mapping[str, str]) -> dict
 
 
 def record_of(message: JournalMessage, known: dict[str, str]) -> bytes:
-    """Return a message's record for clients.
+    """Return a message's record in the form that clients expect.
 
     Args:
         known: its `client_properties`.

@@ -40,7 +40,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BatchConsumeQueue(CommitLogQueue):
-    """Entries of one queue.
+    """Entries of one BatchConsumeQueue.
 
     Attributes:
         max_offset: queue offset of the next message.
@@ -62,7 +62,7 @@ class BatchConsumeQueue(CommitLogQueue):
         return self._entry(place).message_base_offset if place < self.places.stop else self.max_offset
 
     def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
-        """Yield the records from the one that contains a queue offset on, or from the next one if there is none."""
+        """Yield the records of a queue, from the one that contains a queue offset, or else the next one."""
         places = self.places
         after = bisect_right(places, queue_offset, key=lambda place: self._entry(place).message_base_offset)
         first = max(places.start, places.start + after - 1)
@@ -81,11 +81,11 @@ class BatchConsumeQueue(CommitLogQueue):
     def append(
         self, physical_offset: int, size: int, tags_code: int, store_timestamp: int, message_count: int = 1
     ) -> None:
-        """Append the entry of a record that contains the next messages."""
+        """Append an entry for a record that contains the next messages of the queue."""
         self._append(BatchQueueEntry(physical_offset, size, tags_code, store_timestamp, self.max_offset, message_count))
 
     def append_all(self, entries: Sequence[tuple[int, int, int]], store_timestamp: int) -> None:
-        """Append entries of records with one message each: physical offset, size and tag hash."""
+        """Append entries for records with one message each, given as physical offset, size and tag hash."""
         for entry in entries:
             self.append(*entry, store_timestamp)
 
@@ -101,7 +101,7 @@ class BatchConsumeQueue(CommitLogQueue):
         self.max_offset = entry.message_base_offset + entry.batch_size
 
     def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
-        """Append the entry of a record that was read from the log, unless the queue already has it.
+        """Append the entry of a record that recovery has read from the log, unless the queue already has it.
 
         Raises:
             QueueGapError: if the queue ends before the record's first message, and the missing records may be in the
@@ -131,7 +131,7 @@ class BatchConsumeQueue(CommitLogQueue):
         )
 
     def drop_unproven_tail(self, log: CommitLog) -> None:
-        """Drop entries from the end while they point to no valid record; see `ConsumeQueue.drop_unproven_tail`."""
+        """Remove entries at the end that point to no valid record; see `ConsumeQueue.drop_unproven_tail`."""
         while not self.is_empty and self.last_record >= log.start:
             message = log.message_at(self.last_record)
             if message is not None and self.last_record + message.size == self.max_physical_offset:
@@ -177,7 +177,7 @@ class BatchConsumeQueues(QueueTable[BatchConsumeQueue]):
 
 
 class BatchTopics:
-    """Evidence for the queue type of topics, from one reading of the log.
+    """Evidence for the queue types of topics, collected while the log is read once.
 
     A single record with the flag of an inner batch, which any producer can send to a topic of single messages, decides
     nothing; see `schemas.layouts.rocketmq.batchconsumequeue`.
@@ -190,7 +190,7 @@ class BatchTopics:
         self._queue_counts: dict[str, int] = {}
 
     def note(self, record: Dispatch) -> None:
-        """Add a record; the records of a queue come in the order of the log."""
+        """Take a record into account; records of one queue must come in the order of the log."""
         topic, queue = record.topic, (record.topic, record.queue_id)
         last = self._last.get(queue)
         steps = 0

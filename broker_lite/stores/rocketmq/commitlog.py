@@ -1,4 +1,4 @@
-"""CommitLog: all messages of all topics in segments.
+"""CommitLog, which contains all messages of all topics in segment files.
 
 The last 8 bytes of a segment are reserved for the BLANK that fills it. Source: CommitLog.DefaultAppendMessageCallback.
 """
@@ -49,7 +49,7 @@ def dialect_of(root: Path) -> Dialect | None:
 
 
 class CommitLog(MessageLog[Message]):
-    """Segments of a store."""
+    """Segment files of a store's CommitLog."""
 
     filler = BLANK
     offset_field = "physical_offset"
@@ -69,7 +69,7 @@ class CommitLog(MessageLog[Message]):
             raise StoreFilesError(f"{root}: expected a log in the dialect {self._dialect.name}, found {found.name}")
 
     def append_copy(self, physical_offset: int, data: bytes) -> None:
-        """Append bytes of another log at the same offset; an empty log starts at their segment.
+        """Append bytes of another log at their offset in it; an empty log starts at the segment that contains them.
 
         Raises:
             DiskFullError: if the disk has no room for the next segment.

@@ -54,7 +54,7 @@ class ConfigFile(SavedTable):
     """Name that other brokers use; read if there is no file of its own name."""
 
     def __init__(self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ) -> None:
-        """Read the file.
+        """Read the file of the store at `root`.
 
         Args:
             root: folder of the store.
@@ -97,11 +97,11 @@ class ConfigFile(SavedTable):
                 raise ValueError(f"expected JSON with text keys only, found others: {error}") from None
 
     def _is_entry(self, value: Any) -> bool:
-        """Return whether a value is a valid entry of the table."""
+        """Return whether a value is valid as an entry of the file's main table."""
         raise NotImplementedError
 
     def _from_boltmq(self, document: dict[Any, Any]) -> dict[Any, Any]:
-        """Return the document in RocketMQ's format; it may already have it."""
+        """Convert the document from BoltMQ's format to RocketMQ's; a document in RocketMQ's format stays the same."""
         return document
 
     def _to_boltmq(self) -> dict[Any, Any]:
@@ -109,12 +109,12 @@ class ConfigFile(SavedTable):
         raise NotImplementedError
 
     def _normal(self, table: dict[Any, Any]) -> dict[Any, Any]:
-        """Return the table with keys of the types that this store uses."""
+        """Return the main table with keys converted to the types used in memory, such as integers."""
         return table
 
     @property
     def entries(self) -> dict[Any, Any]:
-        """Main table of the file."""
+        """Main table of the file, by name."""
         entries: dict[Any, Any] = self.document[self.table]
         return entries
 
@@ -133,7 +133,7 @@ class ConfigFile(SavedTable):
             return True
 
     def mark_changed(self) -> None:
-        """Count a change, which the next `save` writes."""
+        """Update the version of the document, and note that it must be saved."""
         version = self.document["dataVersion"]
         version["counter"] += 1
         version["timestamp"] = self._clock()
@@ -163,7 +163,7 @@ _ONE_QUEUE = (RETRY_PREFIX, DLQ_PREFIX, HALF_TOPIC, OP_TOPIC)
 
 
 class Topics(ConfigFile):
-    """Topics, in `topics.json`."""
+    """Topics of a store, in `topics.json`."""
 
     name = "topics.json"
     other_name = boltmq.OLD_TOPICS_NAME
@@ -189,7 +189,7 @@ class Topics(ConfigFile):
         self.put(topic, self.entries[topic] | {"attributes": {QUEUE_TYPE: BATCH_QUEUE_TYPE}})
 
     def ensure(self, topic: str, queue_id: int = 0) -> None:
-        """Ensure that the topic has at least this queue, so that a broker serves it.
+        """Ensure that the topic has at least this queue, because brokers serve only queues of known topics.
 
         An impossible queue id is ignored: it would prevent clients from reading the topic's settings.
         """
@@ -202,13 +202,13 @@ class Topics(ConfigFile):
         self.create(topic, max(queue_id + 1, _default_queues(topic)))
 
     def queue_count(self, topic: str) -> int:
-        """Return the larger of the topic's numbers of read and write queues; 0 for an unknown topic."""
+        """Return the number of a topic's queues: the maximum of read and write queues; 0 for an unknown topic."""
         config = self.entries.get(topic, {})
         counts = (int_within(config.get(name), 0, INT32_MAX) for name in ("readQueueNums", "writeQueueNums"))
         return max(count or 0 for count in counts)
 
     def create(self, topic: str, queues: int) -> None:
-        """Create a topic with a number of queues, or change that number."""
+        """Create a topic with a number of queues, or change the number of an existing topic."""
         with self._guard:
             fields = {
                 "attributes": {},
@@ -232,14 +232,14 @@ def _default_queues(topic: str) -> int:
 
 
 class GroupLimits(NamedTuple):
-    """Limits of the retries of a group's failed messages."""
+    """Limits for the retries of a group: number of retry queues, and maximum number of retries."""
 
     retry_queues: int
     retry_max_times: int
 
 
 class Groups(ConfigFile):
-    """Consumer groups, in `subscriptionGroup.json`."""
+    """Consumer groups of a store, in `subscriptionGroup.json`."""
 
     name = "subscriptionGroup.json"
     table = boltmq.GROUPS
@@ -255,7 +255,7 @@ class Groups(ConfigFile):
         return isinstance(value, dict) and all(is_number(value.get(limit, 0)) for limit in limits)
 
     def ensure(self, group: str) -> GroupLimits:
-        """Return the group's limits; create an unknown group with RocketMQ's defaults."""
+        """Return a group's retry limits; create the group with RocketMQ's defaults if it does not exist."""
         if group not in self.entries:
             self.create(group)
         config = self.entries[group]
@@ -266,7 +266,7 @@ class Groups(ConfigFile):
     def create(
         self, group: str, *, retry_queues: int = DEFAULT_RETRY_QUEUES, retry_max_times: int = DEFAULT_RETRY_MAX_TIMES
     ) -> None:
-        """Create a group, or change its limits."""
+        """Create a group, or change the limits of an existing one."""
         with self._guard:
             fields = {
                 "attributes": {},
@@ -298,7 +298,7 @@ class ConsumerOffsets(ConfigFile):
     def __init__(
         self, root: Path, clock: Callable[[], int], dialect: Dialect = ROCKETMQ, groups: Collection[str] = ()
     ) -> None:
-        """Read the file; the known groups resolve keys that can be split in several ways."""
+        """Read the file; known groups tell how ambiguous keys are split into topic and group."""
         self._known_groups = groups
         self.name = newest_file(root / FOLDER, OFFSETS_FILES)
         super().__init__(root, clock, dialect)
@@ -327,7 +327,7 @@ class ConsumerOffsets(ConfigFile):
         return offset
 
     def commit(self, topic: str, group: str, queue_id: int, offset: int) -> None:
-        """Store that the group has consumed all messages before an offset."""
+        """Set a group's offset in a queue: it has consumed all messages before it."""
         with self._guard:
             offsets = self.entries.setdefault(f"{topic}@{group}", {})
             self._count += queue_id not in offsets
@@ -342,7 +342,7 @@ class ConsumerOffsets(ConfigFile):
         """Do nothing, because RocketMQ does not record messages that were handed out."""
 
     def remove(self, is_gone: Callable[[str, str], bool]) -> None:
-        """Remove the offsets of deleted topics and groups."""
+        """Remove the offsets whose topic or group was deleted."""
         with self._guard:
             for key in [key for key in self.entries if is_gone(*split_offset_key(key))]:
                 self._count -= len(self.entries.pop(key))
@@ -350,7 +350,7 @@ class ConsumerOffsets(ConfigFile):
 
 
 class DelayOffsets(ConfigFile):
-    """Offsets of delay levels, in `delayOffset.json`."""
+    """Offsets of the messages to deliver next, by delay level, in `delayOffset.json`."""
 
     name = "delayOffset.json"
     table = boltmq.OFFSETS
@@ -371,7 +371,7 @@ class DelayOffsets(ConfigFile):
         return offset
 
     def set(self, level: int, offset: int) -> None:
-        """Store that all messages of a level before an offset were delivered."""
+        """Set the queue offset of the next message to deliver in a level's queue."""
         with self._guard:
             self.entries[level] = offset
             self.mark_changed()

@@ -1,4 +1,4 @@
-"""ConsumeQueues, the positions of each queue's messages in the CommitLog, and what they share with BatchConsumeQueues.
+"""ConsumeQueues, which contain the positions of messages in the CommitLog, and code shared with BatchConsumeQueues.
 
 `consumequeue/<topic>/<queueId>/`. A queue is an index: its content is derived from the log, and missing entries are
 written again from there. Entry i is at byte 20 * i, so a queue whose first known message is not number 0 begins with
@@ -37,7 +37,7 @@ _logger = logging.getLogger(__name__)
 
 
 class QueueUnit(NamedTuple):
-    """Record in a queue, as its queue entry describes it.
+    """Record of a queue with its queue offsets, as described by a queue entry.
 
     Attributes:
         entry: position of the record in the log.
@@ -51,10 +51,10 @@ class QueueUnit(NamedTuple):
 
 
 class CommitLogQueue(EntryQueue):
-    """Entries of one queue, and the last record that it points to.
+    """Entries of one queue, with the position of the last record that they point to.
 
     Attributes:
-        last_record: physical offset of the last entry's record, -1 if there is none.
+        last_record: physical offset of the last record that has an entry, -1 if there is none.
         max_physical_offset: physical offset of the end of that record, -1 if there is none.
     """
 
@@ -77,7 +77,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
     entry_size = ENTRY.size
 
     def entry(self, number: int) -> ConsumeQueueEntry:
-        """Return the entry at a queue offset from `first_number` to `max_offset` - 1."""
+        """Return the entry at a queue offset, which must be from `first_number` to `max_offset` - 1."""
         return parse_entry(*self.files.locate(number * ENTRY.size))
 
     def units_from(self, queue_offset: int) -> Iterator[QueueUnit]:
@@ -88,7 +88,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
     def append(
         self, physical_offset: int, size: int, tags_code: int, _store_timestamp: int = 0, _message_count: int = 1
     ) -> None:
-        """Append the next entry; only a BatchConsumeQueue stores time and count."""
+        """Append an entry for the next message; time and count are ignored, as only BatchConsumeQueues store them."""
         memory, position = self.files.reserve()
         _pack_entry(memory, position, physical_offset, size, tags_code)
         self.files.end += ENTRY.size
@@ -96,7 +96,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
         self.max_physical_offset = physical_offset + size
 
     def append_all(self, entries: Sequence[tuple[int, int, int]], _store_timestamp: int) -> None:
-        """Append the next entries: physical offset, size and tag hash of each."""
+        """Append entries for the next messages, given as physical offset, size and tag hash."""
         done = 0
         while done < len(entries):
             memory, position = self.files.reserve()
@@ -110,7 +110,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             self.max_physical_offset = self.last_record + size
 
     def append_again(self, record: Dispatch, *, from_log_start: bool) -> None:
-        """Append the entry of a record that was read from the log, unless the queue already has it.
+        """Append the entry of a record that recovery has read from the log, unless the queue already has it.
 
         Raises:
             QueueGapError: if the queue ends before the record's queue offset, and the missing records may be in the
@@ -136,7 +136,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             self.files.append(serialize_entry(PRE_BLANK) * filler)
 
     def drop_unproven_tail(self, log: CommitLog) -> None:
-        """Drop entries from the end while they point to no valid record, because a crash may leave garbage in a page.
+        """Remove entries at the end that point to no valid record, because a crash may leave garbage in the files.
 
         Entries of expired records stay, to keep the queue's numbering.
         """
@@ -158,7 +158,7 @@ class ConsumeQueue(NumberedQueue, CommitLogQueue):
             self.max_physical_offset = last.physical_offset + last.size
 
     def log_offset_at(self, number: int) -> int:
-        """Return the offset of the record that an entry points to."""
+        """Return the physical offset of the record that an entry points to."""
         return self.entry(number).physical_offset
 
     def _leads_before(self, place: int, log_offset: int) -> bool:

@@ -23,21 +23,21 @@ _QUEUED_TYPES = frozenset({int(TransactionType.NOT), int(TransactionType.COMMIT)
 
 
 def is_queued(sys_flag: int) -> bool:
-    """Return whether a record is in a queue; prepared and rolled-back messages of brokers before 4.x are not."""
+    """Return whether records with this sysFlag are in queues; old half and rolled-back messages are not."""
     return sys_flag & TRANSACTION_MASK in _QUEUED_TYPES
 
 
 class Dispatch(NamedTuple):
-    """Record as the queues and the index see it.
+    """Fields of a stored record that queues and index need.
 
     Attributes:
-        tags_code: third field of its ConsumeQueue entry.
+        tags_code: third field of its ConsumeQueue entry: tag hash or delivery time.
         index_keys: keys in the index, in the order in which brokers enter them.
         is_queued: True if it has a ConsumeQueue entry.
         base_offset: queue offset of its first message in a BatchConsumeQueue.
-        message_count: number of messages that it contains there.
-        is_inner_batch: True if only a topic with BatchConsumeQueues can have such a record.
-        light_queues: further queues that contain it, and its queue offset in each.
+        message_count: number of its messages in a BatchConsumeQueue.
+        is_inner_batch: True if the record contains an inner batch, which needs BatchConsumeQueues.
+        light_queues: light queues that also contain the record, with its queue offset in each.
     """
 
     topic: str
@@ -61,7 +61,7 @@ def parse_delay_level(value: str | None) -> int | None:
 
 
 def _as_long(number: int) -> int:
-    """Return a sum of two Java longs with Java's overflow, which only damaged or forged records reach."""
+    """Wrap a sum of two 64-bit integers around like Java; only damaged or forged records need this."""
     return ((number + (1 << 63)) & ((1 << 64) - 1)) - (1 << 63)
 
 
@@ -80,7 +80,7 @@ class DispatchBuilder:
         self.schedule_topic = options.dialect.schedule_topic
 
     def entries_of_message(self, message: Message) -> Dispatch:
-        """Return the dispatch of a record that was read."""
+        """Return the dispatch of a message read from the log."""
         properties = message.properties
         base, count = queue_numbers(properties, message.queue_offset)
         return Dispatch(
@@ -105,21 +105,21 @@ class DispatchBuilder:
         return self.tags_code_for(properties) if delay_ms is None else _as_long(store_timestamp + delay_ms)
 
     def delay_for(self, properties: Mapping[str, str]) -> int | None:
-        """Return the delay of a record in the schedule topic, ms; None if its DELAY is missing or invalid."""
+        """Return the delay of a message in the schedule topic, ms; None if its DELAY property is missing or invalid."""
         level = parse_delay_level(properties.get(props.DELAY))
         return self.delay_ms(level) if level is not None and level > 0 else None
 
     def tags_code_for(self, properties: Mapping[str, str]) -> int:
-        """Return the hash of TAGS, or 0 if there are none."""
+        """Return the tag hash of a message; 0 without tags."""
         tags = properties.get(props.TAGS)
         return self._tags_code(tags) if tags else 0
 
     def delay_ms(self, level: int) -> int:
-        """Return the delay of a level above 0; levels above the highest count as the highest."""
+        """Return the delay of a level (1 or more), ms; levels above the highest have the delay of the highest."""
         return self._delay_levels_ms[min(level, len(self._delay_levels_ms)) - 1]
 
     def keys_for(self, properties: Mapping[str, str], sys_flag: int) -> tuple[str, ...]:
-        """Return the index keys of a record: UNIQ_KEY, every part of KEYS, TAGS; none if it was rolled back."""
+        """Return a record's keys for the index: UNIQ_KEY, parts of KEYS, and TAGS; none for rolled-back messages."""
         if not self._has_index or sys_flag & TRANSACTION_MASK == TransactionType.ROLLBACK:
             return ()
         unique_key = properties.get(props.UNIQ_KEY)

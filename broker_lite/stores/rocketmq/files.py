@@ -25,17 +25,17 @@ class CheckpointFile:
     """Checkpoint in memory and on disk.
 
     Attributes:
-        value: content of the file after the next `save`.
+        value: values to be written by the next `save`.
     """
 
     def __init__(self, root: Path) -> None:
-        """Read the file; missing values are 0, which makes recovery read the whole log."""
+        """Read the file; values that are missing are 0, with which recovery reads the whole log."""
         self._path = root / FILE_NAME
         stored = read_in_place(self._path) or b""
         self.value = parse_checkpoint(stored.ljust(FILE_SIZE, b"\0"))
 
     def update(self, **values: int) -> None:
-        """Set the given values for the next `save`."""
+        """Set values that the next `save` writes."""
         self.value = replace(self.value, **values)
 
     def save(self) -> None:
@@ -48,13 +48,13 @@ class StoreFiles:
     """Files of one store.
 
     Attributes:
-        log: messages.
+        log: CommitLog with the messages.
         queues: queues of all topics.
         index: index from keys to messages; None in a store without one.
-        checkpoint: times up to which everything is on disk.
-        timers: waiting messages of the timer topic.
+        checkpoint: checkpoint, the times up to which everything is on disk.
+        timers: files of waiting timer messages.
         config: topics, groups and offsets.
-        mappings: limits the number of mapped files.
+        mappings: registry that limits the number of mapped files.
     """
 
     log: CommitLog
@@ -90,7 +90,7 @@ class StoreFiles:
         )
 
     def delete_expired(self, min_physical_offset: int, _: float) -> None:
-        """Delete the files of queues and index that only point before an offset of the log."""
+        """Delete files of queues and index whose entries all point before an offset of the log."""
         self.queues.delete_expired(min_physical_offset)
         self.timers.delete_expired(min_physical_offset)
         if self.index is not None:

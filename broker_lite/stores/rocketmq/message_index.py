@@ -50,7 +50,7 @@ _cached_key_hash = lru_cache(maxsize=4096)(key_hash)
 
 
 class IndexFile:
-    """Index file, open for writes and queries; its entries are linked per hash slot from the newest to the oldest.
+    """Index file that is open for reading and writing; the entries of each hash slot are linked from new to old.
 
     Attributes:
         path: path of the file.
@@ -59,7 +59,7 @@ class IndexFile:
     """
 
     def __init__(self, file: MappedFile, geometry: Geometry) -> None:
-        """Open an existing file; see `create`.
+        """Open an existing file; see `create` for new ones.
 
         Raises:
             IndexSizeError: if its size does not match the geometry.
@@ -82,7 +82,7 @@ class IndexFile:
 
     @classmethod
     def create(cls, path: Path, geometry: Geometry, mappings: Mappings, previous: Header | None) -> IndexFile:
-        """Create an empty file that continues after the header `previous`.
+        """Create an empty file whose header continues the header of the previous file.
 
         Raises:
             DiskFullError: if the disk has no room for the whole file.
@@ -105,11 +105,11 @@ class IndexFile:
 
     @property
     def room(self) -> int:
-        """Number of entries that still fit."""
+        """Number of entries that still fit in the file."""
         return max(0, self._geometry.entries - self.header.index_count)
 
     def put(self, entries: Sequence[tuple[int, int]], store_timestamp: int) -> None:
-        """Append entries of records with the same store time, at most as many as fit.
+        """Append entries for records with the same store time; the caller ensures that they fit.
 
         Args:
             entries: key hash and physical offset of each.
@@ -139,7 +139,7 @@ class IndexFile:
         self.is_synced = False
 
     def _newest_before(self, number: int, newest: int) -> int:
-        """Return the newest entry of a slot that the header counts; 0 if there is none.
+        """Return a slot's newest entry with a number below `number`, to skip entries that the header does not count.
 
         If a process ended after it wrote an entry and before it wrote the header, the slot names an entry that the
         header does not count. That entry still names the one before it. RocketMQ's broker does not follow that link, so
@@ -158,7 +158,7 @@ class IndexFile:
         _pack_header(self._file.memory, 0, *header)
 
     def spans(self, begin_ms: int, end_ms: int) -> bool:
-        """Return whether an entry from begin to end, both included, may be in this file."""
+        """Return whether the file may contain entries of a time range, which includes both ends."""
         return not self.is_empty and self.header.begin_timestamp <= end_ms and begin_ms <= self.header.end_timestamp
 
     def lookup(self, key_hash: int, begin_ms: int, end_ms: int) -> list[int]:
@@ -169,7 +169,7 @@ class IndexFile:
         return [offset for offset in self.chain(key_hash, begin_ms, end_ms) if offset is not None]
 
     def chain(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Yield what `lookup` returns in small steps: None after every `ENTRIES_OF_STEP` entries of a long chain."""
+        """Yield the physical offsets that `lookup` returns, and None after every `ENTRIES_OF_STEP` examined entries."""
         slot = self._geometry.slot_position(key_hash % self._geometry.slots)
         number = _unpack_slot(self._file.memory, slot)[0]
         above = self.header.index_count
@@ -262,7 +262,7 @@ class MessageIndex:
             self._file_with_room()  # RocketMQ creates the next file even for a record without keys
 
     def check_room(self, entries: int) -> None:
-        """Check that a number of entries can be added.
+        """Raise an error if the disk has no room for a number of further entries.
 
         Raises:
             DiskFullError: if the disk has no room for the files that they need.
@@ -316,7 +316,7 @@ class MessageIndex:
         return (offset for offset in self.chain(topic, key, begin_ms, end_ms) if offset is not None)
 
     def chain(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Yield what `lookup` yields in small steps, with None in between; files may be deleted between two steps."""
+        """Yield what `lookup` yields, with None after each step of work; files may be deleted between steps."""
         wanted = key_hash(topic, key)
         for file in reversed(list(self._files)):
             if file not in self._files or not file.spans(begin_ms, end_ms):
@@ -327,7 +327,7 @@ class MessageIndex:
                     break
 
     def drop_newer_than(self, timestamp_ms: int) -> None:
-        """Delete the files that end after a time, because a crash may have damaged them, and all later files.
+        """Delete the first file with entries after a time and all later files, as a crash may have damaged them.
 
         A later file can have earlier times if the clock was set back. It is deleted, too, because recovery adds entries
         only at the end of the index.
@@ -335,7 +335,7 @@ class MessageIndex:
         self._drop_from_first(lambda file: file.header.end_timestamp > timestamp_ms)
 
     def drop_beyond(self, physical_offset: int) -> bool:
-        """Delete the files with entries at or after an offset of the log and all later files; return whether any."""
+        """Delete the first file with entries at or after an offset and all later files; return whether any was."""
         return self._drop_from_first(
             lambda file: not file.is_empty and file.header.end_physical_offset >= physical_offset
         )
@@ -357,7 +357,7 @@ class MessageIndex:
         self._files.remove(file)
 
     def sync_full_files(self) -> None:
-        """Flush full files to disk, and update `synced_timestamp`."""
+        """Flush files that are full to disk, and update `synced_timestamp`."""
         for file in list(self._files):
             if file.is_full and not file.is_synced:
                 file.sync()

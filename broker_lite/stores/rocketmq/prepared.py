@@ -1,4 +1,4 @@
-"""Messages prepared for an append: checked and serialized, except for their offsets and time.
+"""Messages ready to be appended: checked and serialized, without offsets and time.
 
 Everything that needs no lock is done here, once. The values that only the append knows (queue offset, physical offset,
 store time) are then written into the serialized record. A message that exceeds a limit is refused before anything is
@@ -70,7 +70,7 @@ _WITHOUT_HOST_BITS = ~(BORN_HOST_V6 | STORE_HOST_V6)
 
 
 def check_message(message: NewMessage, max_body_bytes: int, schedule_topic: str) -> None:
-    """Check that a broker accepts a message, and that its fields fit in a record.
+    """Raise an error if a broker does not accept a message, or if a field does not fit in a record.
 
     Args:
         message: message to check.
@@ -105,7 +105,7 @@ def _check_delay(message: NewMessage) -> None:
 
 
 def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:
-    """Check that a broker accepts a batch: messages of one queue, neither delayed nor transactional.
+    """Raise an error if a broker does not accept messages as a batch: one queue, no delays, no transactions.
 
     Raises:
         MessageRefusedError: if the batch breaks a rule.
@@ -128,7 +128,7 @@ def check_batch(messages: Sequence[NewMessage], max_body_bytes: int) -> None:
 
 
 class SentMessage(NamedTuple):
-    """Message of a producer, as received.
+    """Message as received from a producer.
 
     Attributes:
         properties: properties by name.
@@ -148,7 +148,7 @@ class SentMessage(NamedTuple):
     producer_group: str = ""
 
     def with_pairs(self) -> NewMessage:
-        """Return the message without its serialized properties."""
+        """Return the message as a `NewMessage`, with properties as pairs."""
         return NewMessage(
             self.topic,
             self.body,
@@ -169,17 +169,17 @@ def _encoded_topic(topic: str) -> bytes:
 
 
 class Prepared(NamedTuple):
-    """Serialized message that only lacks offsets and store time.
+    """Serialized message ready to be appended, in which only offsets and store time are missing.
 
     Attributes:
         record: serialized record, except for queue offset, physical offset and store time.
         stored_at: position of the store time in the record.
         is_queued: True if it gets a ConsumeQueue entry.
-        tags_code: tag hash of that entry, or a delay.
+        tags_code: tags code of that entry: a tag hash or a delay.
         is_due_later: True if `tags_code` is a delay, to which the store time is added.
-        index_keys: keys in the index.
+        index_keys: keys under which the index finds the message.
         message_count: number of messages that it contains: 1, except for an inner batch.
-        light_queues: names of further queues that get an entry, each once.
+        light_queues: names of the light queues that also get an entry, without repetitions.
     """
 
     topic: str
@@ -194,13 +194,13 @@ class Prepared(NamedTuple):
     light_queues: tuple[str, ...] = ()
 
     def place(self, queue_offset: int, physical_offset: int, store_timestamp: int) -> None:
-        """Write offsets and store time into the record."""
+        """Write offsets and store time into the serialized record."""
         _pack_offsets(self.record, _OFFSETS_AT, queue_offset if self.is_queued else 0, physical_offset)
         _pack_time(self.record, self.stored_at, store_timestamp)
 
 
 class MessagePreparer:
-    """Preparer of messages by a store's options."""
+    """Converter of messages to prepared messages, with a store's options."""
 
     def __init__(self, options: StoreOptions, max_record_bytes: int) -> None:
         self._max_body_bytes = options.max_message_size_bytes
@@ -210,7 +210,7 @@ class MessagePreparer:
         self._dispatching = DispatchBuilder(options)
 
     def prepare(self, message: NewMessage) -> Prepared:
-        """Prepare a message of any kind.
+        """Prepare a message of any kind for an append.
 
         Raises:
             MessageRefusedError: if a broker would refuse the message.

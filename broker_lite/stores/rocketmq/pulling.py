@@ -36,7 +36,7 @@ def pull_records(
     codes: Container[int] | None,
     accepts_record: Callable[[bytes], bool] | None,
 ) -> PullResult:
-    """Return the records from a queue offset on that pass a filter; the caller holds the store's lock.
+    """Return records of a queue that match a filter, starting at a queue offset; the caller holds the store's lock.
 
     Args:
         topic: topic of the queue.
@@ -90,7 +90,7 @@ def _pull_batches(
     codes: Container[int] | None,
     accepts_record: Callable[[bytes], bool] | None,
 ) -> PullResult:
-    """Return records of a queue whose records may contain several messages; each counts as that many."""
+    """Return records of a BatchConsumeQueue; each counts as the number of messages in it."""
     records: list[bytes] = []
     size = messages = 0
     following = where.next_offset
@@ -124,7 +124,7 @@ def _pull_batches(
 
 
 def is_wanted(code: int, codes: Container[int]) -> bool:
-    """Return whether a tag's hash is wanted; of the 64 stored bits, Java compares only the lower 32."""
+    """Return whether a tag hash is among the wanted ones; only the lower 32 of the stored 64 bits are compared."""
     return low_32_bits(code) in codes
 
 

@@ -40,7 +40,7 @@ class StoreQueues:
     """Queues of a store by topic and queue id.
 
     Attributes:
-        refused_topics: invalid topic names found in records.
+        refused_topics: invalid topic names that were found in records.
         has_light_queues: True if light queues are enabled: the store has one, or a broker with `enableLmq` wrote its
             offsets.
     """
@@ -93,7 +93,7 @@ class StoreQueues:
         yield from self._batch
 
     def find(self, topic: str, queue_id: int) -> AnyQueue | None:
-        """Return the queue, or None."""
+        """Return the queue with a topic and queue id, or None."""
         return self._simple.find(topic, queue_id) or self._batch.find(topic, queue_id)
 
     def find_or_create(self, topic: str, queue_id: int) -> AnyQueue:
@@ -104,7 +104,7 @@ class StoreQueues:
         return (self._batch if self._topics.is_batch(topic) else self._simple).find_or_create(topic, queue_id)
 
     def find_light(self, name: str) -> ConsumeQueue | None:
-        """Return a light queue, or None."""
+        """Return the light queue with a name, or None."""
         return self._simple.find(name, LIGHT_QUEUE_ID)
 
     def find_or_create_light(self, name: str) -> ConsumeQueue:
@@ -118,16 +118,16 @@ class StoreQueues:
         return len(self._light) + sum(name not in self._light for name in names) <= MAX_LIGHT_QUEUES
 
     def enable_light_queues_of_records(self) -> None:
-        """Create the light queues that records of the log name, because a master has accepted these records."""
+        """Let records of the log create the light queues that they name, because the master has accepted them."""
         self._creates_light_again = True
 
     @property
     def last_record(self) -> int:
-        """Physical offset of the last record that has an entry, -1 if there is none."""
+        """Physical offset of the last record that has an entry in a queue, -1 if there is none."""
         return max((queue.last_record for queue in self), default=-1)
 
     def dispatch_again(self, record: Dispatch, *, from_log_start: bool) -> None:
-        """Append a record that was read from the log to its queues, unless they already have it.
+        """Append a record that recovery has read from the log to its queues, unless they already have it.
 
         A log may come from an untrusted source, and its topics become folders: a record with an invalid topic name gets
         no entry, and the name is added to `refused_topics`.
@@ -165,7 +165,7 @@ class StoreQueues:
         return self.find_or_create_light(name)
 
     def _is_kind_known(self, topic: str) -> bool:
-        """Return whether a topic's queue type is known: from topics.json or folders, or as a system or light topic."""
+        """Return whether the type of a topic's queues is known: from topics.json, its folders, or its name."""
         return (
             topic in self._topics.entries
             or topic in self._simple_topics
@@ -174,7 +174,7 @@ class StoreQueues:
         )
 
     def expect_kind(self, record: Dispatch) -> None:
-        """Set a topic's type to BatchConsumeQueues if a record shows it before the topic's settings arrive.
+        """Give a topic BatchConsumeQueues if a record has an inner batch and the topic's settings are not known yet.
 
         The slave's master has accepted the record, and its settings follow within seconds. In a log that is read from
         disk, the following records decide instead, see `decide_kinds`.
@@ -183,11 +183,11 @@ class StoreQueues:
             self._topics.create_batch(record.topic, min(record.queue_id + 1, MAX_QUEUES))
 
     def start_reading(self) -> None:
-        """Discard the evidence from an earlier reading of the log."""
+        """Forget the evidence for queue types, because the log is read from the start again."""
         self._unknown = BatchTopics()
 
     def decide_kinds(self) -> None:
-        """Determine the type of topics that only the log has evidence of, after it has been read.
+        """Decide the queue types of topics that only the log shows, after the log was read.
 
         Raises:
             QueueGapError: if a topic that has BatchConsumeQueues was entered into ConsumeQueues.
@@ -208,23 +208,23 @@ class StoreQueues:
             self.refused_topics.add(record.topic)
 
     def drop_unproven_tails(self, log: CommitLog) -> None:
-        """Drop invalid entries from the end of every queue; see `ConsumeQueue.drop_unproven_tail`."""
+        """Remove invalid entries at the end of every queue; see `ConsumeQueue.drop_unproven_tail`."""
         for queue in self:
             queue.drop_unproven_tail(log)
 
     def truncate_physically(self, physical_offset: int) -> None:
-        """Drop the entries of records at or after an offset of the log."""
+        """Remove the entries of records at or after an offset of the log from all queues."""
         for queue in self:
             if queue.max_physical_offset > physical_offset:
                 queue.truncate_physically(physical_offset)
 
     def delete_expired(self, log_offset: int) -> None:
-        """Delete the files of all queues that only point before an offset of the log."""
+        """In all queues, delete the files whose entries all point before an offset of the log."""
         self._simple.delete_expired(log_offset)
         self._batch.delete_expired(log_offset)
 
     def sync(self) -> None:
-        """Flush all entries to disk."""
+        """Flush the entries of all queues to disk."""
         self._simple.sync()
         self._batch.sync()
 
@@ -235,7 +235,7 @@ class StoreQueues:
         self._batch.delete_topic(topic)
 
     def delete_all(self) -> None:
-        """Delete all queues, to rebuild them."""
+        """Delete all queues, so that they can be rebuilt."""
         self._light.clear()
         self._simple.delete_all()
         self._batch.delete_all()

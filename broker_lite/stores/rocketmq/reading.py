@@ -1,4 +1,4 @@
-"""Queries for messages of a store: by queue and offset, by time, by id, by key.
+"""Queries for messages of a store in RocketMQ's layout: by queue and offset, by time, by id, by key.
 
 Queues and index point to records. Every record is verified before it is returned (magic, own offset, lengths, CRC), and
 a record found by the index is checked for the requested topic and key. Source: DefaultMessageStore.getMessage,
@@ -34,7 +34,7 @@ class Reader(QueueReader[Message, AnyQueue]):
         self._index = files.index
 
     def entry_at(self, topic: str, queue_id: int, queue_offset: int) -> ConsumeQueueEntry | None:
-        """Return the entry of a message, or None if the queue has none or only filler."""
+        """Return the queue entry of a message; None if the queue has none or only filler at that offset."""
         queue = self._queues.find(topic, queue_id)
         unit = next(queue.units_from(queue_offset), None) if queue is not None else None
         if unit is None or unit.entry == PRE_BLANK or not unit.first_number <= queue_offset < unit.following:
@@ -42,7 +42,7 @@ class Reader(QueueReader[Message, AnyQueue]):
         return unit.entry
 
     def timestamp_at(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return the store time of a message, or -1; only the head of its record is read."""
+        """Return the store time of a message, ms, or -1 if there is none; only the head of its record is read."""
         entry = self.entry_at(topic, queue_id, queue_offset)
         timestamp = None if entry is None else self._log.store_timestamp_at(entry.physical_offset)
         return -1 if timestamp is None else timestamp

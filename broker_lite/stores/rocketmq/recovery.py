@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Recovery:
-    """Recovery, which makes the log, queues and index of one store consistent."""
+    """Recovery of one store."""
 
     def __init__(self, files: StoreFiles, dispatching: DispatchBuilder) -> None:
         self._log = files.log
@@ -73,7 +73,7 @@ class Recovery:
             return report
 
     def _find_start(self, crashed: bool) -> int:
-        """Return the offset of the record to start with; see the module's docstring."""
+        """Return the physical offset at which recovery starts to read; see the module's docstring."""
         known = self._queues.last_record
         if self._index is not None:
             known = min(known, self._index.end_physical_offset)

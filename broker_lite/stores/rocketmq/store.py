@@ -50,7 +50,7 @@ class MessageStore(OpenStore[Message, Reader]):
         options: settings of the store.
         clock: returns the store time of messages, ms.
         recovery: report of recovery at the opening.
-        before_close: functions that are called before the store is closed, for objects that save state in it.
+        before_close: functions to call before the store is closed, by which other objects save their state.
     """
 
     options: StoreOptions
@@ -61,7 +61,7 @@ class MessageStore(OpenStore[Message, Reader]):
     def __init__(
         self, path: Path, options: StoreOptions, clock: Callable[[], int], lock: StoreLock, *, is_copy: bool
     ) -> None:
-        """Load and recover the files of a locked folder; use `open` instead."""
+        """Load and recover the files of a folder that is already locked; use `open` instead."""
         self.path = path
         self.options = options
         self.clock = clock
@@ -97,7 +97,7 @@ class MessageStore(OpenStore[Message, Reader]):
 
     @property
     def writer(self) -> Writer:
-        """Writer of the store, which knows the progress of the log; see `files`."""
+        """Writer of the store, for a writer that copies another store's log; see `files`."""
         return self._writer
 
     @classmethod
@@ -131,7 +131,7 @@ class MessageStore(OpenStore[Message, Reader]):
         return store
 
     def close(self) -> None:
-        """Save registered state, flush everything to disk, and release the folder."""
+        """Call the functions of `before_close`, flush everything to disk, and release the folder."""
         try:
             if not self._writer.is_closed and self._writer.failure is None:
                 for save in self.before_close:
@@ -158,7 +158,7 @@ class MessageStore(OpenStore[Message, Reader]):
 
     @property
     def preparing(self) -> MessagePreparer:
-        """Preparer of messages, as used by `send`."""
+        """Preparer of messages for `send`."""
         return self._writer.preparing
 
     def send(self, message: SentMessage) -> PutResult:
@@ -194,7 +194,7 @@ class MessageStore(OpenStore[Message, Reader]):
             self._files.queues.delete(topic)
 
     def cut_log(self, progress: LogProgress) -> None:
-        """Truncate the log to the end of its last valid record; no queue may point after it."""
+        """Set the end of the log to the end of a record; the queues must already end before it."""
         with self._flusher.paused(), self._reading():
             self._files.log.cut(progress.log_end)
             self._writer.last = progress
@@ -244,7 +244,7 @@ class MessageStore(OpenStore[Message, Reader]):
             return reader.entry_at(topic, queue_id, queue_offset)
 
     def queue_codes(self, tags: Collection[str], codes: Collection[int]) -> frozenset[int] | None:
-        """Return the tag hashes that the queue entries contain; None if only hashes of another dialect were sent.
+        """Return the hashes of tags as the queue entries contain them; None if they cannot be computed.
 
         Args:
             tags: tags that a consumer subscribes to.

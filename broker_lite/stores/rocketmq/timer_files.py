@@ -65,7 +65,7 @@ class TimerFiles:
     Attributes:
         precision_ms: precision of the wheel's slots.
         checkpoint: content of `config/timercheck`.
-        has_checkpoint: True if the store has that file.
+        has_checkpoint: True if the store has a file `config/timercheck`.
     """
 
     def __init__(self, root: Path, log_file_size: int, mappings: Mappings) -> None:
@@ -118,7 +118,7 @@ class TimerFiles:
         return MappedFile(path, size, self._mappings)
 
     def recover(self, log_end: int, *, crashed: bool) -> tuple[list[TimerUnit], TimerUnit | None]:
-        """Find the end of the timer log, and correct the wheel if necessary.
+        """Find the end of the timer log, and correct the wheel by the log if necessary.
 
         Args:
             log_end: end of the CommitLog; units of records after it are dropped.
@@ -163,11 +163,11 @@ class TimerFiles:
 
     @property
     def _units_size(self) -> int:
-        """Number of bytes of a file for units; the rest is for its blank."""
+        """Number of bytes in a timer log file that units can use; the rest is for the blank."""
         return (self._log.file_size - BLANK.size) // UNIT.size * UNIT.size
 
     def _find_precision(self, unit: TimerUnit) -> None:
-        """Determine a broker's timerPrecisionMs from the slot of a unit."""
+        """Determine the timerPrecisionMs of the broker that wrote a unit, from the slot of the unit."""
         assert self._wheel is not None
         for precision in _PRECISIONS_MS:
             if parse_timer_slot(self._wheel.memory, unit.slot_ms // precision) is not None:
@@ -188,11 +188,11 @@ class TimerFiles:
         self._wheel.memory[position : position + len(data)] = data
 
     def units_from(self, physical_offset: int) -> Iterator[TimerUnit]:
-        """Yield the units of records at or after an offset of the CommitLog."""
+        """Yield the timer log units whose records are at or after an offset of the CommitLog."""
         yield from (unit for _, unit in self._read_units() if unit.physical_offset >= physical_offset)
 
     def enter(self, unit: TimerUnit) -> None:
-        """Append a unit, whose `prev_pos` is set here, and make its slot point to it.
+        """Append a unit to the timer log, linked to the previous unit of its slot, and let the slot point to it.
 
         Raises:
             DiskFullError: if the disk has no room for a file; nothing was written.
@@ -219,7 +219,7 @@ class TimerFiles:
         return position
 
     def save(self, now_ms: int, **values: int) -> None:
-        """Write the checkpoint with changed values.
+        """Write the checkpoint with changed values for the given fields.
 
         Args:
             now_ms: current time.
@@ -247,7 +247,7 @@ class TimerFiles:
         self._is_dirty = True
 
     def sync(self) -> None:
-        """Flush everything to disk, the checkpoint last."""
+        """Flush log, wheel and checkpoint to disk, in this order."""
         with self._guard:
             if not self._is_dirty:
                 return

@@ -209,7 +209,7 @@ class Writer(LogWriter):
         return self.fail(error, f"the message at {offset} is in the log, but not in its queue or the index")
 
     def put_batch(self, messages: Sequence[NewMessage]) -> list[PutResult]:
-        """Append a batch, which has additional rules; see `put`."""
+        """Append messages as a batch, which must satisfy additional rules; see `put`."""
         check_batch(messages, self._options.max_message_size_bytes)
         return self.put(messages)
 
@@ -238,7 +238,7 @@ class Writer(LogWriter):
         store_timestamp: int,
         offset: int,
     ) -> None:
-        """Set the offsets of messages that follow one another from a physical offset on."""
+        """Write queue offsets, physical offsets and store time into records that follow one another in the log."""
         for message, record in zip(messages, records, strict=True):
             message.place(queue_offset, offset, store_timestamp)
             offset += len(record)

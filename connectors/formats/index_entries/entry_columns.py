@@ -16,7 +16,7 @@ _BATCH_ROWS = 1 << 14
 
 
 def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return a batch with the columns of a schema.
+    """Return an Arrow batch with the columns of a schema.
 
     Args:
         rows: the number of rows.
@@ -38,7 +38,7 @@ def _column(field: pa.Field, rows: int, value: Any) -> pa.Array:
 
 
 def is_timestamp(milliseconds: Array) -> Array:
-    """Return which times, in ms since 1970, a column of timestamps can store."""
+    """Return a mask of the times, in ms since 1970, that a timestamp column can store."""
     fits: Array = (
         milliseconds.astype(np.int64).view(np.uint64) <= MAX_TIMESTAMP_MS
     )  # negative times become large numbers
@@ -64,7 +64,7 @@ def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Map
 
 
 def join_short_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Join short batches, which small queues yield, to longer ones; drop empty ones."""
+    """Join consecutive short batches, as small queues yield them, to longer ones; drop empty ones."""
     waiting: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

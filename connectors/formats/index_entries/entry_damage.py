@@ -1,4 +1,4 @@
-"""Bad ranges of an index's files: raised, returned as rows, or counted, by the mode."""
+"""Bad ranges of index files: raised as errors, returned as rows, or only counted, depending on the mode."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIRST_BYTES = 256
 
 
 class Reason(StrEnum):
-    """Reason why a range contains no entry."""
+    """Reason why a range of an index file contains no valid entry."""
 
     ENTRY = "entry"
     """Bytes that no broker writes as an entry, or zeros with entries after them."""
@@ -38,7 +38,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BadEntries:
-    """Range without entries.
+    """Range of an index file without valid entries.
 
     Attributes:
         start: position of the first byte in the file.
@@ -59,7 +59,7 @@ class BadEntries:
 
 @dataclass(slots=True)
 class DamageCounter:
-    """Counter of the bad ranges of a task, by mode.
+    """Counter of the bad ranges that a task finds, which treats them as the mode says.
 
     Attributes:
         mode: the handling of bad ranges.
@@ -70,7 +70,7 @@ class DamageCounter:
     counts: Counter[Reason] = field(default_factory=Counter)
 
     def take(self, path: str, bad: BadEntries) -> dict[str, Any]:
-        """Count a bad range, and return its value of `_corrupt_record`.
+        """Count a bad range, and return the text for its column `_corrupt_record`.
 
         Args:
             path: path of the file; bytes that are not UTF-8 become question marks.
@@ -98,7 +98,7 @@ class DamageCounter:
         }
 
     def log(self) -> None:
-        """Log one line with the number of ranges that are not returned as rows."""
+        """Log one line with the number of bad ranges that were not returned as rows."""
         if self.counts and self.mode is Mode.DROPMALFORMED:
             counts = ", ".join(f"{count} {reason}" for reason, count in sorted(self.counts.items()))
             logger.warning("dropped bad ranges of the broker's indexes: %s", counts)

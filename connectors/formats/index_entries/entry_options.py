@@ -25,7 +25,7 @@ from commitlake.schemas.layouts.rocketmq.indexfile import MAX_FILE_BYTES, Geomet
 
 
 class IndexContent(StrEnum):
-    """Content of the rows of `indexfile`."""
+    """Kind of rows that `indexfile` returns: entries, slots or headers."""
 
     ENTRIES = "entries"
     SLOTS = "slots"
@@ -80,7 +80,7 @@ class EntryOptions(DeclaredOptions):
 
     @property
     def filters(self) -> Filters:
-        """Filters by physical offset, and what else an entry has."""
+        """Filters by physical offset and, in subclasses, by other columns of an entry."""
         return Filters(min_offset=self.starting_offset, end_offset=self.ending_offset)
 
 
@@ -162,13 +162,13 @@ class IndexFileOptions(EntryOptions):
 
     @property
     def geometry(self) -> Geometry | None:
-        """Slots and entries of each file; None if they are derived from the file's size."""
+        """Number of slots and entries of each file; None to derive it from the file's size."""
         if self.index_slots is None or self.index_entries is None:
             return None
         return Geometry(self.index_slots, self.index_entries)
 
     def check(self) -> None:
-        """Check that the options fit the content and one another."""
+        """Check that the options are compatible with the content and with one another."""
         for name in ("keys", "startingOffset", "endingOffset"):
             if name in self.given and self.content is not IndexContent.ENTRIES:
                 raise UsageError(f"option {name} is for entries: expected content entries, found {self.content}")

@@ -1,4 +1,4 @@
-"""Entries of an index's file, a window at a time, and the bad ranges between them.
+"""Entries of an index file, read one window at a time, and the bad ranges between them.
 
 Files are created at full size and filled with zeros, so unwritten entries at the end of an index are not damage.
 Unwritten or invalid entries before a written one are damage. Invalid entries at the end are damage, too, unless only
@@ -28,7 +28,7 @@ _ZEROS = "zeros"
 
 @dataclass(frozen=True, slots=True)
 class EntryRange:
-    """Range of a file that is read.
+    """Range of an index file to read.
 
     Attributes:
         dtype: the dtype of an entry.
@@ -36,9 +36,9 @@ class EntryRange:
         end: position after the last entry; the range has whole entries.
         file_end: position after the last entry of the file.
         written_end: position before which all entries must be written; 0 if unknown.
-        is_sound: returns which entries a broker has written, from the position of the first entry and the entries.
+        is_sound: function of the first entry's position and the entries; returns a mask of valid entries.
         expected: an entry in words, for messages.
-        are_zeros_sound: whether zeros are valid entries; else they are never sound.
+        are_zeros_sound: whether an entry of zeros can be valid.
     """
 
     dtype: np.dtype[Any]
@@ -53,13 +53,13 @@ class EntryRange:
 
 @dataclass(slots=True)
 class EntryWindow:
-    """The entries of a range that one window contains.
+    """Entries of a range that are read in one window.
 
     Attributes:
         start: position of the first entry, bytes.
         entries: all entries of the window.
-        sound: whether each of them is an entry that a broker wrote; None for all.
-        bad: ranges without entries that end in or before this window.
+        sound: mask of the valid entries; None if all are valid.
+        bad: ranges without valid entries that end in or before this window.
     """
 
     start: int
@@ -70,7 +70,7 @@ class EntryWindow:
 
 @dataclass(slots=True)
 class _Unwritten:
-    """Invalid entries, followed only by invalid entries so far.
+    """Run of invalid entries, after which no valid entry has been found yet.
 
     Attributes:
         start: position of the first one, bytes.
@@ -177,7 +177,7 @@ class _Walk:
         self._unwritten.not_zero_end = max(self._unwritten.not_zero_end, not_zero_end)
 
     def _bad_before_written(self, end: int) -> Iterator[BadEntries]:
-        """Yield the unwritten entries before a written one, if there are any."""
+        """Yield the pending run of invalid entries as a bad range, because a valid entry follows it."""
         unwritten, self._unwritten = self._unwritten, None
         if unwritten is None:
             return
@@ -195,12 +195,12 @@ class _Walk:
         )
 
     def _is_written_by_now(self, start: int) -> bool:
-        """Read an entry again, and return whether it is written now."""
+        """Read an entry again, and return whether the broker has written it meanwhile."""
         data = self._read(start, start + self._size)
         return len(data) == self._size and bool(self._range.is_sound(start, data.view(self._range.dtype)).all())
 
     def _bad_at_end(self, position: int) -> Iterator[BadEntries]:
-        """Yield the bad ranges at the range's end.
+        """Yield the bad ranges before the end of the range to read.
 
         Args:
             position: position after the last byte that was read.

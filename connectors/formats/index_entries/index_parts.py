@@ -1,4 +1,4 @@
-"""IndexFiles of a read, divided into partitions; runs on the driver, which reads their headers.
+"""Division of IndexFiles into partitions, on the driver, which reads the files' headers.
 
 A copy in an object store has all IndexFiles but the newest one, see `connectors.sources.indexfile`.
 """
@@ -64,13 +64,13 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexPart:
-    """Range of an IndexFile's slots or entries, its header, or a bad range known from header and size.
+    """Part of a read: slots or entries of an IndexFile, its header, or a bad range that is already known.
 
     Attributes:
         file: the file of the range.
         start: position of the first byte.
         end: position after the last byte.
-        bad: the bad range, if this part is one.
+        bad: the bad range, if the part stands for one.
     """
 
     file: IndexFile
@@ -85,7 +85,7 @@ class IndexPart:
 
 
 def plan_index_files(options: IndexFileOptions, filters: Filters) -> list[list[IndexPart]]:
-    """Return the parts to read, as a list for each partition.
+    """Return the partitions of a read, each a list of parts.
 
     Args:
         filters: the filters from the options and from Spark; only the brokers are used.
@@ -142,14 +142,14 @@ def _parts_of_file(store: PlannedStore, files: StoreFiles, path: str, options: I
 
 
 def _size_fault(size: int, geometry: Geometry) -> BadEntries:
-    """Describe a file whose size differs from the broker's settings."""
+    """Return the bad range of a file whose size does not match the broker's settings."""
     start, end = sorted((size, geometry.file_size))
     reason = Reason.CUT if size < geometry.file_size else Reason.SIZE
     return BadEntries(start, end, reason, f"{geometry.file_size} bytes", f"{size}")
 
 
 def _header_fault(header: Header, geometry: Geometry) -> str | None:
-    """Return the expected value of an invalid header field, or None if the header is possible."""
+    """Return a description of the values that an invalid header field may have; None if all fields are valid."""
     # A killed broker may leave counts that are too low, but never too high.
     if not 0 <= header.index_count <= geometry.entries:
         return f"an index_count of 0 to {geometry.entries}"
@@ -182,6 +182,6 @@ def _parts_of_content(file: IndexFile, size: int, content: IndexContent) -> Iter
 
 
 def written_end(file: IndexFile) -> int:
-    """Return the end of the written entries according to the header."""
+    """Return the position after a file's last written entry, according to its header."""
     count = file.header.index_count if file.header is not None else 0
     return file.geometry.entry_position(min(max(1, count), INT32_MAX))

@@ -132,7 +132,7 @@ class _Reader:
         return batch_of(self._schema, len(entries), columns | self._file_columns(part))
 
     def _wanted_entries(self, window: EntryWindow) -> Array:
-        """Return which entries become rows."""
+        """Return a mask of the entries that become rows."""
         low, high = self._filters.min_offset, self._filters.end_offset
         kept = np.ones(len(window.entries), np.bool_) if window.sound is None else window.sound.copy()
         offsets = window.entries["physical_offset"].astype(np.int64)

@@ -29,7 +29,7 @@ _P = TypeVar("_P", bound=Part)
 
 @dataclass(frozen=True, slots=True)
 class PlannedStore:
-    """Store of a read, as parts name it; small, because each part is sent to a worker.
+    """Store as it is sent to workers with each part of a read; small for this reason.
 
     Attributes:
         broker: the store's name.
@@ -59,7 +59,7 @@ class PlannedStore:
         return f"{self.root.rstrip('/')}/{path}" if self.is_copy else str(Path(self.root, path))
 
     def missing(self, start: int, end: int) -> BadEntries:
-        """Return the bad range for a file that was planned and does not exist."""
+        """Return the bad range for a file that existed during planning but no longer exists."""
         found = "none, though the copy's manifest names it" if self.is_copy else "none: the file was deleted just now"
         return BadEntries(start, end, Reason.MISSING, "a file", found)
 
@@ -72,7 +72,7 @@ def _open(root: str, read_id: str) -> StoreFiles:  # noqa: ARG001 (another read 
 def plan_stores(
     options: EntryOptions, filters: Filters, parts_of: Callable[[Store, PlannedStore], Iterable[_P]]
 ) -> list[list[_P]]:
-    """Return the parts to read of all stores, as a list for each partition.
+    """Return the partitions of a read of several stores, each a list of parts.
 
     Args:
         filters: the filters from the options and from Spark; only the brokers are used.
@@ -98,7 +98,7 @@ def plan_stores(
 
 
 def divide_range(start: int, end: int, unit: int) -> Iterator[tuple[int, int]]:
-    """Divide a range of a file into ranges that fit in one partition, at boundaries of entries.
+    """Divide a range of a file at boundaries of entries, so that each part fits in one partition.
 
     Args:
         start: position of the first byte.

@@ -1,4 +1,4 @@
-"""Queue files of a read, divided into partitions; runs on the driver, and opens few files.
+"""Division of queue files into partitions, on the driver, which opens few of the files.
 
 In a copy in an object store, no file is opened, because the manifest has everything that is needed.
 
@@ -32,7 +32,7 @@ from commitlake.schemas.layouts.segments import is_segment_name, parse_queue_fol
 
 
 def queue_layouts(store: Store) -> tuple[QueueLayout, ...]:
-    """Return the queue types that a store may have, the usual one first."""
+    """Return the layouts of queues that a store may have, the usual one first."""
     usual, batches = store.format.queues.layout, store.format.queues.batch_layout
     return (usual,) if batches is None else (usual, batches)
 
@@ -61,7 +61,7 @@ class QueueFolder:
 
 @dataclass(frozen=True, slots=True)
 class QueuePart:
-    """Range of a queue file, or a bad range known from its name and size.
+    """Part of a read: a range of a queue file, or a bad range that its name or size shows.
 
     Attributes:
         queue: the queue of the file.
@@ -70,7 +70,7 @@ class QueuePart:
         end: position after the last byte.
         file_end: position after the file's last entry.
         is_followed: whether a later file of the queue has entries, so that this one must be full.
-        bad: the bad range, if this part is one.
+        bad: the bad range, if the part stands for one.
     """
 
     queue: QueueFolder
@@ -103,7 +103,7 @@ class QueuePart:
 
 
 def plan_queues(options: QueueOptions, filters: Filters) -> list[list[QueuePart]]:
-    """Return the parts to read, as a list for each partition.
+    """Return the partitions of a read, each a list of parts.
 
     Args:
         filters: the filters from the options and from Spark.
@@ -183,7 +183,7 @@ def _name_fault(queue: QueueFolder, start: int, size: int) -> BadEntries | None:
 
 
 def _size_fault(size: int, room: int, end: int, *, is_followed: bool, is_last: bool) -> BadEntries | None:
-    """Return the bad range that a file's size implies, after its last entry; None if the size is right."""
+    """Return the bad range that follows from a file's wrong size; None if the size is right."""
     if size > room:
         reason = Reason.SIZE if is_last else Reason.OVERLAP
         return BadEntries(end, size, reason, f"at most {room} bytes", f"{size}")
@@ -195,7 +195,7 @@ def _size_fault(size: int, room: int, end: int, *, is_followed: bool, is_last: b
 
 
 def _last_written(queue: QueueFolder, files: StoreFiles, names: Sequence[str]) -> int:
-    """Return the number of the last file with an entry; a broker may have created later ones in advance."""
+    """Return the index of the last file with an entry; later files may have been created in advance."""
     for place in range(len(names) - 1, 0, -1):
         try:
             if files.has_data(f"{queue.path}/{names[place]}"):

@@ -77,7 +77,7 @@ class _Reader:
             file.close()
 
     def _open_file(self) -> IndexedFile:
-        """Open the file. A worker may read a later manifest of a copy, which has at least as many bytes."""
+        """Open the file; the manifest of a copy may be newer than the plan, but must have at least as many bytes."""
         part = self._part
         files = part.queue.store.files()
         if part.queue.store.is_copy and not part.is_followed:  # in a file before others, zeros are missing entries
@@ -100,7 +100,7 @@ class _Reader:
         )
 
     def _is_sound(self, entries: Array) -> Array:
-        """Return which entries a broker takes for written, and have no impossible values."""
+        """Return a mask of the entries that a broker accepts as written, and whose values are possible."""
         sound = self._layout.is_written(entries)
         sound = sound & (entries["physical_offset"].astype(np.int64) >= 0) & (entries["size"] <= INT32_MAX)
         if "store_timestamp" in self._entry_fields:
@@ -138,7 +138,7 @@ class _Reader:
         return batch_of(self._schema, len(entries), columns)
 
     def _wanted_entries(self, window: EntryWindow) -> Array | None:
-        """Return which entries become rows; None for all."""
+        """Return a mask of the entries that become rows; None if all do."""
         low, high = self._filters.min_offset, self._filters.end_offset
         masks = [] if window.sound is None else [window.sound]
         offsets = window.entries["physical_offset"].astype(np.int64)

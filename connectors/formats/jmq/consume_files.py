@@ -194,7 +194,7 @@ class _File:
                 yield ConsumeLogPart(rows, done, _limit_problems(self._path, problems))
 
     def _damage_texts(self, window: Array, start: int, starts: Array, ends: Array) -> list[str]:
-        """Return a sentence for each range of a window that has neither records nor zeros.
+        """Return a sentence for each range of a window with neither valid records nor zeros.
 
         Args:
             window: bytes of the file.
@@ -236,7 +236,7 @@ def _record_sizes(window: Array, positions: Array) -> Array:
 
 
 def _rows(window: Array, positions: Array, broker: str, offset: int) -> pa.RecordBatch:
-    """Return records as rows.
+    """Return records as an Arrow batch of rows of `consumptions`.
 
     Args:
         window: bytes of the consume log.

@@ -1,4 +1,4 @@
-"""Columns that a journal stores in another form than a CommitLog, or not at all."""
+"""Columns of `messages` that JMQ's journal stores differently from RocketMQ's CommitLog, or not at all."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class JournalBatch(DecodedBatch):
         return self.unique_keys()
 
     def kinds(self) -> pa.Array:
-        """Return the kinds; retries and dead letters have no records of their own."""
+        """Return the messages' kinds; none is a retry or a dead letter, for which a journal has no records."""
         return self._constant(str(Kind.NORMAL))
 
     def origin_topics(self) -> pa.Array:

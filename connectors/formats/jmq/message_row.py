@@ -38,7 +38,7 @@ _MASK = (1 << _BITS) - 1
 
 
 def shown_name(name: str) -> str:
-    """Return the displayed name of a stored property."""
+    """Return a property's name as it is displayed."""
     return f"_{name}" if _RESERVED.fullmatch(name) else name
 
 
@@ -48,7 +48,7 @@ def unique_key(topic: str, queue_id: int, queue_offset: int, broker: str) -> str
 
 
 def signed(value: int) -> int:
-    """Return a 64-bit number as a column of longs stores it; only forged records have one that differs."""
+    """Convert an unsigned 64-bit number to the signed one that a column of longs stores."""
     return value - (1 << _BITS) if value >> (_BITS - 1) else value
 
 

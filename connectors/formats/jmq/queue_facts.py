@@ -1,4 +1,4 @@
-"""Queue files of a JMQ store, as columns; see `queue_layouts`."""
+"""Queue files of a JMQ store, read and built column by column; see `queue_layouts`."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ def _crcs(entries: Array) -> Array:
 
 
 def is_written(entries: Array) -> Array:
-    """Return which entries have a valid CRC; zeros do not."""
+    """Return a mask of the entries with a valid CRC; entries of zeros have none."""
     written: Array = entries["entry_crc"] == _crcs(entries)
     return written
 
 
 def is_lost(entries: Array) -> Array:
-    """Return which entries stand for a message that the journal has lost."""
+    """Return a mask of the entries that stand for a message missing from the journal."""
     lost: Array = (entries["size"] == 0) & is_written(entries)
     return lost
 
 
 def to_entries(columns: QueueEntries) -> Array:
-    """Return the entries of a queue."""
+    """Return the binary entries of a queue from columns."""
     return make_entries(columns.physical_offset, columns.size)
 
 
 def make_entries(offsets: Array, sizes: Array) -> Array:
-    """Return entries for these records.
+    """Return the binary entries for records at these offsets and with these sizes.
 
     Args:
         offsets: int64, journal offset of each record.

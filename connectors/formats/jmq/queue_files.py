@@ -59,7 +59,7 @@ def _walk_queue(
 def _walk_file(
     files: StoreFiles, path: str, first: int, damage: Callable[[str], None]
 ) -> Iterator[tuple[int, JmqQueueEntry | None]]:
-    """Yield the written entries of a file, each with its number; None for an invalid one."""
+    """Yield the written entries of a file, each with its number; None in place of an invalid entry."""
     number, place = first, files.place_of(path)
     with closing(files.open(path)) as file:
         for data in read_chunks(file, CHUNK_ENTRIES * ENTRY.size):

@@ -63,7 +63,7 @@ class JournalQueueWriter:
             self._add_run(int(numbers[begin]), entries[begin:end])
 
     def _add_run(self, first: int, entries: Array) -> None:
-        """Append records with consecutive offsets."""
+        """Append the entries of records with consecutive queue offsets."""
         begin, end = max(0, -first), min(len(entries), _MAX_NUMBER + 1 - first)
         self.skipped += len(entries) - max(0, end - begin)
         if begin >= end:
@@ -84,13 +84,13 @@ class JournalQueueWriter:
             self._append(first + taken, entries[taken:])
 
     def _must_restart_at(self, number: int) -> bool:
-        """Return whether the queue must restart at this message; a single contradicting record does not prevent it."""
+        """Return whether the queue must restart at this queue offset; it has at most one entry then."""
         if self._end == self._first:
             return self._journal_start > 0 and number != self._end
         return number < self._first == self._end - 1
 
     def _first_possible(self, first: int, entries: Array) -> int:
-        """Return the index of the first record with no more missing ones before it than the journal had room for."""
+        """Return the index of the first record before which the journal had room for all missing records."""
         if first == self._end or not len(entries):
             return 0
         offsets = entries.reshape(-1).view(ENTRY_DTYPE)["physical_offset"].astype(np.int64)
@@ -111,7 +111,7 @@ class JournalQueueWriter:
         self._last_offset = int(fields["physical_offset"][-1])
 
     def _fill_lost(self, first: int, entries: Array) -> None:
-        """Replace entries of lost messages by the entries of records that have their queue offsets."""
+        """Replace placeholders of lost messages by entries of records with the same queue offsets."""
         begin = max(0, min(len(entries), self._first - first))
         self.skipped += begin
         for at in range(begin, len(entries), _AT_ONCE):

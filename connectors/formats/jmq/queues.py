@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.jmq.queue import ENTRY, FOLDER, parse_entry
 
 
 def _place_of(data: bytes) -> int:
-    """Return the sort key of an entry; an invalid one ends its queue, as zeros do."""
+    """Return an entry's sort key; an invalid entry sorts as the end of the queue, like zeros."""
     if len(data) < ENTRY.size:
         return AFTER_ALL
     try:

@@ -80,7 +80,7 @@ def _is_open(file: tuple[int, int]) -> bool:
 
 
 def _can_read(database: sqlite3.Connection) -> bool:
-    """Return whether a database can be read without changing its files."""
+    """Return whether an SQLite database can be read without changing its files."""
     try:
         database.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:

@@ -118,7 +118,7 @@ def _rows_of_copy(folder: str) -> Sequence[Sequence[object]]:
 
 
 def _rows_by_process(path: Path, how: str, file: tuple[int, int]) -> Sequence[Sequence[object]] | None:
-    """Call `read_rows` in a process of its own, and return its result; see `retry_database`."""
+    """Call `read_rows` in a separate process, and return its result; see `retry_database`."""
     command = [sys.executable, "-I", "-c", inspect.getsource(retry_database), str(path), how, *map(str, file)]
     try:
         ended = subprocess.run(
@@ -143,7 +143,7 @@ _FILES = frozenset({FILE_NAME, _WAL, _SHARED, _JOURNAL})
 
 
 def _check_journal(size: int | None) -> None:
-    """Refuse to roll back a transaction, because a rollback journal can name files that SQLite then deletes."""
+    """Refuse a database that needs a rollback, because a rollback journal can name files that SQLite then deletes."""
     if size:
         raise OSError(f"expected no unfinished transaction in {_JOURNAL}, found {size:,} bytes")
 

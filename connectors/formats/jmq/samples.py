@@ -1,4 +1,4 @@
-"""Small journal and consume log that set-up reads so that their loops are compiled."""
+"""Small sample journal and consume log, which the set-up reads so that the loops for them are compiled."""
 
 from __future__ import annotations
 

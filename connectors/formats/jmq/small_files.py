@@ -30,7 +30,7 @@ _TIME = "store_timestamp"
 
 
 def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-    """Read the files; unreadable ones are reported as problems, and then treated as missing.
+    """Read the checkpoint and offsets; report unreadable files as problems, and treat them as missing.
 
     Args:
         root: the store's folder.
@@ -52,7 +52,7 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 
 
 def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
-    """Return the claims of a checkpoint's bytes; none if they are invalid."""
+    """Return what a checkpoint claims about the log; no claims if its bytes are invalid."""
     parsed = parse_journal_checkpoint(checkpoint)
     return () if parsed is None else _claims(parsed)
 
@@ -92,7 +92,7 @@ def _parse_positions(data: bytes) -> jmq_offsets.Positions:
 
 
 def check_checkpoint(log: CheckedLog, files: SmallFiles, problems: Problems) -> None:
-    """Compare the last record and, after a clean shutdown of the broker, the number of entries."""
+    """Compare a checkpoint with the last record and, after a clean shutdown, with the number of entries."""
     if files.log_end is None or files.last_record is None or not log.start < files.log_end <= log.end:
         return
     record = log.records.at(files.last_record)
@@ -127,6 +127,6 @@ def new_checkpoint(log: RebuiltLog) -> bytes:
 
 
 def with_entry_count(checkpoint: bytes, entries: int) -> bytes | None:
-    """Return a checkpoint with another count of entries; None for invalid bytes."""
+    """Return a checkpoint's bytes with another entry count; None if the bytes are invalid."""
     known = parse_journal_checkpoint(checkpoint)
     return None if known is None else serialize_journal_checkpoint(known._replace(entries=entries))

@@ -18,7 +18,7 @@ ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 
 def is_written(entries: Array) -> Array:
-    """Return which entries a broker takes for written."""
+    """Return a mask of the entries that a broker accepts as written."""
     written: Array = (
         (entries["physical_offset"] >= 0)
         & (entries["size"] > 0)
@@ -33,13 +33,13 @@ def _is_filler(entries: Array) -> Array:
 
 
 def message_counts(columns: QueueEntries) -> Array:
-    """Return how many messages each record contains: a single message is a batch of one."""
+    """Return the number of messages in each record; a plain record counts as a batch of one."""
     counts: Array = np.maximum(columns.batch_size, 1)
     return counts
 
 
 def to_entries(columns: QueueEntries) -> Array:
-    """Return the entries of a BatchConsumeQueue."""
+    """Return the binary entries of a BatchConsumeQueue from columns."""
     entries = np.zeros(len(columns), ENTRY_DTYPE)
     entries["physical_offset"] = columns.physical_offset
     entries["size"] = columns.size

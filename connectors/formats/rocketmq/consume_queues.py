@@ -16,13 +16,13 @@ ENTRY_DTYPE = np.dtype(ENTRY.numpy_fields)
 
 
 def is_written(entries: Array) -> Array:
-    """Return which entries a broker takes for written."""
+    """Return a mask of the entries that a broker accepts as written."""
     written: Array = (entries["physical_offset"] >= 0) & (entries["size"] > 0)
     return written
 
 
 def is_filler(entries: Array) -> Array:
-    """Return which entries are filler at the start of a queue that was created late."""
+    """Return a mask of the filler entries, which precede the messages of a queue that was created late."""
     filler: Array = (
         (entries["physical_offset"] == PRE_BLANK.physical_offset)
         & (entries["size"] == PRE_BLANK.size)
@@ -32,7 +32,7 @@ def is_filler(entries: Array) -> Array:
 
 
 def to_entries(columns: QueueEntries) -> Array:
-    """Return the entries of a ConsumeQueue."""
+    """Return the binary entries of a ConsumeQueue from columns."""
     entries = np.empty(len(columns), ENTRY_DTYPE)
     entries["physical_offset"] = columns.physical_offset
     entries["size"] = columns.size

@@ -22,7 +22,7 @@ _WINDOW_BYTES = 4 << 20
 
 
 def dialects_of(segments: Sequence[Segment], log_format: Format) -> frozenset[Dialect]:
-    """Return the dialects of a CommitLog's segments: a single one in every store that a broker has written.
+    """Return the dialects of a CommitLog; a log that a broker wrote has only one.
 
     Reads a few bytes of each segment. If all segments are damaged at their beginning, it reads up to the first intact
     records. The result is empty if there are none.
@@ -45,7 +45,7 @@ def dialect_of(segments: Sequence[Segment], log_format: Format) -> Dialect:
 
 
 def _dialect_of_first_records(segments: Sequence[Segment], log_format: Format) -> frozenset[Dialect]:
-    """Return the most frequent dialect of the first intact records, or nothing if the store has no intact record."""
+    """Return the most frequent dialect of the first intact records, as a set; empty if there are none."""
     for segment, size in zip(segments, segment_sizes(Store("", "", tuple(segments), log_format)), strict=True):
         base, file_end = segment.base_offset, segment.base_offset + segment.file_size
         split = Split("", segment.path, base, base, file_end, base + size, file_end, log_format)
@@ -62,7 +62,7 @@ def _dialect_of_first_records(segments: Sequence[Segment], log_format: Format) -
 
 
 def _dialects_of_beginnings(segments: Sequence[Segment]) -> Iterator[Dialect]:
-    """Yield the dialect of each segment whose beginning shows it."""
+    """Yield each segment's dialect, as its first bytes show it; skip segments that do not show one."""
     for segment in segments:
         try:
             with OpenSegment(segment.path) as file:
@@ -82,7 +82,7 @@ def _dialect_of(file: SegmentFile, file_size: int) -> Dialect | None:
 
 
 def why_no_key_index(segments: Sequence[Segment], log_format: Format) -> str | None:
-    """Return why the IndexFiles of a store cannot be searched for keys, for a plan; None if they can."""
+    """Return why a store's IndexFiles cannot be used to search for keys; None if they can."""
     dialects = dialects_of(segments, log_format)
     if not dialects:
         return "it has no intact records, so its dialect is not known"

@@ -42,7 +42,7 @@ _TAGS_KEY = np.frombuffer(TAGS_KEY_PREFIX.encode(), np.uint8).copy()
 
 @dataclass(frozen=True, slots=True)
 class IrregularRecord:
-    """Index data of an irregular record; see `records.Facts` for the fields.
+    """Index data of a record that the compiled loop leaves to Python; see `records.Facts` for the fields.
 
     Attributes:
         tags_code: code of the tags, even if the entry has a delivery time instead.
@@ -64,7 +64,7 @@ class IrregularRecord:
 def irregular_record(
     raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: Dialect = ROCKETMQ
 ) -> IrregularRecord:
-    """Return the index data of an irregular record.
+    """Return the index data of a record that the compiled loop leaves to Python.
 
     Args:
         raw_topic: the topic as stored.
@@ -144,7 +144,7 @@ class CommitLogReader:
         return int(self._out.irregular[4, : self._out.used[k.ODD]].sum())
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Keep the records of the last `hop`, while its window exists."""
+        """Keep the records of the last `hop`; call it while their window is still open."""
         for row, topic, topic_length, properties, length, magic in self._out.irregular[
             :, : self._out.used[k.ODD]
         ].T.tolist():
@@ -211,7 +211,7 @@ class CommitLogReader:
         return facts
 
     def _add_irregular(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
-        """Add the index data of irregular records, which Python has computed."""
+        """Add the index data that Python has computed for irregular records."""
         counts = np.diff(ints[k.KEY_END], prepend=0)
         places: list[int] = []
         values: list[int] = []
@@ -226,7 +226,7 @@ class CommitLogReader:
         return np.insert(key_hashes, places, np.array(values, np.int32)), ends
 
     def _to_delivery_times(self, topics: Sequence[str], ints: Array, longs: Array) -> None:
-        """Replace the tags codes of records in a schedule topic by their delivery times, as brokers do."""
+        """Replace tags codes by delivery times for records in a schedule topic, as brokers do in queue entries."""
         for dialect in DIALECTS:
             if dialect.schedule_topic in topics:
                 number = topics.index(dialect.schedule_topic)

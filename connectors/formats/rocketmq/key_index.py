@@ -54,12 +54,12 @@ MessageAt = Callable[[int], Message | None]
 
 
 class _FileUnusable(Exception):  # noqa: N818 (the part of the log is left open instead)
-    """Error with the reason why one file is not trusted."""
+    """Error for an index file that cannot be trusted, with the reason."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Range that one file answers for, from `start` to `end`, and the records with the keys in it."""
+    """Range of the log that one index file covers, and the offsets of the wanted records in it."""
 
     start: int
     end: int
@@ -135,7 +135,7 @@ class IndexFiles:
             raise IndexUnusable(f"it does not contain {unknown[0]}, but contains messages of a batch under another id")
 
     def answer(self, whole: LogRange) -> IndexAnswer:
-        """Return the records of entries in a segment's range, and the ranges that no file answers for."""
+        """Return the wanted records in a segment's range, and the parts of the range that no file covers."""
         unknown = list(self._unknown_ranges(whole.start, whole.end))
         listed = {
             hit: self._size_at(hit)
@@ -161,7 +161,7 @@ class IndexFiles:
         return message.size
 
     def _records_of_short_range(self, start: int, end: int) -> dict[int, int]:
-        """Return the size of each record of a short range, by its offset; empty if it is long or not full of records.
+        """Return record sizes by offset for a short range; empty if it is long or not full of records.
 
         The range between two files has one or two records. Listing them, wanted or not, costs less than a task.
         """
@@ -175,7 +175,7 @@ class IndexFiles:
         return found if start == end else {}
 
     def _unknown_ranges(self, start: int, end: int) -> Iterator[tuple[int, int]]:
-        """Return the parts of a range that no file answers for, or that are in a hole of one."""
+        """Return the parts of a range that no file covers, including the holes between a file's entries."""
         known = [edge for part in self._parts for edge in _covered_ranges(part)]
         at = start
         for begin, stop in known:
@@ -191,7 +191,7 @@ class IndexFiles:
 
 
 def _hashes_of(message: Message) -> set[int]:
-    """Return the hashes under which a broker enters a record."""
+    """Return the hashes under which a broker indexes a record."""
     found = message.properties
     keys = [*(message.keys or ()), found.get(props.UNIQ_KEY, "")]
     if tags := found.get(props.TAGS):
@@ -223,7 +223,7 @@ class _IndexFile:
         self._check_used_slots()
 
     def _check_used_slots(self) -> None:
-        """Check that no page of slots is lost, as after a power failure, because its chains would seem empty."""
+        """Check that no slots were lost, as by a power failure: the keys in them would seem to have no entries."""
         slots, header = self._geometry.slots, self._header
         # Counts may be too low, but never too high.
         if not (0 <= header.index_count <= self._geometry.entries and 0 <= header.used_slots <= slots):
@@ -237,7 +237,7 @@ class _IndexFile:
             raise _FileUnusable(f"has {used} used slots, but {header.used_slots} in its header")
 
     def part(self, hashes: Iterable[int]) -> _Part | None:
-        """Return the range that the file answers for, or None if it has no entry."""
+        """Return the range of the log that the file covers; None if the file has too few entries."""
         count = self._header.index_count
         if count <= 1:
             return None
@@ -286,7 +286,7 @@ class _IndexFile:
             )
 
     def _find_holes(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """Return pairs of adjacent entries whose records are far apart in the log."""
+        """Return the ranges between consecutive entries whose records are so far apart that entries may be missing."""
         todo = [(low, self._entry(low).physical_offset, high, self._entry(high).physical_offset)]
         while todo:
             first, begin, last, end = todo.pop()

@@ -14,7 +14,7 @@ _CONFIG = "config"
 
 
 def may_have_light_queues(root: Path) -> bool:
-    """Return whether records of a store may have entries in light queues.
+    """Return whether a store may have light queues, to which a broker with `enableLmq` adds records.
 
     Any producer can send a message with the names and offsets of light queues. A broker without `enableLmq` ignores
     them; this is the default. One with `enableLmq` has such queues, or writes its offsets to a file of their own. If

@@ -1,4 +1,4 @@
-"""Folders with parts of a broker's log besides `commitlog`, and the newest record that an index knows.
+"""Folders besides `commitlog` with parts of a broker's log, and the newest record in a store's indexes.
 
     storePathCommitLog            one folder, or several with commas: a broker creates its segments in turn in each
     readOnlyCommitLogStorePaths   folders in which it creates none any more
@@ -53,7 +53,7 @@ def other_logs(root: Path, log: Path, settings: Mapping[str, str]) -> Iterator[P
 
 
 def newest_indexed(root: Path) -> tuple[str, int] | None:
-    """Return the newest IndexFile with an entry, and the physical offset of its last record; None without one.
+    """Return the newest IndexFile with entries, and the physical offset of its last record; None if there is none.
 
     Args:
         root: the store's folder.

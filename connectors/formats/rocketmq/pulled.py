@@ -1,4 +1,4 @@
-"""Bodies of answers to pulls, as rows of `messages`.
+"""Records in the answers to pull requests, decoded as rows of `messages`.
 
 A broker sends the records of one queue as they are stored, one after the other. The compiled decoder of the log
 therefore decodes them into the same columns with the same values. Only their physical offsets are unrelated to their
@@ -44,7 +44,7 @@ _AT_QUEUE_OFFSET = HEAD.offset_of("queue_offset")
 
 
 class _PulledBatch(DecodedBatch):
-    """Records of an answer, which contain their own offsets."""
+    """Batch of records from an answer; each record contains its own physical offset."""
 
     def extent_of(self, row: int) -> tuple[int, int]:
         """Return the physical offsets of a record's first byte and of its end."""
@@ -57,14 +57,14 @@ class _PulledDecoder(CommitLogDecoder):
 
 @dataclass(frozen=True, slots=True)
 class PulledRange:
-    """Range of the wanted records in answers to pulls; the others are neither decoded nor counted.
+    """Range of wanted records in the answers to pulls; other records are skipped.
 
     Attributes:
         first_byte: physical offset; records before it are skipped.
         end_byte: physical offset; the first record at or after it, and all following ones, are skipped.
         queue_offsets: queue offsets of the wanted records. They are compared only if the answers may have other
             records. An inner batch is wanted if its first message is.
-        may_exceed: whether the answers may have records with other queue offsets that are not inner batches.
+        may_exceed: whether the answers may have records outside `queue_offsets`, besides inner batches.
     """
 
     first_byte: int
@@ -74,7 +74,7 @@ class PulledRange:
 
 
 class Cut(NamedTuple):
-    """First record after the wanted ones.
+    """Position of the first record after the wanted ones.
 
     Attributes:
         answer: index of the answer that contains it.
@@ -90,7 +90,7 @@ class Cut(NamedTuple):
 
 
 class TakenRecord(NamedTuple):
-    """Record that was read: its position in the broker's log, and its identity."""
+    """Position of a record in the broker's log, and its digest."""
 
     physical_offset: int
     size: int
@@ -176,7 +176,7 @@ class PulledRecords:
         self.cut = None if cut_at is None else _make_cut(window, answers, np.concatenate(starts), cut_at)
 
     def _check_offsets(self, window: Array, parts: Array) -> None:
-        """Refuse records at offsets that no log has: they would pass for records outside the wanted ones."""
+        """Refuse records with impossible offsets, which would otherwise be skipped as not wanted."""
         offsets = numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
         wrong = offsets[(offsets < 0) | (offsets > MAX_START_OFFSET)]
         if len(wrong):
@@ -186,7 +186,7 @@ class PulledRecords:
             )
 
     def log(self) -> None:
-        """Log the dropped records."""
+        """Log the number of dropped records."""
         self._refused.log()
 
     def _rows_around_damage(self, window: Array, parts: Array, intact: Array) -> Iterator[pa.RecordBatch]:
@@ -201,7 +201,7 @@ class PulledRecords:
             yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, intact]), self._inspect)
 
     def _note_last_record(self, window: Array, parts: Array, intact: Array) -> None:
-        """Count the records that were read, and remember the last one."""
+        """Count the wanted intact records, and remember the last wanted record."""
         self.taken += int(intact.sum())
         if parts.shape[1]:
             start = int(parts[START, -1])
@@ -241,7 +241,7 @@ def first_record(answer: bytes) -> tuple[TakenRecord, int] | None:
 
 
 def _choose_records(window: Array, parts: Array, wanted: PulledRange, *, by_number: bool) -> tuple[Array, int | None]:
-    """Return the wanted records, and the position of the first record after all of them."""
+    """Return a mask of the wanted records, and the position of the first record after them."""
     offsets = numbers_at(window, parts[START] + _AT_OWN_OFFSET, ">i8")
     chosen: Array = offsets >= wanted.first_byte
     if by_number:

@@ -18,7 +18,7 @@ STATE_SIZE = 4
 
 @compiled
 def choose_entries(numbers: Array, offsets: Array, sizes: Array, state: Array, kept: Array) -> None:
-    """Choose which entries are appended to the files of a queue.
+    """Choose the entries that a broker would append to a queue's files, in the output array `kept`.
 
     Args:
         numbers: int64, queue offsets.

@@ -77,7 +77,7 @@ class RocketmqQueueWriter:
         self._append(entries)
 
     def _begin_queue(self, number: int) -> None:
-        """Start the queue at the file of the first entry, and fill the bytes before it."""
+        """Start the queue with its first entry, and write filler before it in that entry's file."""
         number = number if 0 <= number <= _MAX_NUMBER and not self._closes_head else 0
         self._state[rules.END] = number
         self._position = number * self._entry_size

@@ -52,7 +52,7 @@ def row_of(message: Message, broker: str) -> dict[str, object]:
 
 
 def _checkpoint_confirms(checkpoint: bytes, message: Message, was_closed: bool) -> bool:
-    """Return whether a checkpoint confirms a record: it has the flushed record's store time, which others may share."""
+    """Return whether a checkpoint's store time shows that a record was flushed."""
     try:
         known = parse_checkpoint(checkpoint).physic_msg_timestamp
     except LayoutError:

@@ -48,7 +48,7 @@ _FILTER_TABLE = "filterDataByTopic"
 
 
 def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-    """Read the files; unreadable ones are reported as problems, and then treated as missing.
+    """Read the files; report unreadable ones as problems, and treat them as missing.
 
     Args:
         root: the store's folder.
@@ -74,13 +74,13 @@ def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallF
 
 
 def _offsets_file_name(root: Path) -> str:
-    """Return the name of the file with the offsets: the newest, or the only one that has at least a `.bak`."""
+    """Return the name of the newest file of group offsets; a file may exist only as its `.bak`."""
     backups = [f"{name}{BACKUP}" for name in OFFSETS_FILES]
     return newest_file(root / CONFIG, [*OFFSETS_FILES, *backups]).removesuffix(BACKUP)
 
 
 def checkpoint_claims(checkpoint: bytes) -> tuple[Claim, ...]:
-    """Return the claims of a checkpoint's bytes; none if it is too short."""
+    """Return what a checkpoint claims about the log; no claims if it is too short."""
     with suppress(LayoutError):
         return _claims(parse_checkpoint(checkpoint))
     return ()
@@ -92,7 +92,7 @@ def _claims(checkpoint: Checkpoint) -> tuple[Claim, ...]:
 
 
 def _read_timers(root: Path) -> TimerProgress | None:
-    """Return the content of `config/timercheck`; None if it is missing or unreadable, or no slot was read yet."""
+    """Return the content of `config/timercheck`; None if it is missing or unreadable, or no timer slot was read yet."""
     try:
         checkpoint = parse_timer_checkpoint(read_file(root / TIMER_CHECKPOINT, below=root))
     except (OSError, LayoutError):
@@ -171,7 +171,7 @@ def _offset_or_zero(offset: int, end: int) -> int:
 
 
 def read_consumer_filters(root: Path, problems: Problems, *, is_live: bool) -> tuple[StoredSubscription, ...]:
-    """Return the filters, including those of groups without clients.
+    """Return the message filters of consumer groups, including groups without clients.
 
     Args:
         root: The store's folder.

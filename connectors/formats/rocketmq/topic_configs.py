@@ -21,7 +21,7 @@ MAX_BYTES = 256 << 20
 
 
 def is_listed(topic: str) -> bool:
-    """Return whether topics.json must list a topic for the broker to serve it.
+    """Return whether a broker serves a topic only if it is in topics.json.
 
     Light queues are not in topics.json. A broker creates its own topics when it starts, except the topic for messages
     whose transaction was given up, which it creates with the first such message.
@@ -37,12 +37,12 @@ def read_topics(root: Path) -> dict[str, Any]:
 
 
 def read_table(root: Path, name: str, table: str) -> dict[str, Any]:
-    """Return the document of a configuration file, or that of its backup, as `load_table`; empty without one."""
+    """Return a configuration file's document, or that of its backup; empty if neither can be used."""
     return load_table(root, name, table).content or {}
 
 
 def load_table(root: Path, name: str, table: str) -> ConfigFile[dict[str, Any]]:
-    """Load the document of a configuration file with a table, or that of its backup, as a broker does.
+    """Load a configuration file that must have a table under a key, or its backup, as a broker does.
 
     Args:
         root: The store's folder.

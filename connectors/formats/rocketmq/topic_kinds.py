@@ -1,4 +1,4 @@
-"""Queue types of a RocketMQ store's topics, from topics.json and the folders of their queues."""
+"""Queue types of a RocketMQ store's topics, as topics.json or the folders of their queues show them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from commitlake.schemas.store_files import folders_in
 
 
 def read_topic_kinds(root: Path) -> TopicKinds:
-    """Return the queue types of a store's topics from its topics.json, and of the others from its folders.
+    """Return each topic's queue type from topics.json, or from the folders of its queues if it is not listed.
 
     Args:
         root: The store's folder.
@@ -31,7 +31,7 @@ def read_topic_kinds(root: Path) -> TopicKinds:
 
 
 def listed_kinds(root: Path) -> Mapping[str, bool]:
-    """Return the topics of topics.json, and whether their queues are BatchConsumeQueues."""
+    """Return, for each topic in topics.json, whether its queues are BatchConsumeQueues."""
     table = read_topics(root).get(TABLE, {})
     return {
         str(topic): isinstance(config, dict) and has_batch_queues(config.get("attributes"))

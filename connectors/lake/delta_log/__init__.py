@@ -1,4 +1,4 @@
-"""The log of a Delta table: its files, their check, and what a lake keeps beside them to notice damage.
+"""The log of a Delta table: its files, checks for damage, and the records by which a lake notices damage.
 
 names      names in a table's folder             entries       lines of entries as JSON
 files      list, read and write                  history       the commits, newest first

@@ -59,7 +59,7 @@ class LogDamagedError(LakeError):
 
 @dataclass(frozen=True, slots=True)
 class LogDamage:
-    """A damaged file of a log.
+    """Damage of one file of a log.
 
     Attributes:
         name: name of the file.
@@ -97,7 +97,7 @@ def check_log(table_uri: str, storage_options: StorageOptions = None) -> LogList
 
 
 def check_sizes(table_uri: str, storage_options: StorageOptions, listing: LogListing) -> None:
-    """Refuse a log with a huge entry or checkpoint of another program before a reader parses it, which takes long.
+    """Refuse a log with a huge entry or checkpoint, before a reader spends much time parsing it.
 
     Raises:
         LogDamagedError: if the log is damaged.
@@ -128,7 +128,7 @@ def _may_be_huge(table_uri: str, storage_options: StorageOptions, file: LogFile)
 
 
 def missing_log(newest: int) -> LogDamage | None:
-    """Return the damage of a table without a log; None if it never had one.
+    """Return the damage to report for a table whose log is missing; None if the table never had a log.
 
     Args:
         newest: the newest known version of the table; -1 for none.
@@ -169,7 +169,7 @@ def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Optio
 
 
 def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own: bool = False) -> Iterator[LogDamage]:
-    """Find damage in the files that a reader of the newest version needs; oldest first.
+    """Yield the damage in the log files that a reader of the newest version needs, oldest first.
 
     If a writer deletes files or adds a checkpoint during the check, that is not damage: the log is listed again until
     it does not change during the check.
@@ -197,7 +197,7 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
 
 
 def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
-    """Yield a damage for each missing entry."""
+    """Yield a damage for each missing log entry."""
     newest = newest_version(listing, seal)
     if listing.newest < 0:
         gone = missing_log(newest)
@@ -213,12 +213,12 @@ def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]
 
 
 def missing_versions(listing: LogListing, newest: int) -> Iterator[int]:
-    """Yield the versions up to the newest whose entries readers need but which do not exist; oldest first."""
+    """Yield the versions whose log entries are missing although readers need them, oldest first."""
     return (version for version in range(listing.base + 1, newest + 1) if version not in listing.entries)
 
 
 def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, is_own: bool) -> Iterator[LogDamage]:
-    """Yield a damage for each file that has changed or cannot be read."""
+    """Yield a damage for each log file that has changed or cannot be read."""
     sealed = seal.files if seal else {}
     for file in needed_files(listing):
         is_entry = file.version in listing.entries and listing.entries[file.version] == file
@@ -242,7 +242,7 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, 
 
 
 def _find_lost_checkpoint(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
-    """Yield a damage if the pointer names a missing checkpoint, which would stop Delta's readers."""
+    """Yield a damage if `_last_checkpoint` names a missing checkpoint, because readers would fail."""
     if not listing.has_pointer:
         return
     found = re.search(rb'"version"\s*:\s*(\d+)', folder.read(POINTER))
@@ -271,7 +271,7 @@ def check_entry(data: bytes) -> str:
 
 
 def find_planted(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
-    """Find entries of a log, sealed or not, and a newest checkpoint, that no program of this lake writes.
+    """Yield log entries, and parts of the newest checkpoint, with content that no program of this lake writes.
 
     They name files outside of the table's folder, or have statistics that are none. A reader of the newest version may
     not need them any more, but followers read each entry.

@@ -22,7 +22,7 @@ _SIDECAR = "sidecar"
 
 
 def may_be_huge(file: pq.ParquetFile) -> bool:
-    """Return whether a checkpoint may be too large for a reader, as far as its footer shows, or names further files."""
+    """Return whether a checkpoint may be too large to read, by its footer, or refers to further files."""
     footer = file.metadata
     if any(
         _has_values(column) for column in _column_chunks(footer) if column.path_in_schema.startswith(f"{_SIDECAR}.")
@@ -57,7 +57,7 @@ def check_checkpoint(data: bytes, *, is_own: bool = False) -> str:
 
 
 def added_paths(data: bytes) -> Iterator[str]:
-    """Yield the paths of data files that a checkpoint adds; none if the bytes are no valid checkpoint."""
+    """Yield the paths of data files that a checkpoint adds; nothing if the bytes are not a valid checkpoint."""
     if check_checkpoint(data):
         return
     for batch in _read_batches(pq.ParquetFile(pa.BufferReader(data)), ["add.path"]):

@@ -1,4 +1,4 @@
-"""JSON in Delta logs, which other programs may have written: any text gives a value, or a `ValueError`."""
+"""Parsing of JSON in Delta logs from any program: the result is a value or a `ValueError`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def commit_info(entry: bytes) -> dict[str, Any] | None:
-    """Return the `commitInfo` of an entry of a log; None if it has none that can be read."""
+    """Return the `commitInfo` of a log entry; None if there is none, or it is invalid."""
     for line in entry.splitlines():
         if b'"commitInfo"' in line:
             try:
@@ -39,7 +39,7 @@ def commit_info(entry: bytes) -> dict[str, Any] | None:
 
 
 def count_rows(stats: object) -> int | None:
-    """Return the number of rows in the statistics of a data file; None if they do not have it.
+    """Return the number of rows in a data file's statistics; None if they do not state it.
 
     Raises:
         ValueError: if they are not statistics.
@@ -54,7 +54,7 @@ def count_rows(stats: object) -> int | None:
 
 
 def outside_path(action: object) -> str | None:
-    """Return the path in an action of a log if it leads out of the table's folder; else None."""
+    """Return the path in a log action if it is outside the table's folder; else None."""
     if not isinstance(action, dict):
         return None
     for kind in _FILES:
@@ -66,7 +66,7 @@ def outside_path(action: object) -> str | None:
 
 
 def check_action(action: object) -> str:
-    """Return the reason why a value is not an action of a log of this lake; empty for one that is."""
+    """Return why a value is not a valid action of this lake's logs; empty for a valid one."""
     if not isinstance(action, dict):
         return "expected an object"
     outside = outside_path(action)

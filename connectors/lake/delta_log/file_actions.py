@@ -30,7 +30,7 @@ def file_bounds(actions: pa.Table, column: str, data_type: pa.DataType) -> tuple
 
 
 def one_value_per_file(actions: pa.Table, column: str) -> pa.ChunkedArray | None:
-    """Return, for each file, the one value of a text column; None if any file may have several values or nulls.
+    """Return a text column's value for each file that has only one; None if it may have several values or nulls.
 
     Args:
         actions: result of `file_actions`.

@@ -76,7 +76,7 @@ class LogListing:
 
 
 class LogFolder:
-    """The log of one table.
+    """Access to the files of one table's log.
 
     Args:
         table_uri: path or URI of the table.
@@ -145,7 +145,7 @@ class LogFolder:
             output.write(data)
 
     def note_newest(self, version: int) -> None:
-        """Note the table's newest version in the lake."""
+        """Record the table's newest version in the lake, beside the table."""
         write_newest(self.table_uri, version, self._s3)
 
     def delete(self, name: str, folder: str = LOG) -> None:

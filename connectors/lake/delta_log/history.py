@@ -18,7 +18,7 @@ from commitlake.connectors.lake.delta_log.files import entry_name
 
 @dataclass(frozen=True, slots=True)
 class CommitNote:
-    """The record of one commit.
+    """A commit of a Delta table, as its log records it.
 
     Attributes:
         version: version that the commit created.
@@ -32,7 +32,7 @@ class CommitNote:
 
 
 def read_history(table: DeltaTable) -> Iterator[CommitNote]:
-    """Read the commits of a table, from the opened version back."""
+    """Yield the commits of a table, newest first, from the version at which it is open."""
     folder = log_of(table.table_uri)
     for version in sorted(folder.read_listing().entries, reverse=True):
         if version > table.version():

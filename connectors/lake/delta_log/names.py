@@ -1,4 +1,4 @@
-"""Names in the folder of a table. This module imports nothing, so that commands can check a lake before they load."""
+"""Names in the folder of a table; without imports, so that commands can check a lake quickly at their start."""
 
 LOG = "_delta_log"
 """Folder of a table's log."""

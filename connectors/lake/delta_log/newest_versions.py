@@ -25,17 +25,17 @@ from commitlake.schemas.store_files import read_file
 
 
 def digest(data: bytes) -> str:
-    """Return the SHA-256 in hex."""
+    """Return the SHA-256 of bytes in hex."""
     return hashlib.sha256(data).hexdigest()
 
 
 def with_digest(text: bytes) -> bytes:
-    """Return a line followed by the line with its digest."""
+    """Return the bytes of a line, followed by a line with its SHA-256."""
     return text + b"\n" + digest(text).encode() + b"\n"
 
 
 def without_digest(data: bytes) -> bytes | None:
-    """Return the line in bytes of `with_digest`; None if they are damaged."""
+    """Return the first line of bytes that `with_digest` has made; None if they are damaged."""
     text, _, found = data.removesuffix(b"\n").partition(b"\n")
     return text if found.decode("ascii", "replace") == digest(text) else None
 
@@ -45,7 +45,7 @@ NOTES = "_newest"
 
 
 def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
-    """Return the stored newest version of a table; -1 if there is none.
+    """Return the newest version of a table that the lake has recorded; -1 if there is none.
 
     Args:
         table_uri: path or URI of the table.

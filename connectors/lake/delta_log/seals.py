@@ -99,7 +99,7 @@ def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, li
 
 
 def newest_version(listing: LogListing, seal: Seal | None) -> int:
-    """Return the newest version that a log has, or had, according to names of damaged seals and the lake's note.
+    """Return the newest version that a log has or had, as seals' names and the lake's own record show.
 
     The name of a damaged seal counts only if it is near the known versions, because anybody can make up a name.
     """
@@ -115,7 +115,7 @@ def needed_files(listing: LogListing) -> list[LogFile]:
 
 
 def sealed_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) -> int | None:
-    """Return the sum of the rows that this project has written up to the newest version; None if it is not known.
+    """Return the expected sum of the table's rows at the newest version, from seal and log; None if unknown.
 
     Args:
         seal: the newest intact seal.

@@ -48,7 +48,7 @@ class SumChange:
 
     @classmethod
     def parse(cls, text: object) -> SumChange | None:
-        """Parse the text of a commit; return None for a commit of another program, which has none."""
+        """Parse a change from a commit's metadata; return None if there is none, as in commits of other programs."""
         if not isinstance(text, str):
             return None
         found = _CHANGE.fullmatch(text)
@@ -60,7 +60,7 @@ UNKNOWN = SumChange(None)
 
 
 def change_of(statistics: Iterable[str], removed: Iterable[int | None] = (), *, is_total: bool = False) -> SumChange:
-    """Return by how much a commit changes a table's sum of rows.
+    """Return the change of a table's row sum by a commit that adds and removes files.
 
     Args:
         statistics: the statistics of the files that it adds, as JSON.
@@ -81,11 +81,11 @@ def change_of(statistics: Iterable[str], removed: Iterable[int | None] = (), *, 
 
 
 def sum_in_footer(metadata: pq.FileMetaData) -> int | None:
-    """Return the sum in a footer; None if it has none."""
+    """Return the row sum in a Parquet footer's metadata; None if it has none."""
     text = (metadata.metadata or {}).get(FOOTER_KEY)
     return None if text is None else parse_int64(text.decode("ascii", "replace"))
 
 
 def wrapped(number: int) -> int:
-    """Wrap a number to a signed integer of 64 bits."""
+    """Wrap an integer to the range of signed 64-bit integers."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

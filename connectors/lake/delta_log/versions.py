@@ -1,4 +1,4 @@
-"""The changes of each version of a Delta table, for tables that follow another one version by version.
+"""The changes of each version of a Delta table, for tables that are updated version by version.
 
     for version in added_versions(lake.uri("messages"), after=progress):
         write(version.files)                       # each read through `table_files(lake.uri("messages"))`
@@ -90,7 +90,7 @@ class AddedVersion:
     Attributes:
         version: number of the version.
         files: files that it added, in the log's order; empty if it changed no rows.
-        removed: files that it removed. Rows of these that still exist are in `files` again.
+        removed: files that it removed. If some of their rows were kept, `files` has these rows again.
         is_erasure: whether `erase` made it: `files` has the rows of `removed`, some of them without their contents.
     """
 
@@ -140,7 +140,7 @@ def added_versions(table_uri: str, after: int, storage_options: StorageOptions =
 
 
 def snapshot_files(table_uri: str, storage_options: StorageOptions = None, version: int | None = None) -> AddedVersion:
-    """Return the whole content of a table as a single version.
+    """Return all files of a table as one version.
 
     Args:
         table_uri: path or URI of the table.

@@ -1,4 +1,4 @@
-"""Body packs: the bodies of a lake's messages, in files of their own, so that they can expire before the metadata.
+"""Packs: files with the bodies of a lake's messages, separate so that bodies can expire before the metadata.
 
 frames    format of a pack, references to it    stores    the place of packs, by their names
 names     names of packs, and their check

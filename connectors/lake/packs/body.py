@@ -1,4 +1,4 @@
-"""The body of one row of `messages`: found by one ranged read, checked by its CRC, decompressed within limits."""
+"""Reading of one message's body: one ranged read, a check of its CRC, and decompression within limits."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ BATCH_BYTES = 64 << 20  # size of the bodies in one Arrow batch, which a worker 
 
 
 class BodyForm(StrEnum):
-    """The form of the bodies of rows."""
+    """The form in which bodies are returned, such as bytes or text."""
 
     BYTES = "bytes"
     """As the producer sent them."""
@@ -134,7 +134,7 @@ def in_form(batch: pa.RecordBatch, form: BodyForm) -> pa.RecordBatch:
 
 
 def _text(body: bytes, *, is_json: bool) -> tuple[str | None, str | None]:
-    """Return a body as text, or why it is none."""
+    """Return a body as text and the reason why it is not text, one of which is None."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -151,7 +151,7 @@ def _text(body: bytes, *, is_json: bool) -> tuple[str | None, str | None]:
 
 
 def _no_number(_: str) -> None:
-    """Convert no number: one of very many digits is valid, and would be refused."""
+    """Return None for a number in JSON, because only validity matters and Python refuses numbers with many digits."""
 
 
 def _refuse_constant(name: str) -> Any:
@@ -171,7 +171,7 @@ def _replace_bodies(
 
 
 def _row_ranges(lengths: Array) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows with at most `BATCH_BYTES` of bodies, or with a single row."""
+    """Yield ranges of rows whose bodies have at most `BATCH_BYTES`, or of a single row with a larger body."""
     ends = np.cumsum(lengths)
     start = 0
     while start < len(lengths):
@@ -182,7 +182,7 @@ def _row_ranges(lengths: Array) -> Iterator[tuple[int, int]]:
 
 
 def pack_runs(packs: pa.Array, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield ranges of rows, between `start` and `end`, of the same pack or without a pack."""
+    """Yield maximal ranges of consecutive rows whose bodies are in the same pack, or in none."""
     codes = _to_int64(packs.slice(start, end - start).dictionary_encode().indices, -1)
     changes = np.flatnonzero(codes[1:] != codes[:-1]) + 1 + start
     yield from pairwise([start, *changes.tolist(), end])

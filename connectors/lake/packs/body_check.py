@@ -1,4 +1,4 @@
-"""Comparison of bodies with their rows for an audit: a missing body gives a row with a reason, not an error.
+"""Comparison of bodies with their rows for an audit, which reports a missing body instead of failing.
 
 Each body is read from the place in its row, and measured: its actual size and CRC, or null if it is not available.
 """
@@ -22,7 +22,7 @@ ERROR = "error"
 
 
 def check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> Iterator[pa.RecordBatch]:
-    """Read the bodies of rows, and measure them.
+    """Yield the actual size and CRC of the bodies of rows, or an error where a body is not available.
 
     Args:
         rows: rows with `KEPT`, `body_ref`, `body_size` and `body_crc`; those of one pack together.
@@ -37,7 +37,7 @@ def check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> I
 
 
 def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
-    """Check the rows of one pack; if the pack is missing, its rows are not tried one by one."""
+    """Check the rows of one pack together; if the pack is missing, report all of them without further reads."""
     if pack is None:
         return [_rows_with_error(rows, "the message has no body_ref")]
     try:
@@ -48,7 +48,7 @@ def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache:
 
 
 def _check_rows(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
-    """Check rows together; if that fails, check each half, down to the faulty rows."""
+    """Check rows together; if that fails, check the halves separately, down to the faulty rows."""
     try:
         # The reader has compared each body with its CRC, so its size and CRC are those of the row.
         return [

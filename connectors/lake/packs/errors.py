@@ -1,4 +1,4 @@
-"""Errors between a reference and its body.
+"""Errors of reading bodies from packs.
 
 PackError                   a pack, or a reference to it, that does not yield the body: what was expected and found
 ├── PackNameError           a name that `pack_name` never returns: such a path is not opened
@@ -42,7 +42,7 @@ class PackNameError(PackError):
 
 
 class PackStoreError(PackError):
-    """Error for a place of packs that is unusable as a whole.
+    """The folder or object store with the packs is unusable as a whole.
 
     Attributes:
         root: the place.
@@ -58,7 +58,7 @@ class PackStoreError(PackError):
 
 
 class PackStoreUnavailableError(PackStoreError):
-    """The place of all packs does not answer at present; a retry may succeed."""
+    """The folder or object store with the packs does not answer now; a retry may succeed."""
 
     exit_code = ExitCode.FAILED
     is_transient = True

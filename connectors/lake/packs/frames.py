@@ -45,7 +45,7 @@ _CODEC = pa.Codec("zstd")
 
 @dataclass(frozen=True, slots=True)
 class BodyRef:
-    """The place of one body, as in a row's `body_ref`."""
+    """The place of one body in a pack, as in the column `body_ref`."""
 
     pack: str
     frame_offset: int
@@ -79,17 +79,17 @@ class PackRefs:
         return int((self.frame_offsets[-1:] + self.frame_lengths[-1:]).sum())
 
     def take(self, rows: Array | slice) -> PackRefs:
-        """Return the places that an index, a boolean mask or a slice selects."""
+        """Return the places of the rows that an index array, a boolean mask or a slice selects."""
         return PackRefs(self.frame_offsets[rows], self.frame_lengths[rows], self.offsets[rows], self.lengths[rows])
 
 
 def join_refs(parts: Sequence[PackRefs]) -> PackRefs:
-    """Return the places of several lists as one."""
+    """Return several lists of places in the same pack as one list."""
     return PackRefs(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(PackRefs)))
 
 
 class FrameError(CommitLakeError, ValueError):
-    """Bytes are not the expected frame.
+    """Bytes that should be a frame are not the expected one.
 
     Attributes:
         expected: description of the expected bytes.
@@ -111,7 +111,7 @@ def max_stored_bytes(content_bytes: int) -> int:
 
 
 def content_size(frame: bytes) -> int:
-    """Return the content size stated in a frame's header.
+    """Return the uncompressed size that a frame's header states.
 
     Args:
         frame: the frame, or its first 18 bytes, which is the maximum size of a header.

@@ -1,4 +1,4 @@
-"""The location of a lake's bodies, in a form that can be sent from the driver to workers."""
+"""The location of a lake's packs, in a form that can be sent from the driver to workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
 
 @dataclass(frozen=True, slots=True)
 class PackLocation:
-    """A root of packs; can be pickled, and contains no credentials.
+    """Location of a lake's packs; can be pickled, and contains no credentials.
 
     Attributes:
         root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`.
@@ -22,7 +22,7 @@ class PackLocation:
 
 
 def pack_location(root: str, endpoint: str | None = None, region: str | None = None) -> PackLocation:
-    """Return a location completed with the driver's settings, so that workers need only credentials.
+    """Return the location of packs, completed with the driver's settings, so that workers need only credentials.
 
     Args:
         root: as in `PackLocation`.

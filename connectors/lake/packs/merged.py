@@ -1,4 +1,4 @@
-"""Merged packs: many small packs joined to one file, in which bodies are found by the names of the small packs.
+"""Merged packs: files that each contain many small packs, which are still found by their own names.
 
 References do not change, wherever they are: in rows, in their copies in HBase, in the ledgers of replays. A reader that
 finds no file of a pack's name looks for it in the merged packs of the same date and broker whose range covers its own.
@@ -46,7 +46,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class PackPlace:
-    """A pack's bytes: a file of its own, or a part of a merged pack.
+    """The place of a pack's bytes: a file of its own, or a part of a merged pack.
 
     Attributes:
         file: name of the file.
@@ -94,7 +94,7 @@ def _damaged_error(file: PackFile, found: str) -> PackError:
 
 
 def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPlace]]) -> int:
-    """Write a merged pack.
+    """Write a merged pack from the given packs.
 
     Args:
         name: name of the merged pack.
@@ -128,7 +128,7 @@ def write_merged(store: PackStore, name: str, places: Sequence[tuple[str, PackPl
 
 
 def _join_neighbours(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
-    """Join neighbouring parts of one file."""
+    """Yield places, with adjacent parts of one file joined to one."""
     run: PackPlace | None = None
     for place in places:
         if run is not None and (run.file, run.offset + (run.size or 0)) == (place.file, place.offset):
@@ -143,7 +143,7 @@ def _join_neighbours(places: Sequence[PackPlace]) -> Iterator[PackPlace]:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """The places in the lake where the same pack is stored, or an error.
+    """All places where a pack is stored in the lake, and an error if some could not be searched.
 
     Attributes:
         places: its own file, and parts of merged packs; none if it does not exist.
@@ -205,7 +205,7 @@ def _find_copies_in(
 def _add_places(
     store: PackStore, file: PackFile, names: Sequence[str], found: dict[str, Copies]
 ) -> dict[str, PackPlace]:
-    """Add the places that a merged pack has, and return those of all its packs."""
+    """Add the places of packs in a merged pack to `found`, and return the places of all packs in it."""
     try:
         members = read_members(store, file)
     except PackStoreError:
@@ -223,7 +223,7 @@ def _add_places(
 
 
 def covers(merged: PackName, pack: PackName) -> bool:
-    """Return whether the range of a merged pack covers that of a pack of the same date and broker."""
+    """Return whether the range of offsets of a merged pack contains that of a pack of the same date and broker."""
     return merged.start <= pack.start and pack.end <= merged.end
 
 

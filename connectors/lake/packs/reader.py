@@ -75,7 +75,7 @@ class FrameCache:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """A needed frame: its place, the end of the last needed body, and the rows whose bodies it contains."""
+    """A frame to read: its place, the end of the last needed body in it, and the rows of the bodies in it."""
 
     offset: int
     length: int
@@ -206,7 +206,7 @@ def _check_stored_size(pack: str, frame: _Frame) -> None:
 def _contents(
     store: PackStore, pack: str, frames: list[_Frame], cache: FrameCache
 ) -> Iterator[tuple[_Frame, pa.Buffer]]:
-    """Yield each frame with its content, cached frames first."""
+    """Yield each frame with its decompressed content, cached frames first."""
     missing = []
     for frame in frames:
         content = cache.get(pack, frame.offset, frame.length)

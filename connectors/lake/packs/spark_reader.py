@@ -71,7 +71,7 @@ def with_bodies(
 
 
 def by_pack(messages: DataFrame) -> DataFrame:
-    """Return the same rows, partitioned so that those of one pack are together, and sorted by place.
+    """Return the same rows, repartitioned by pack and sorted by the bodies' places in it.
 
     Args:
         messages: has `body_ref`.

@@ -28,7 +28,7 @@ _EXPIRED = "Has it expired by a lifecycle rule? If not, restore it from a backup
 
 
 class PackOutput(Protocol):
-    """An output for a pack's bytes."""
+    """A file-like output for a new pack's bytes."""
 
     def write(self, data: memoryview, /) -> object:
         """Write all of `data`."""
@@ -36,7 +36,7 @@ class PackOutput(Protocol):
 
 
 class _BlockError(Exception):
-    """Wrapper of an error in a block of `PackStore.open_write`, which is not converted like the store's own errors."""
+    """Wrapper that keeps an exception of the caller's block from being converted like the store's own errors."""
 
     def __init__(self, error: ObjectStoreError) -> None:
         super().__init__(error)
@@ -133,7 +133,7 @@ class PackStore:
 
     @contextmanager
     def _convert_errors(self, expected: str, name: str = "") -> Iterator[None]:
-        """Convert the errors of the place; an error of one file is that of the pack."""
+        """Convert errors of the folder or object store; an error about one file becomes an error of that pack."""
         try:
             yield
         except FileError as error:

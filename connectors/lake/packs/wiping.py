@@ -1,4 +1,4 @@
-"""Removal of bodies from a pack, in which all other bodies keep their places, so that references stay valid.
+"""Erasure of bodies in a pack, after which references to all other bodies of the pack stay valid.
 
 A reference contains the position and the stored length of a frame, so a replacement frame has exactly the same length.
 If all bodies of a frame are removed, it becomes a skippable frame (RFC 8878, 3.1.2) of zeros. Otherwise, the bytes of
@@ -55,7 +55,7 @@ Spans = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Wiped:
-    """The result of removing bodies from a pack.
+    """The result of erasing bodies in a pack.
 
     Attributes:
         bodies: number of bodies that were overwritten.
@@ -71,7 +71,7 @@ class Wiped:
 
 
 def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> Wiped:
-    """Remove bodies from a pack; bodies that are already removed stay so.
+    """Erase bodies in a pack; bodies that were erased before stay erased.
 
     Args:
         pack: name of the pack.
@@ -107,7 +107,7 @@ def wipe_bodies(store: PackStore, pack: str, refs: PackRefs) -> Wiped:
 
 
 def _frames_of(refs: PackRefs) -> Iterator[tuple[int, int, Spans]]:
-    """Yield the frames that hold bodies: place, stored length, and the places of the bodies."""
+    """Yield the frames with bodies to erase: position, stored length, and spans of the bodies in its content."""
     found: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for row in np.flatnonzero(np.asarray(refs.lengths) > 0).tolist():
         frame = (int(refs.frame_offsets[row]), int(refs.frame_lengths[row]))
@@ -117,7 +117,7 @@ def _frames_of(refs: PackRefs) -> Iterator[tuple[int, int, Spans]]:
 
 
 def _read_frame(store: PackStore, pack: str, offset: int, length: int, needed: int) -> bytes | None:
-    """Return a frame's content; None if a skippable frame is in its place."""
+    """Return a frame's decompressed content; None if the frame was replaced by a skippable one."""
     if offset < 0 or needed > MAX_FRAME_BYTES or not 0 < length <= max_stored_bytes(MAX_FRAME_BYTES):
         expected = f"a frame of at most {MAX_FRAME_BYTES} bytes"
         raise PackError(pack, offset, expected, f"a body_ref with {length} and {needed} bytes", _DAMAGED)
@@ -137,7 +137,7 @@ def _span_bytes(content: bytes, span: tuple[int, int]) -> bytes:
 
 
 def _frame_without(pack: str, offset: int, content: bytes, spans: Spans, length: int) -> tuple[bytes, Spans] | None:
-    """Build a frame of the same stored length without the given bodies; return it with the bodies that it changes.
+    """Return a frame of the same stored length without the given bodies, and the bodies that this erases.
 
     None if the content is already that of this frame.
     """
@@ -162,7 +162,7 @@ def _frame_without(pack: str, offset: int, content: bytes, spans: Spans, length:
 
 
 def _overwrite_bodies(content: bytes, spans: Spans) -> Iterator[bytes]:
-    """Yield candidates for the content without the given bodies: overwritten by zeros, then by repeated content.
+    """Yield candidates for the content of a frame in which the given bodies are overwritten, to be tried in order.
 
     The last ones overwrite only bodies whose bytes are not in the frame a second time. A copy of what stays needs the
     least space, and nothing tells whether it was there before.
@@ -191,7 +191,7 @@ def _repeating_fill(pattern: bytes) -> Callable[[int, int], bytes]:
 
 
 def _content_before(content: bytes, spans: Spans, end: int) -> bytes:
-    """Return the remaining content before a position."""
+    """Return a frame's content before a position, without the given spans."""
     pieces, position = [], 0
     for start, size in spans:
         if start >= end:
@@ -236,7 +236,7 @@ def _pad_frame(frame: bytes, length: int) -> bytes:
 
 
 def _pack_bytes(store: PackStore, pack: str, size: int, replaced: Mapping[int, bytes]) -> Iterator[bytes]:
-    """Yield a pack's bytes with the given frames replaced."""
+    """Yield a pack's bytes piece by piece, with the given frames replaced."""
     position = 0
     for offset, frame in [*sorted(replaced.items()), (size, b"")]:
         while position < offset:

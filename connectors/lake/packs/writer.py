@@ -1,4 +1,4 @@
-"""Writing of bodies from a window of log bytes to zstd frames, with no Python object per body.
+"""Writing of bodies from a window of log bytes to packs, without a Python object per body.
 
     with write_pack(store, name) as pack:
         for window, positions, lengths in windows:

@@ -1,4 +1,4 @@
-"""The rows of tables in Parquet files: written by tasks, read by tasks, and summed.
+"""Rows of tables in Parquet files: how tasks write and read them, and their checksums.
 
 data_files  of `messages` and other large tables, by date    plain_files  of small tables
 table_rows  rows of a file in parts                          statistics   of a file, for Delta

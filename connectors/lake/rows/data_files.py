@@ -23,7 +23,7 @@ _BUFFER_BYTES = 1 << 20
 
 @contextmanager
 def arrow_output(file: object) -> Iterator[pa.NativeFile]:
-    """Collect what Arrow writes in a buffer, and write that to the file, which stays open.
+    """Wrap a Python file for Arrow's Parquet writer, with a buffer that joins its small writes; the file stays open.
 
     Arrow's writer of Parquet writes a thousand pieces per data file. Each would wait for Python's lock, which the other
     tasks of this process need, too.
@@ -167,12 +167,12 @@ def _write(rows: pa.Table, output: object) -> pq.FileMetaData:
 
 
 def _flat_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns that are not nested, for which statistics are written."""
+    """Return the top-level columns without nested values, for which statistics are written."""
     return [field.name for field in schema if not pa.types.is_nested(field.type)]
 
 
 def _schema_leaf_paths(schema: pa.Schema) -> list[str]:
-    """Return Parquet's paths of the columns that a file stores."""
+    """Return Parquet's paths of all leaf columns of a schema."""
     return [path for field in schema for path in _leaf_paths(field.name, field.type)]
 
 

@@ -1,4 +1,4 @@
-"""Compiled functions for Spark's `xxhash64` of strings, of lists of strings, and of rows of numbers.
+"""Compiled functions for the hash `xxhash64` of Spark: of strings, of lists of strings, and of rows of numbers.
 
 XXH64 by Y. Collet. Spark hashes a string as its bytes, a bigint as eight bytes, and a list element by element, with the
 hash of one element as seed of the next; the first seed is 42. (Source: org.apache.spark.sql.catalyst.expressions.XXH64,
@@ -126,7 +126,7 @@ def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: H
 
 @compiled
 def chain(values: Hashes, hashes: Hashes) -> None:
-    """Add a number to the hash of each row; the hash so far is the seed.
+    """Continue each row's hash with a number, as Spark does for the next column of a row.
 
     Args:
         values: a number for each row.

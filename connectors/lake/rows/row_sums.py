@@ -1,4 +1,4 @@
-"""Sums of rows: a number for the contents of a table, whatever the order of its rows, and however files hold them.
+"""Sums of rows: one number per table for its content, independent of the order of rows and of their files.
 
 The sum of a table is that of its rows' hashes, modulo 2^64. The hash of a row covers names and values of its columns. A
 null adds nothing, so a column that a later version adds does not change the hashes of earlier rows.
@@ -31,7 +31,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def sums_of_files(folder: pafs.FileSystem, paths: Iterable[str]) -> Iterator[int | None]:
-    """Yield the sum of each data file as its footer has it, or else of its rows; None if the file cannot be read.
+    """Yield each data file's row sum, from its footer or computed from its rows; None if it cannot be read.
 
     Args:
         paths: paths of the files as the table's log has them.
@@ -48,7 +48,7 @@ def _sum_of_file(folder: pafs.FileSystem, path: str) -> int | None:
 
 
 def rows_of_file(parquet: pq.ParquetFile) -> tuple[int, int]:
-    """Read a data file, and return the sum of its rows and their number."""
+    """Read a data file, and return its row sum and its number of rows."""
     total = count = 0
     for batch in parquet.iter_batches(_BATCH_ROWS):
         total += row_sum(pa.Table.from_batches([batch]))
@@ -57,7 +57,7 @@ def rows_of_file(parquet: pq.ParquetFile) -> tuple[int, int]:
 
 
 class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
-    """A writer of data files that puts the sum of the rows into the footer."""
+    """A Parquet writer that puts the row sum into the file's footer."""
 
     def __init__(self, where: Any, schema: pa.Schema, **options: Any) -> None:
         self._row_sum = 0
@@ -69,14 +69,14 @@ class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no ty
         super().write_table(table, row_group_size)
 
     def close(self) -> None:
-        """Write the footer."""
+        """Write the footer, and close the writer."""
         if self.is_open:
             self.add_key_value_metadata({FOOTER_KEY: str(wrapped(self._row_sum))})
         super().close()
 
 
 def row_sum(rows: pa.Table) -> int:
-    """Return the sum of rows."""
+    """Return the sum of rows, which does not depend on their order."""
     total = 0
     for batch in rows.to_batches(_BATCH_ROWS):
         hashes = _sum_fields(batch.schema.names, batch.columns, batch.num_rows)
@@ -102,7 +102,7 @@ def _sum_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -
 
 
 def _value_numbers(column: pa.Array) -> Array:
-    """Return a number for each value; the number of a null has no meaning."""
+    """Return an integer for each value of a column; that of a null is arbitrary."""
     column = _with_short_offsets(column)
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -129,7 +129,7 @@ def _value_numbers(column: pa.Array) -> Array:
 
 
 def _with_short_offsets(column: pa.Array) -> pa.Array:
-    """Return a column as this project writes it; other programs write texts and lists in other forms of Arrow."""
+    """Convert large and view types of strings, binaries and lists to the plain types that this project writes."""
     kind = column.type
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return column.cast(pa.string())
@@ -141,13 +141,13 @@ def _with_short_offsets(column: pa.Array) -> pa.Array:
 
 
 def _own_elements(lists: pa.Array, elements: pa.Array) -> pa.Array:
-    """Return the elements that belong to an array of lists, which may be a slice of a larger array."""
+    """Return only those elements to which an array of lists refers, in case it is a slice."""
     offsets = lists.offsets.to_numpy()
     return elements.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
 
 
 def _sum_elements(lists: pa.Array, elements: pa.Array) -> Array:
-    """Return the sum of each list's elements, each with its position."""
+    """Return, for each list, the sum over its elements, which depends on their positions."""
     offsets = lists.offsets.to_numpy().astype(np.int64)
     offsets -= offsets[0]
     lengths = np.diff(offsets)

@@ -23,7 +23,7 @@ _HIGHEST_CHARACTER = "\U0010ffff"
 
 
 def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = frozenset()) -> str:
-    """Return the JSON of an add action's `stats`; nested columns are left out, as in Delta's own writers.
+    """Return a data file's statistics as the JSON of Delta's `stats`, without nested columns.
 
     Characters are not escaped, because Delta's Rust library misreads some escapes, for example that of U+20000.
 
@@ -70,7 +70,7 @@ def file_statistics(metadata: pq.FileMetaData, left_out: Collection[str] = froze
 
 
 def _min_and_max(statistics: pq.Statistics) -> tuple[Any, Any] | None:
-    """Return a column's minimum and maximum; None if they are not known, or JSON or Python cannot represent them."""
+    """Return a column's minimum and maximum; None if unknown, or if JSON or Python cannot represent them."""
     if not statistics.has_min_max:
         return None
     try:

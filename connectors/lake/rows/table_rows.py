@@ -1,4 +1,4 @@
-"""Rows of a table's data files as Arrow, in parts of about ten thousand, for tasks that read a file each."""
+"""Reading of a table's data files as Arrow, about ten thousand rows at a time, for tasks that read a file each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Constants = dict[str, str | int | bool]
 
 @contextmanager
 def data_file_errors(uri: str, name: str) -> Iterator[None]:
-    """Name the data file in errors of reading it.
+    """Convert read errors inside the block to a `LakeError` that names the data file.
 
     Args:
         uri: path or URI of the table.
@@ -48,7 +48,7 @@ def data_file_errors(uri: str, name: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TableRows:
-    """The columns to read from a table's files, and the way to read them; can be pickled.
+    """The columns to read from a table's data files, and how to read them; can be pickled.
 
     Attributes:
         uri: path or URI of the table.
@@ -67,7 +67,7 @@ class TableRows:
     skips_constants: bool = False
 
     def read(self, file: AddedFile) -> Iterator[pa.Table]:
-        """Yield the rows of a file.
+        """Yield the rows of a data file as tables of about ten thousand rows.
 
         Yields:
             Tables of `schema`, except that dictionary columns differ; each column has one chunk.

@@ -23,20 +23,20 @@ def fixed(values: Array, data_type: pa.DataType) -> pa.Array:
 
 
 def validity(present: Array) -> pa.Buffer | None:
-    """Return the bitmap for an array of booleans, or None if all values are present."""
+    """Return Arrow's validity bitmap for an array of booleans, or None if all values are present."""
     if present.all():
         return None
     return pa.py_buffer(np.packbits(present, bitorder="little"))
 
 
 def strings(offsets: Array, data: Array, present: Array | None = None) -> pa.Array:
-    """Return strings with Arrow's offsets; null if not present."""
+    """Return an array of strings from Arrow's offsets and data; values that are not present are null."""
     bitmap = None if present is None else validity(present)
     return pa.Array.from_buffers(pa.string(), len(offsets) - 1, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def spans(window: Array, positions: Array, lengths: Array, data_type: pa.DataType) -> pa.Array:
-    """Return strings or binaries copied out of a window; a negative length is null."""
+    """Return values copied from a window as strings or binaries; a value with a negative length is null."""
     offsets = np.empty(len(lengths) + 1, np.int32)
     total = kernel.spans_to_offsets(lengths, offsets)
     data = np.empty(total + OVERWRITE, np.uint8)
@@ -46,14 +46,14 @@ def spans(window: Array, positions: Array, lengths: Array, data_type: pa.DataTyp
 
 
 def lists(offsets: Array, values: pa.Array, present: Array) -> pa.Array:
-    """Return lists of strings; null if not present."""
+    """Return an array of lists of strings from Arrow's offsets; lists that are not present are null."""
     data_type = pa.list_(pa.field("element", values.type, nullable=False))
     bitmap = validity(present)
     return pa.Array.from_buffers(data_type, len(offsets) - 1, [bitmap, pa.py_buffer(offsets)], children=[values])
 
 
 def maps(offsets: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
-    """Return maps from string to string without nulls."""
+    """Return an array of maps from string to string, without nulls."""
     entry = [pa.field("key", keys.type, nullable=False), pa.field("value", pa.string(), nullable=False)]
     entries = pa.StructArray.from_buffers(pa.struct(entry), len(keys), [None], children=[keys, values])
     data_type = pa.map_(keys.type, entry[1])
@@ -61,7 +61,7 @@ def maps(offsets: Array, keys: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the same rows; few rows in buffers of their own, because those of the kernel have room for thousands.
+    """Return the same rows; copy few rows to small buffers, because the kernel's buffers have room for thousands.
 
     A caller that keeps the rows of many small files would otherwise keep some MiB for each of them.
     """
@@ -72,7 +72,7 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class Dictionary:
-    """Distinct strings that many rows refer to by number."""
+    """Distinct strings, to which rows refer by number."""
 
     def __init__(self, values: list[str]) -> None:
         self.array = texts_of(values)
@@ -81,13 +81,13 @@ class Dictionary:
         self._data[:-PADDING] = data
 
     def encoded(self, codes: Array) -> pa.Array:
-        """Return rows as numbers into the dictionary; -1 is null."""
+        """Return rows, given as numbers, as a dictionary array; -1 is null."""
         bitmap = validity(codes >= 0)
         indices = pa.Array.from_buffers(pa.int32(), len(codes), [bitmap, pa.py_buffer(codes)])
         return pa.DictionaryArray.from_arrays(indices, self.array, safe=False)
 
     def expanded(self, codes: Array) -> pa.Array:
-        """Return rows as plain strings; -1 is null."""
+        """Return rows, given as numbers, as an array of plain strings; -1 is null."""
         offsets = np.empty(len(codes) + 1, np.int32)
         data = np.empty(kernel.expanded_size(codes, self._offsets) + OVERWRITE, np.uint8)
         kernel.expand(codes, self._offsets, self._data, offsets, data)
@@ -95,7 +95,7 @@ class Dictionary:
 
 
 def constant(text: str, rows: int, *, encoded: bool) -> pa.Array:
-    """Return the same string for every row, in one array that all batches share.
+    """Return an array with the same string in every row, shared by all batches.
 
     Args:
         text: the string.

@@ -1,4 +1,4 @@
-"""Decompression of bodies within two limits.
+"""Decompression of bodies, with limits for the size and for the compression ratio.
 
 A body is untrusted, and its decompressed size is not known in advance. Therefore it is decompressed piece by piece, and
 only up to its limits. One limit is absolute. The other is proportional to the stored size, because a batch has many
@@ -22,7 +22,7 @@ FREE_BYTES = 1 << 20  # free of the ratio limit, because zstd compresses a repet
 def decompress(
     body: bytes, sys_flag: int, max_bytes: int = DEFAULT_MAX_BYTES, max_ratio: int = DEFAULT_MAX_RATIO
 ) -> bytes:
-    """Decompress a body; one that is not compressed is returned unchanged.
+    """Return a body decompressed as its sys_flag says, or unchanged if it is not compressed.
 
     Args:
         body: the body as stored.

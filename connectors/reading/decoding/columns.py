@@ -49,7 +49,7 @@ def host_text(value: bytes) -> str:
 
 
 class Distinct:
-    """Values numbered in order of appearance, over all batches of a split, or of several."""
+    """Distinct values numbered in order of appearance, in the batches of one or several splits."""
 
     def __init__(self, seed: np.uint64, to_text: ToText, known: tuple[str, ...] = ()) -> None:
         """Start with the given values, numbered from 0."""
@@ -65,11 +65,11 @@ class Distinct:
             intern_span(data, 0, len(data) - PADDING, seed, -1, *self.interner)
 
     def renewed(self) -> Distinct:
-        """Return this object, or an empty one if it is too large for the next batch; earlier batches keep theirs."""
+        """Return this object, or a new, empty one if this one has become too large for the next batch."""
         return self._make_empty() if is_crowded(self.interner) else self
 
     def for_next_split(self) -> Distinct:
-        """Return this object, or an empty one if it has many values, which the rows of the next split may not have."""
+        """Return this object, or a new, empty one if it has many values, which the next split may not need."""
         return self._make_empty() if self.interner.counts[DISTINCT] > _MAX_KEPT else self
 
     def _make_empty(self) -> Distinct:
@@ -77,7 +77,7 @@ class Distinct:
 
     @property
     def values(self) -> list[bytes]:
-        """Values in stored form."""
+        """Distinct values as bytes, as stored in the log."""
         known, count = len(self._values), int(self.interner.counts[DISTINCT])
         if known < count:
             starts = self.interner.starts[known : count + 1].tolist()
@@ -89,34 +89,34 @@ class Distinct:
 
     @property
     def texts(self) -> list[str]:
-        """Values as text."""
+        """Distinct values as strings."""
         return self._texts if self.values else []
 
     @property
     def replaced(self) -> list[int]:
-        """Numbers of the values whose text differs because they are not UTF-8."""
+        """Numbers of the values that are not UTF-8, so that their strings differ from the stored bytes."""
         return [
             code for code, text in enumerate(self.texts) if "\ufffd" in text and text.encode() != self._values[code]
         ]
 
     @property
     def dictionary(self) -> Dictionary:
-        """Values as text, for Arrow."""
+        """Distinct values as strings, as an Arrow dictionary."""
         if len(self._dictionary.array) < len(self.values):
             self._dictionary = Dictionary(self._texts)
         return self._dictionary
 
 
 class DistinctValues(NamedTuple):
-    """Repeating strings of a split, in the order of the kernel's interners.
+    """Distinct values of each repeating column of a split, in the order in which the kernel takes them.
 
     Attributes:
         names: property names.
-        topics: topics, including those that a property names as a message's original topic.
+        topics: topics, including original topics that properties name.
         tags: tags.
         producer_groups: producer groups.
-        born_hosts: producers.
-        store_hosts: brokers.
+        born_hosts: hosts of producers.
+        store_hosts: hosts of brokers.
     """
 
     names: Distinct
@@ -147,7 +147,7 @@ _KIND_CODES = {kind: code for code, kind in enumerate(Kind)}
 
 @dataclass(frozen=True, slots=True)
 class RepairedText:
-    """Text that cannot become a column in its stored form.
+    """Text of a record that is not valid in its column, with its repaired form.
 
     Attributes:
         part: the row of `parts` with the position of the text.
@@ -229,7 +229,7 @@ class DecodedBatch:
         return type(self)(**{**self.__dict__, "parts": self.parts[:, :count]})
 
     def extent_of(self, row: int) -> tuple[int, int]:
-        """Return the physical offsets of a record's first byte and of its end."""
+        """Return the physical offsets of a record's first byte and of the byte after its last."""
         start = int(self.parts[h.START, row])
         size = int.from_bytes(self.window[start : start + _SIZE_BYTES].tobytes())
         return self.origin + start, self.origin + start + size
@@ -240,22 +240,22 @@ class DecodedBatch:
         return bytes(self.window[start : start + self.parts[part + 1, row]])
 
     def invalid_texts(self, row: int) -> list[RepairedText]:
-        """Return the texts of a row that are not UTF-8, with U+FFFD in place of invalid bytes."""
+        """Return the texts of a row that are not UTF-8, each with a repaired form."""
         raw = self.raw_text(h.PROPERTIES, row)
         return [RepairedText(h.PROPERTIES, "properties", raw, raw.decode("utf-8", "replace").encode())]
 
     def keys_after_repair(self, row: int) -> set[str | None]:
-        """Return the keys that a row will have after its texts are repaired."""
+        """Return the keys that a row has once its texts are repaired."""
         pairs = parse_properties(self.raw_text(h.PROPERTIES, row))
         return {first_value(pairs, UNIQ_KEY), *split_keys(dict(pairs).get(KEYS, ""))}
 
     def rows_with_invalid_text(self) -> Array:
-        """Return the rows with a text that is not UTF-8; none in this class."""
+        """Return the indexes of the rows whose properties are not UTF-8."""
         rows = self.text.not_utf8[: self.text.used[b.NOT_UTF8]]
         return rows[rows < self.rows]
 
     def with_texts(self, replaced: dict[int, Texts]) -> tuple[Array, Array]:
-        """Return window and positions of the same records with other texts, by row, added to a copy of the window."""
+        """Return a window and positions in which some texts of the records are replaced, for another decoding."""
         end = int((self.parts[h.PROPERTIES] + self.parts[h.PROPERTIES_LENGTH]).max())
         pieces, parts = [self.window[:end]], self.parts.copy()
         for row, texts in replaced.items():
@@ -270,7 +270,7 @@ class DecodedBatch:
         return numbers
 
     def int64(self, name: str) -> Array:
-        """Return a column of stored 8-byte numbers: times are in ms."""
+        """Return a column of stored 8-byte integers; times are in ms."""
         numbers: Array = self.columns.numbers64[self.numbers64.index(name), : self.rows]
         return numbers
 
@@ -292,7 +292,7 @@ class DecodedBatch:
 
     @property
     def topic_codes(self) -> Array:
-        """Number of each record's topic in `topics`."""
+        """Return the index in `topics` of each record's topic."""
         return self._codes(b.TOPIC)
 
     def brokers(self) -> pa.Array:

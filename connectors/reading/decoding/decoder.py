@@ -1,4 +1,4 @@
-"""The columns of a read that the kernel decodes, and the buffers that it fills.
+"""Decoder of a split's columns by the kernel, and the buffers that the kernel fills.
 
 A `Decoder` serves one split, or several of one store, one after the other. `walk` calls its `hop`, which finds records
 and decodes them in the same pass; `take` then returns them as a `DecodedBatch`.
@@ -28,7 +28,7 @@ _INT64 = np.iinfo(np.int64)
 
 
 def kernel_filters(filters: Filters) -> KernelFilters:
-    """Return the filters for the kernel, without those that apply to decoded columns; see `batches`."""
+    """Return the filters that the kernel applies; the others apply to decoded columns, see `batches`."""
     bounds = np.array([_INT64.min, _INT64.max, _INT64.min, _INT64.max])
     for place, bound in (
         (MIN_OFFSET, filters.min_offset),
@@ -101,7 +101,7 @@ class Decoder:
         self._parts = np.empty((self._part_count, b.ROWS + 1), np.int64)
 
     def _make_distinct(self, seed: np.uint64) -> DistinctValues:
-        """Return an object that numbers repeating strings."""
+        """Return an object that numbers distinct strings."""
         return DistinctValues(
             names=Distinct(seed, utf8_text, b.NAMES),
             topics=Distinct(seed, utf8_text),
@@ -112,11 +112,11 @@ class Decoder:
         )
 
     def _id_suffix(self) -> Array:
-        """Return an id suffix that matches no record."""
+        """Return the text with which all message ids end; empty unless the format's ids need one."""
         return b.NO_SUFFIX
 
     def _new_outputs(self) -> tuple[object, ...]:
-        """Return the kernel's outputs, with new columns and text, because the last ones belong to a batch."""
+        """Return new buffers for the kernel to fill, because the previous ones now belong to a batch."""
         message_ids = bool(self._wanted & b.WANT_MESSAGE_ID)
         self._columns = b.make_columns(len(self._numbers32), len(self._numbers64), message_ids=message_ids)
         self._text = b.make_text(self._wanted)
@@ -124,7 +124,7 @@ class Decoder:
         return tuple(values.interner for values in self._distinct), self._scratch, self._columns, self._text
 
     def begin_split(self) -> None:
-        """Prepare for the next split of the same store; call it only after everything of the last one was read."""
+        """Prepare for the next split of the same store, after all batches of the previous one were used."""
         self._distinct = self._distinct.for_next_split()
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
@@ -136,7 +136,7 @@ class Decoder:
         return parts
 
     def take(self, window: Array, origin: int, parts: Array) -> DecodedBatch:
-        """Return the records that the last `hop` found."""
+        """Return the records that the last `hop` found, as a batch."""
         return self._batch(
             window=window,
             origin=origin,

@@ -1,4 +1,4 @@
-"""Batches of one window's records, with the rows whose values do not fit their columns."""
+"""Rows of one batch while it is built, including rows with values that do not fit their columns."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RowBatch:
             yield from self._batch(part, first, len(bodies))
 
     def _batch(self, columns: list[pa.Array], first: int, rows: int) -> Iterator[pa.RecordBatch]:
-        """Return a batch of the given rows, unless the mode drops all of them."""
+        """Yield the given rows as a batch, without rows that the mode drops; nothing if none are left."""
         notes = {row - first: value for row, value in self._notes.items() if first <= row < first + rows}
         schema = self._request.schema
         if notes and CORRUPT_RECORD in self._names:
@@ -100,7 +100,7 @@ class RowBatch:
                 self._note_fault(int(row), Fault.TOPIC_ENCODING, "a topic in UTF-8", first_not_utf8(value), value)
 
     def _decompress_bodies(self) -> Iterator[tuple[int, pa.Array]]:
-        """Decompress bodies: the first row, and as many rows as `BATCH_BYTES` allow."""
+        """Decompress the bodies of the first rows, as many as `BATCH_BYTES` allow, but at least one."""
         stored, flags = self._decoded.bodies(), self._decoded.sys_flags
         values: list[bytes | None] = []
         first = size = 0
@@ -134,7 +134,7 @@ def note(
     found: str,
     raw: bytes,
 ) -> None:
-    """Record the first fault of a row.
+    """Record the first fault of a row, because of which a column cannot store its value.
 
     Raises:
         DamagedLogError: in mode FAILFAST.
@@ -144,7 +144,7 @@ def note(
 
 
 def first_not_utf8(raw: bytes) -> str:
-    """Return the first byte that is not UTF-8, and its position."""
+    """Return the first byte that is not UTF-8, and its position in the text."""
     try:
         raw.decode()
     except UnicodeDecodeError as error:

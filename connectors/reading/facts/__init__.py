@@ -1,4 +1,4 @@
-"""Data for a broker's indexes, derived from its log in one compiled pass.
+"""The data from which a broker's indexes are built, read from its log in one compiled pass.
 
 reading   `read_facts`: a range of the log as columns, chunk by chunk, with the ranges that hold no record
 records   the columns; each format's `facts` module collects them, with tag codes and key hashes, in a compiled loop

@@ -1,4 +1,4 @@
-"""Queue entries derived from a chunk of the log, by queue."""
+"""Queue entries that a chunk of the log yields, grouped by queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUEUE_BITS = 32
 
 
 def queue_entries(facts: Facts, *, in_light_queues: bool = True) -> Iterator[QueueEntries]:
-    """Return the entries of every queue in a chunk, without records that have no entry.
+    """Return the entries of each queue for the records of a chunk; some records have no entry.
 
     An inner batch has one entry; `Facts.is_batch` says in which kind of queue it is.
 
@@ -62,7 +62,7 @@ def queue_entries(facts: Facts, *, in_light_queues: bool = True) -> Iterator[Que
 
 
 def _group_by_key(keys: Array) -> tuple[Array, Array, Array]:
-    """Return rows ordered by the first appearance of their keys, the start of each key's rows, and the keys."""
+    """Group rows by key: return the rows in the order of the groups, each group's start, and the keys."""
     count = len(keys)
     distinct, numbers = np.empty(count, np.int64), np.empty(count, np.int32)
     table = np.zeros(1 << max(4, (2 * count).bit_length()), np.int32)

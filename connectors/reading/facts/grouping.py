@@ -13,7 +13,7 @@ from commitlake.connectors.reading.kernel.compiled import compiled
 
 @compiled
 def number_keys(keys: Array, table: Array, distinct: Array, numbers: Array) -> int:
-    """Number the distinct keys in order of appearance, and return their number.
+    """Number the distinct keys of rows in order of appearance, and return the count of distinct keys.
 
     Args:
         keys: int64.
@@ -49,7 +49,7 @@ def number_keys(keys: Array, table: Array, distinct: Array, numbers: Array) -> i
 
 @compiled
 def order_rows(numbers: Array, starts: Array, order: Array) -> None:
-    """Sort rows by number, and keep the order of equal ones.
+    """Sort rows by group number with a stable sort, into the output array `order`.
 
     Args:
         numbers: int32, from 0 to len(starts) - 2.

@@ -1,4 +1,4 @@
-"""Reader of a range of the log as columns for indexes, chunk by chunk; each format has its own."""
+"""Reader of a range of the log as columns from which indexes are built, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_facts(
     max_record_bytes: int = DEFAULT_MAX_RECORD_BYTES,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Iterator[Facts]:
-    """Yield the records of a range in contiguous chunks.
+    """Yield the records of a range as consecutive chunks of columns.
 
     If the file is missing, the whole range is one bad range, MISSING_SEGMENT. Zeros up to the range's end are a HOLE,
     because a snapshot's range ends after the last record.

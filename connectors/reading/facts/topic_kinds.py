@@ -1,4 +1,4 @@
-"""Topics that can be folders, and their queue types: BatchConsumeQueues (`queue.type=BatchCQ`) or ConsumeQueues.
+"""Which topics can have queue folders, and their queue types: BatchConsumeQueue or ConsumeQueue.
 
 A broker uses topics.json alone: it enters an inner batch of a simple topic into a ConsumeQueue, as one record, and does
 not start on a store whose queues are of another kind than in topics.json. If topics.json lacks a topic, the kind is
@@ -23,7 +23,7 @@ _KNOWN = 1 << 14
 
 
 def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:
-    """Return the evidence in one queue's records of a chunk of the log.
+    """Return what the records of one queue in a chunk of the log show about the topic's queue type.
 
     Args:
         batches: Physical offsets of the chunk's records with the flag INNER_BATCH.
@@ -38,7 +38,7 @@ def evidence_of(entries: QueueEntries, batches: Array) -> BatchEvidence:
 
 @lru_cache(_KNOWN)
 def can_be_folder(topic: str) -> bool:
-    """Return whether a topic can be the name of exactly one folder, which a queue's files need."""
+    """Return whether a topic is valid as the name of a single folder, as the files of its queues need."""
     return (
         topic not in _NO_NAMES
         and "/" not in topic

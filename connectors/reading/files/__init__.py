@@ -1,4 +1,4 @@
-"""Files of stores: bytes of segments, queues and indexes.
+"""Access to the files of stores: segments, queues and indexes, local or remote.
 
 segment_files  segments on disks and other filesystems   windows  mapped or read, in order; ahead (read_ahead)
 store_files    queues and indexes by their paths: on a disk (index_files) or in a copy (shipped, shipped_files)

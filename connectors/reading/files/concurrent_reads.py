@@ -1,4 +1,4 @@
-"""Short reads of many places on several threads, because network disks and object stores are mostly a wait."""
+"""Short reads at many places by several threads, because reads of network disks and object stores mostly wait."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ MAX_FILE_BYTES = (1 << 31) - 1
 
 
 class MissingObjectError(StoreError):
-    """A copy has no object for a file that its manifest names as complete."""
+    """A file is named as complete in a copy's manifest, but its object is missing."""
 
 
 class LocalStoreFiles:
-    """Files of a store on a disk; the top-level folders may be links, and nothing below them; see StoreFiles."""
+    """Files of a store on a local disk; only the top-level folders may be links; see StoreFiles."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -44,7 +44,7 @@ class LocalStoreFiles:
         return (self._root / path).lstat().st_size
 
     def data_end(self, path: str) -> int:
-        """Return the size of a file, because its holes are only known when it is open; see StoreFiles."""
+        """Return the size of a file, because its holes are known only once it is open; see StoreFiles."""
         return self.size_of(path)
 
     def has_data(self, path: str) -> bool:
@@ -64,7 +64,7 @@ class LocalStoreFiles:
 
 
 def read_all(file: SegmentFile, start: int, end: int) -> Array:
-    """Return a range of a file, without what is after its end.
+    """Return a range of a file, shortened to the end of the file.
 
     Args:
         file: the open file.
@@ -76,7 +76,7 @@ def read_all(file: SegmentFile, start: int, end: int) -> Array:
 
 
 def find_data(file: IndexedFile, start: int, end: int) -> int | None:
-    """Return the start of the first window of a file that is not all zeros, or None.
+    """Return the start of the first window in a range of a file that is not all zeros, or None.
 
     Args:
         file: the open file.
@@ -98,7 +98,7 @@ def find_data(file: IndexedFile, start: int, end: int) -> int | None:
 
 
 def has_data(file: IndexedFile) -> bool:
-    """Return whether a file has anything but zeros, and close it."""
+    """Return whether a file has any nonzero byte, and close the file."""
     try:
         return find_data(file, 0, MAX_FILE_BYTES) is not None
     finally:

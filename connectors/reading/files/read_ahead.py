@@ -23,7 +23,7 @@ MAX_RANGES_AHEAD = 3
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Requested range of the file.
+    """Range of a file that has been requested.
 
     Attributes:
         start: position of its first byte.
@@ -37,7 +37,7 @@ class _Range:
 
 
 class ReadAhead:
-    """Reader of one file. It has at most `MAX_RANGES_AHEAD` + 2 ranges in memory, whatever the size of a read.
+    """Reader of one remote file that reads ahead; it holds at most `MAX_RANGES_AHEAD` + 2 ranges in memory.
 
     Each request has its own thread, which ends with the request: nothing waits for a range that is no longer needed,
     but its bytes stay in memory until then.
@@ -90,7 +90,7 @@ class ReadAhead:
         return done
 
     def _request(self, at: int, size: int, stop: int) -> None:
-        """Request ranges until there are enough after a position, or until `stop`."""
+        """Request ranges of the file in advance, up to `stop` or the maximum number."""
         count = sum(part.end > at for part in self._ranges)
         while self._end < stop and count <= MAX_RANGES_AHEAD:
             part = _Range(self._end, min(self._end + size, stop), Future())

@@ -1,4 +1,4 @@
-"""Files of filesystems other than this machine's, which several threads read at once."""
+"""Files on filesystems other than the local one, for reads by several threads at once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from commitlake.connectors.storage.storage import RangeFile
 
 
 class RemoteFile:
-    """Open file; see SegmentFile. It can be closed while threads read it: the last thread then closes it.
+    """Open remote file; if it is closed while threads read it, the last of them closes it; see SegmentFile.
 
     Raises:
         FileNotFoundError: if it does not exist.

@@ -80,7 +80,7 @@ def read_shipped_manifest(filesystem: pafs.FileSystem, store: str, manifest: str
 
 
 def check_no_versions(filesystem: pafs.FileSystem, place: str) -> None:
-    """Refuse a manifest that is a folder of versions, as in HDFS: only HDFS's own adapter can open them.
+    """Refuse a manifest in HDFS's form, a folder of versions, which only the adapter for HDFS can read.
 
     Args:
         place: path of the manifest in it.
@@ -151,7 +151,7 @@ def _bucket_filesystem(bucket: str, settings: tuple[tuple[str, str], ...], proce
 
 
 class PartedFile:
-    """File of a shipped store that is in parts, which several threads can read; see SegmentFile.
+    """File of a shipped store that is stored in parts, for reads by several threads; see SegmentFile.
 
     Args:
         filesystem: the filesystem of the store.
@@ -268,7 +268,7 @@ def shipped_sizes(manifest: Manifest, folder: str, listed: Mapping[str, int]) ->
 
 @contextmanager
 def small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterator[Path | None]:
-    """Yield a local folder with copies of a store's settings, offsets and checkpoint, which keep their times.
+    """Yield a local folder with copies of a store's settings, offsets and checkpoint, with their times.
 
     It is the store's own folder; for a store that was shipped to an object store, it is a temporary copy of these
     files; for another store in an object store it is None, because the times of its files are not known.
@@ -303,7 +303,7 @@ def small_files_folder(store_root: str, *, with_topics: bool = False) -> Iterato
 
 @contextmanager
 def _convert_name_errors(manifest: str) -> Iterator[None]:
-    """Convert errors for names that no file can have, or that are both a file's and a folder's, to a StoreError."""
+    """Convert errors about impossible or conflicting file names in a manifest to a StoreError."""
     try:
         yield
     except OSError as error:

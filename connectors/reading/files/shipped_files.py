@@ -121,7 +121,7 @@ class ShippedStoreFiles:
                 folder = parent
 
     def __reduce__(self) -> tuple[Callable[[str, str], StoreFiles], tuple[str, str]]:
-        """Pickle only the place of the copy; the other process opens its files when they are used."""
+        """Pickle only the location of the copy; the other process opens its files when they are used."""
         return _PickledStoreFiles, (self._uri, self._run)
 
     def folders_in(self, folder: str) -> list[str]:
@@ -171,7 +171,7 @@ class ShippedStoreFiles:
         return f"{self._uri.rstrip('/')}/{path}"
 
     def block(self, entry: ShippedFile, number: int) -> Array:
-        """Return a block of a large file; the last one ends with the shipped bytes.
+        """Return a block of a large file; the last block ends where the shipped bytes end.
 
         Args:
             entry: the file's entry in the manifest.
@@ -186,7 +186,7 @@ class ShippedStoreFiles:
         return kept
 
     def segment(self, entry: ShippedFile) -> RemoteSegment:
-        """Return the object of a file, or its parts, opened.
+        """Return an open file for a file of the copy, whether it is one object or in parts.
 
         Raises:
             MissingObjectError: if the manifest names the object, and it is missing.
@@ -221,7 +221,7 @@ class ShippedStoreFiles:
             _KEPT.put(key, item, size)
 
     def _newer_entry(self, entry: ShippedFile) -> ShippedFile:
-        """Return the entry of a file with a missing part, from a newer manifest."""
+        """Return a file's entry in a newer manifest, because one of its parts is missing."""
         with self._reading:
             if self._newest.files.get(entry.name) == entry:
                 manifest = read_shipped_manifest(self._filesystem, self._store, FILES_MANIFEST)
@@ -240,7 +240,7 @@ class ShippedStoreFiles:
         return _ShippedObject(self, entry).read_at(end - start, start)
 
     def changed(self, entry: ShippedFile, found: int) -> StoreError:
-        """Return the error for an object that lacks the bytes that the manifest names."""
+        """Return the error for an object that does not have the size that the manifest states."""
         place = self.place_of(entry.name)
         return StoreError(f"{place}: expected {entry.shipped} bytes, found {found}: the copy was changed")
 
@@ -252,7 +252,7 @@ class ShippedStoreFiles:
 
 
 class _PickledStoreFiles:
-    """Files of a copy that another process has opened; this one opens them when they are first used.
+    """Files of a copy as another process has sent them, opened when they are first used.
 
     Args:
         root: the store's folder, as a URI.
@@ -306,7 +306,7 @@ def _open_once(root: str, run: str) -> StoreFiles:  # noqa: ARG001 (a later run 
 
 
 class _Kept:
-    """Cache of the small files and blocks that were used last."""
+    """Cache of the most recently used small files and blocks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -337,7 +337,7 @@ _KEPT = _Kept()
 
 
 class _FileInMemory:
-    """Bytes of a small file; those that were not shipped are a hole."""
+    """Small file in memory; bytes that were not shipped appear as a hole."""
 
     def __init__(self, data: Array, size: int) -> None:
         self._data = data
@@ -408,7 +408,7 @@ class _ShippedObject:
 
 
 class _LargeFile:
-    """Large file, which is read in blocks or ahead as far as it was shipped; the rest is a hole."""
+    """Large file that is read in blocks or with read-ahead; bytes that were not shipped appear as a hole."""
 
     def __init__(self, file: _ShippedObject, entry: ShippedFile, end: int) -> None:
         self._file = file

@@ -1,4 +1,4 @@
-"""Queues and indexes of a store, by their paths in it: on a disk, or in a copy in an object store or HDFS."""
+"""Choice between the queue and index files of a local store and those of a copy in an object store or HDFS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commitlake.connectors.storage.uris import is_uri
 
 
 def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
-    """Return the files of a store.
+    """Return access to a store's files by their paths.
 
     Args:
         root: the store's folder, as a path or URI.
@@ -31,12 +31,12 @@ def open_store_files(root: str, *, is_read_once: bool = False) -> StoreFiles:
 
 
 def threads_for(files: StoreFiles) -> int:
-    """Return how many threads should read several files: several for a copy, whose reads are mostly waiting."""
+    """Return the number of threads for reading several files: several for a copy, whose reads mostly wait."""
     return 1 if isinstance(files, LocalStoreFiles) else REMOTE_THREADS
 
 
 def store_of(log_root: str) -> str:
-    """Return the folder of a store, as a path or URI.
+    """Return the store's folder, given the folder of its log, as a path or URI.
 
     Args:
         log_root: the folder of its log.

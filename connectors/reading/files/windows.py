@@ -1,4 +1,4 @@
-"""Windows of a segment: mapped if the file is local and large, otherwise read; ahead, if it is not local.
+"""Windows of a segment: mapped if the file is local and large, otherwise read, with read-ahead if remote.
 
 Mapping saves a copy, which costs as much as all other work on a record. Windows are in order. Each has `PADDING`
 readable bytes after the bytes that count, because the kernel reads 64 bytes at a time.
@@ -50,7 +50,7 @@ class _SignalAction(ctypes.Structure):
 
 
 class _Guard:
-    """Signal handler of this process, with the table of protected regions."""
+    """Signal handler of this process for truncated mappings, with the table of protected regions."""
 
     def __init__(self) -> None:
         from commitlake.connectors.reading.kernel import guard  # noqa: PLC0415 (it is compiled when first needed)
@@ -83,7 +83,7 @@ class _Guard:
             row[self._guard.END] = 0
 
     def hits(self, row: Rows) -> int:
-        """Return how many pages of the region were missing."""
+        """Return how many missing pages of the region were accessed."""
         return int(row[self._guard.HITS])
 
 
@@ -156,7 +156,7 @@ _MIN_READ_BYTES = 8  # size and magic, with which records and fillers of every f
 
 
 class OpenWindow:
-    """Window, as a context manager.
+    """Window of a segment, as a context manager.
 
     Attributes:
         window: the bytes, and at least PADDING more.
@@ -189,7 +189,7 @@ class Windows:
     """Factory that opens one window after the other."""
 
     def __init__(self, file: SegmentFile, base_offset: int, read_bytes: int, expected: int) -> None:
-        """Create a buffer for reading.
+        """Create the factory, with a buffer for reading.
 
         Args:
             file: the open segment.
@@ -206,7 +206,7 @@ class Windows:
         self._last = 0
 
     def open(self, origin: int, reach: int, limit: int | None = None) -> OpenWindow:
-        """Open a window from one physical offset towards another, of the maximum size.
+        """Open the window that begins at a physical offset, at most up to another one.
 
         Args:
             origin: physical offset of its first byte.
@@ -232,7 +232,7 @@ class Windows:
         return self._ahead.read_into(window, origin - self._base_offset, limit - self._base_offset)
 
     def _bytes_to_hole(self, origin: int) -> int:
-        """Return the distance to the next hole of a local file, and a little more, so that its zeros are seen.
+        """Return the bytes up to the next hole of a local file, and a few of the hole's zeros.
 
         Reading the rest of a hole would fill the memory with zeros; `walk` skips it.
         """
@@ -242,11 +242,11 @@ class Windows:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Maximum size of the next window, as read or mapped."""
+        """Maximum sizes of the next window: if it is read, and if it is mapped."""
         return self._size, self._map_bytes
 
     def only_read(self) -> None:
-        """Stop mapping, and only read."""
+        """Use no memory maps for further windows."""
         self._map_bytes = 0
 
     def grow(self) -> None:
@@ -256,14 +256,14 @@ class Windows:
 
 
 def numbers_at(window: Window, positions: Array, code: str) -> Array:
-    """Return fields of a window at the given positions as numbers; `code` is their numpy type, such as ">i8"."""
+    """Return the numbers at the given positions of a window, decoded by a numpy type code such as ">i8"."""
     size = np.dtype(code).itemsize
     found: Array = window[positions[:, None] + np.arange(size)].view(code).reshape(-1).astype(np.int64)
     return found
 
 
 def head_field(head: Layout, name: str) -> Callable[[Window, Array], Array]:
-    """Return a function that reads a number in the heads of records in a window, by their parts."""
+    """Return a function that reads a numeric field from the heads of located records in a window."""
     return partial(_numbers_in_heads, head.offset_of(name), dict(head.numpy_fields)[name])
 
 

@@ -1,4 +1,4 @@
-"""Proof that a record begins at a position, from the bytes before it, without scanning from the start.
+"""Search for the start of a record near a position, with a proof from the bytes before it instead of a scan.
 
 A body may contain valid records, even many in a row. But every position inside a record is spanned by that record,
 which begins before it and ends after it. So a valid record that no apparent record spans is a record of the log.
@@ -20,7 +20,7 @@ NONE_AT_ALL = -2
 
 @compiled
 def find_border(layout, window, length, origin, at, segment_end, file_end, max_record, parts):
-    """Return the first record start at or after `at` that is not inside another record of the window.
+    """Return the first record start at or after `at` that is certainly not inside another record.
 
     Args:
         layout: see `layouts`.

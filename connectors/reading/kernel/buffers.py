@@ -70,7 +70,7 @@ class Interner(NamedTuple):
 
 
 def _fresh_zeros(count: int, number: type[np.int32 | np.int64]) -> Array:
-    """Return zeros that take no memory until they are used.
+    """Return an array of zeros that takes no memory until it is used.
 
     numpy's own zeros come from the C library, which may reuse memory and must then clear all of it.
     """
@@ -89,12 +89,12 @@ def make_interner() -> Interner:
 
 
 def is_crowded(interner: Interner) -> bool:
-    """Return whether the interner should be replaced before the next batch."""
+    """Return whether an interner is so full that it should be replaced before the next batch."""
     return bool(interner.counts[DISTINCT] > _DISTINCT // 4 or interner.counts[TEXT_END] > _TEXT_BYTES // 2)
 
 
 class Columns(NamedTuple):
-    """Columns of fixed size, and message ids.
+    """Output columns of fixed size, and message ids.
 
     Attributes:
         numbers32: int32[n, rows], in the order of the plan.
@@ -117,7 +117,7 @@ class Columns(NamedTuple):
 
 
 def make_columns(numbers32: int, numbers64: int, *, message_ids: bool) -> Columns:
-    """Create empty outputs for a number of columns."""
+    """Create empty output columns."""
     room = ROWS * MESSAGE_ID_SIZE if message_ids else 0
     return Columns(
         numbers32=np.empty((numbers32, ROWS), np.int32),
@@ -134,10 +134,10 @@ NO_SUFFIX: Array = np.empty(0, np.uint8)
 
 
 class ColumnSelection(NamedTuple):
-    """Selection of columns.
+    """Columns that the kernel decodes, and settings for them.
 
     Attributes:
-        wanted: WANT bits.
+        wanted: bits WANT_… of the selected columns.
         seed: seed of the hashes, uint64.
         fields32: int64[n, m], the position of each column of `numbers32`, in the form of the layout's module `columns`.
         fields64: int64[n, 2], the position of each column of `numbers64`.
@@ -152,11 +152,11 @@ class ColumnSelection(NamedTuple):
 
 
 class KernelFilters(NamedTuple):
-    """Filters for records, compiled for the loops of the kernel.
+    """Filters for records, in the form that the kernel's loops take.
 
     Attributes:
         chooses: whether any filter is set.
-        bounds: int64[4], first and end of physical offsets, and of store times in ms.
+        bounds: int64[4], range of wanted physical offsets, and of store times in ms; each end is exclusive.
         queue_ids: int32, wanted queue ids; empty for all.
         topics: wanted topics, joined, with PADDING bytes more.
         topic_offsets: int64[n + 1], start of each topic in `topics`; one element for all topics.
@@ -170,10 +170,10 @@ class KernelFilters(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Texts decoded from properties.
+    """Output texts from properties: keys, and the map of all properties.
 
     Attributes:
-        used: int64[7], the filled part of each of the others.
+        used: int64[7], number of filled elements of the other arrays.
         present: bool[2, rows], whether a record has a unique key, and whether it has keys.
         unique_offsets: int32[rows + 1], Arrow offsets into `unique`.
         unique: unique keys, joined.
@@ -204,7 +204,7 @@ class Text(NamedTuple):
 
 
 def make_text(wanted: int) -> Text:
-    """Create empty outputs for the selected texts."""
+    """Create empty outputs for the selected texts from properties."""
     offsets = np.zeros((3, ROWS + 1), np.int32)
     entries = _ENTRIES if wanted & WANT_ENTRIES else 0
     keys = _KEY_ITEMS if wanted & WANT_KEYS else 0
@@ -226,7 +226,7 @@ def make_text(wanted: int) -> Text:
 
 
 class Scratch(NamedTuple):
-    """Working memory of the kernel for one record at a time.
+    """Working memory of the kernel for the properties of one record.
 
     Attributes:
         serial: int64[1], serial number of the last record.
@@ -244,7 +244,7 @@ class Scratch(NamedTuple):
 
 
 def make_scratch(max_entries: int = MAX_PROPERTIES) -> Scratch:
-    """Create working memory for records with a maximum number of properties."""
+    """Create working memory for records with at most `max_entries` properties."""
     return Scratch(
         serial=np.zeros(1, np.int64),
         seen=_fresh_zeros(_DISTINCT, np.int64),

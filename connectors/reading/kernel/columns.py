@@ -1,4 +1,4 @@
-"""Columns of fixed size from a window: numbers, hosts.
+"""Columns of fixed size decoded from a window: integers and hosts.
 
 Every function takes the positions of the wanted records, and reads only what was requested.
 """
@@ -15,7 +15,7 @@ from commitlake.schemas.layouts.rocketmq.hosts import V4_SIZE, V6_SIZE
 
 @compiled
 def gather_i32(window, positions, field_offset, mask, out):
-    """Set out[i] to the int32 at positions[i] + field_offset, masked."""
+    """Set out[i] to the int32 at positions[i] + field_offset, with only the bits of `mask`."""
     for row in range(len(positions)):
         out[row] = load_be_i32(window, positions[row] + field_offset) & np.int32(mask)
 
@@ -29,7 +29,7 @@ def gather_i64(window, positions, field_offset, out):
 
 @compiled
 def intern_hosts(window, positions, field_offset, sys_flags, v6_bit, seed, hosts, out):
-    """Number the hosts at positions[i] + field_offset; a bit of sys_flag determines their size."""
+    """Number the distinct hosts at positions[i] + field_offset; a bit of sys_flag shows if a host is IPv6."""
     counts, table, starts, texts = hosts
     likely = np.int64(-1)
     for row in range(len(positions)):
@@ -41,7 +41,7 @@ def intern_hosts(window, positions, field_offset, sys_flags, v6_bit, seed, hosts
 
 @compiled
 def intern_spans(window, positions, lengths, seed, interner, out):
-    """Number the values at `positions`."""
+    """Number the distinct values at `positions`, and write each value's number to `out`."""
     counts, table, starts, texts = interner
     likely = np.int64(-1)
     for row in range(len(positions)):

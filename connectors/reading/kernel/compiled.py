@@ -29,7 +29,7 @@ LINKED_OPTIONS: dict[str, Any] = {
 
 
 class _Decorator(Protocol):
-    """Decorator that keeps the signature, so that mypy checks callers."""
+    """Type of a decorator that keeps a function's signature, so that mypy checks callers."""
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]: ...
 

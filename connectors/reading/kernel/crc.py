@@ -40,7 +40,7 @@ _TABLES = _make_tables()
 
 @compiled
 def _crc_by_table(window, position, length, state):
-    """Continue from `state` (inverted CRC) over bytes, eight per step."""
+    """Continue a CRC, given as inverted `state`, over bytes of a window, eight per step."""
     crc = np.uint64(state)
     end = position + length
     while end - position >= 8:
@@ -90,7 +90,7 @@ def crc32(window, position, length):
 
 @compiled
 def crc32_around(window, position, hole, hole_length, length):
-    """Return the CRC-32 of `length` bytes from `position`, leaving out `hole_length` bytes at the position `hole`."""
+    """Return the CRC-32 of `length` bytes from `position`, without `hole_length` of them that begin at `hole`."""
     state = _crc(window, position, hole - position, _START)
     after = hole + hole_length
     return _crc(window, after, position + length - after, state) ^ _START

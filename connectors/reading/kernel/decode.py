@@ -43,7 +43,7 @@ def _is_topic(window, position, length, topics, topic_offsets):
 
 @compiled
 def _keep_wanted(layout, window, parts, first, count, choice):
-    """Move the parts of the wanted records next to each other, and return the number of these records."""
+    """Move the parts of the wanted records to the front, and return the number of wanted records."""
     kept = first
     for row in range(first, first + count):
         offset, time, queue_id = filtered_by(layout, window, parts, row)
@@ -76,7 +76,7 @@ def _free_text_bytes(interner):
 
 @compiled
 def _count_fitting(layout, parts, first, count, plan, interners, text):
-    """Return how many of these records certainly fit in all outputs."""
+    """Return how many of these records are certain to fit in all outputs."""
     wanted = plan.wanted
     room = np.int64(_NO_LIMIT)
     if wanted & b.WANT_ENTRIES:

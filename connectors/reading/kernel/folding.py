@@ -1,4 +1,4 @@
-"""CRC folding by carry-less multiplication, as LLVM vector code, which numba cannot express in Python.
+"""CRC-32 by carry-less multiplication, emitted as LLVM vector code, which numba cannot express in Python.
 
 A block that lies n bits before another is multiplied by x^n modulo the polynomial and added to it. This does not change
 the remainder of the whole. So the blocks of a long range are folded in independent lanes, then the lanes are folded
@@ -57,7 +57,7 @@ _BARRETT = (POLYNOMIAL << 1 | 1, _barrett_quotient())
 
 
 class _Folder:
-    """Emitter of the arithmetic for one width; a vector is `blocks` blocks of two 64-bit words."""
+    """Emitter of the folding arithmetic for vectors of `blocks` blocks, each of two 64-bit words."""
 
     def __init__(self, builder: Any, blocks: int) -> None:
         self.builder = builder
@@ -69,7 +69,7 @@ class _Folder:
         self._multiply = cgutils.get_or_insert_function(builder.module, signature, name)
 
     def constant(self, *pairs: tuple[int, int]) -> Any:
-        """Return a vector of these blocks; a single one is repeated."""
+        """Emit a vector of these blocks; a single block is repeated."""
         chosen = pairs if len(pairs) == self.blocks else pairs * self.blocks
         return ir.Constant(self.vector, [ir.Constant(_WORD, word) for pair in chosen for word in pair])
 
@@ -80,7 +80,7 @@ class _Folder:
         return self.builder.load(self.builder.bitcast(address, self.vector.as_pointer()), align=1)
 
     def seeded(self, vector: Any, state: Any) -> Any:
-        """Return the first vector of the input with the CRC so far in its first bytes."""
+        """Emit the first input vector, with the CRC so far combined into its first bytes."""
         seed = self.builder.insert_element(self.constant((0, 0)), state, ir.Constant(_INT, 0))
         return self.builder.xor(vector, seed)
 
@@ -92,12 +92,12 @@ class _Folder:
         return self.builder.xor(self.moved(vector, multipliers), data)
 
     def block(self, vector: Any, number: int) -> Any:
-        """Return one block of a vector."""
+        """Emit the extraction of one block of a vector."""
         mask = ir.Constant(ir.VectorType(_INT, 2), [2 * number, 2 * number + 1])
         return self.builder.shuffle_vector(vector, vector, mask)
 
     def combined_crc(self, vector: Any) -> Any:
-        """Fold a vector's blocks into its last one."""
+        """Emit the folding of a vector's blocks into the last one."""
         last = self.block(vector, self.blocks - 1)
         if self.blocks == 1:
             return last
@@ -109,7 +109,7 @@ class _Folder:
 
 
 class _Stretch:
-    """Cursor through the input, in the emitted code."""
+    """Position in the input, as variables of the emitted code."""
 
     def __init__(self, builder: Any, data: Any, start: Any, length: Any) -> None:
         self._builder = builder
@@ -118,21 +118,21 @@ class _Stretch:
         self._cursor = cgutils.alloca_once_value(builder, start)
 
     def take(self, folder: _Folder) -> Any:
-        """Return the next vector."""
+        """Emit a read of the next vector."""
         here = self._builder.load(self._cursor)
         self._builder.store(self._builder.add(here, ir.Constant(_WORD, folder.size)), self._cursor)
         return folder.load(self._builder.gep(self._data, [here]))
 
     def bytes_left(self) -> Any:
-        """Return the number of bytes left."""
+        """Emit the number of bytes left."""
         return self._builder.sub(self._end, self._builder.load(self._cursor))
 
     def has(self, size: int) -> Any:
-        """Return whether a number of bytes are left."""
+        """Emit the condition that at least this many bytes are left."""
         return self._builder.icmp_signed(">=", self.bytes_left(), ir.Constant(_WORD, size))
 
     def last_block(self, folder: _Folder) -> Any:
-        """Return the block at the end of the input."""
+        """Emit a read of the block that ends with the input."""
         return folder.load(
             self._builder.gep(self._data, [self._builder.sub(self._end, ir.Constant(_WORD, BLOCK_SIZE))])
         )
@@ -150,7 +150,7 @@ def _while(builder: Any, condition: Callable[[], Any], body: Callable[[], None])
 
 
 def _fold_lanes(builder: Any, stretch: _Stretch, folder: _Folder, first: Any) -> Any:
-    """Fold with several vectors side by side; `first` is already read and counts for the first lane."""
+    """Emit the folding of several vectors side by side; `first`, which is already read, starts the first one."""
     lanes = [cgutils.alloca_once_value(builder, first)]
     lanes += [cgutils.alloca_once_value(builder, stretch.take(folder)) for _ in range(_LANES - 1)]
     step = folder.constant(_fold_over(_LANES * folder.size))
@@ -168,7 +168,7 @@ def _fold_lanes(builder: Any, stretch: _Stretch, folder: _Folder, first: Any) ->
 
 
 def _fold_vectors(builder: Any, stretch: _Stretch, folder: _Folder, state: Any) -> Any:
-    """Fold all whole vectors, at least one, and leave one block."""
+    """Emit the folding of all whole vectors, at least one, into one block."""
     vector = cgutils.alloca_once_value(builder, folder.seeded(stretch.take(folder), state))
     with builder.if_then(stretch.has((2 * _LANES - 1) * folder.size)):
         builder.store(_fold_lanes(builder, stretch, folder, builder.load(vector)), vector)
@@ -182,7 +182,7 @@ def _fold_vectors(builder: Any, stretch: _Stretch, folder: _Folder, state: Any) 
 
 
 def _fold_rest(builder: Any, stretch: _Stretch, folder: _Folder, block: Any) -> None:
-    """Fold the last bytes, fewer than a block, into the variable `block`.
+    """Emit the folding of the last bytes, fewer than a block, into the variable `block`.
 
     With r bytes left, the block's first r bytes are folded onto a new block: the block's other bytes and those r bytes.
     """
@@ -199,7 +199,7 @@ def _fold_rest(builder: Any, stretch: _Stretch, folder: _Folder, block: Any) -> 
 
 
 def _reduce(builder: Any, folder: _Folder, block: Any) -> Any:
-    """Reduce 128 bits to the 32 bits of the CRC."""
+    """Emit the reduction of 128 bits to the 32 bits of the CRC."""
 
     def shifted(value: Any, bits: int) -> Any:
         return builder.bitcast(builder.lshr(builder.bitcast(value, _WIDE), ir.Constant(_WIDE, bits)), folder.vector)

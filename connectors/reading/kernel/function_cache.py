@@ -71,7 +71,7 @@ def compiled_function_count() -> int | None:
 
 
 def _copy_installed(folder: Path) -> None:
-    """Copy the code that was compiled beside a source that is read-only now, as in a container.
+    """Copy compiled code from an installation that is now read-only, as in a container, to the cache folder.
 
     Args:
         folder: the folder in the user's cache, or the one beside the source, which needs no copy.
@@ -106,7 +106,7 @@ def _digest() -> str:
 
 
 def sources() -> Iterator[tuple[str, bytes]]:
-    """Return name and source of every module with compiled functions, and of modules whose constants they contain.
+    """Return names and sources of the modules on which compiled functions depend.
 
     A module has compiled functions only if it names the decorator, `compiled`, or the module that has it. Constants are
     in the same module, in or below a folder `kernel`, or in the layouts.
@@ -184,7 +184,7 @@ class _KernelCacheImpl(CompileResultCacheImpl):
 
 
 class _DamagedError(Exception):
-    """Error for a file whose checksum does not match its content."""
+    """Error for a cache file whose checksum does not match its content."""
 
 
 def _checksum(content: bytes) -> bytes:
@@ -192,7 +192,7 @@ def _checksum(content: bytes) -> bytes:
 
 
 class KernelCacheFile(IndexDataCacheFile):
-    """Index of one function's compiled versions, with their files."""
+    """Index of one function's compiled versions and their files, in the form of numba's cache."""
 
     def load(self, key: object) -> Any:
         """Return the compiled version for a key, or None if it is missing or damaged."""
@@ -230,7 +230,7 @@ class KernelCacheFile(IndexDataCacheFile):
         self._write(self._index_path, (self._version, self._source_stamp, overloads))
 
     def _load_data(self, name: str) -> Any:
-        """Return a compiled version, which may refer to functions of numba's runtime.
+        """Return a compiled version from its file; it may refer to functions of numba's runtime.
 
         The kernel's functions do not. Compiling these functions takes twenty milliseconds, and LLVM aborts the process
         if code refers to one that is not there.
@@ -299,5 +299,5 @@ class KernelFunctionCache(FunctionCache):
 
 @functools.cache
 def _warn_of_folder(folder: str, reason: str | None) -> None:
-    """Warn once about a folder that cannot be used, because there may be a hundred functions."""
+    """Log one warning about an unusable folder, although many functions meet it."""
     _logger.warning("compiled functions cannot be stored in %s, and are compiled in every process: %s", folder, reason)

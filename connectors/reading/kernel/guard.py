@@ -1,4 +1,4 @@
-"""Signal handler for mapped files that are truncated: it supplies zeros and sets a mark instead of a crash.
+"""Signal handler for reads of truncated mapped files: supplies zeros and records it, so that no crash follows.
 
 Access to a mapped page that the file no longer has raises SIGBUS. `on_bus_error` is the handler for it. In a region of
 its table it maps a page of zeros there, counts the fault, and lets the kernel continue. Anywhere else it restores the

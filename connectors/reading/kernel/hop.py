@@ -1,4 +1,4 @@
-"""Loop from record to record through a window.
+"""Loop that walks from record to record through a window.
 
 `hop` walks until the window, the range or its room for results ends, and stores in `state` where to continue. For each
 valid record it writes the positions of the record's parts in the window (rows of `parts`). For each bad range it writes
@@ -113,7 +113,7 @@ def _find_bad_range_end(layout, window, length, origin, limit, segment_end, file
 
 @compiled
 def go_back(position, state, faults):
-    """Discard all findings from the first record that did not fit; the next hop finds them again."""
+    """Discard findings from a position on, because a record did not fit; the next hop finds them again."""
     state[POSITION] = position
     while state[FAULTS] > 0 and faults[state[FAULTS] - 1, 0] >= position:
         state[FAULTS] -= 1
@@ -123,7 +123,7 @@ def go_back(position, state, faults):
 
 @compiled
 def hop(layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults):
-    """Continue from `state[POSITION]` until `state[STOP]`.
+    """Locate records and bad ranges from `state[POSITION]` on, until a reason to stop, set in `state[STOP]`.
 
     Args:
         layout: see `layouts`.

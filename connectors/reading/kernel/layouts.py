@@ -1,4 +1,4 @@
-"""Functions that each layout implements, under common names.
+"""Functions that every log format implements for the kernel, called by common names.
 
 The loops of the kernel take a layout, a named tuple with a type of its own, and call these functions with it. The
 implementation is chosen by that type when a loop is compiled, once for each layout, so the choice costs nothing at run
@@ -20,7 +20,7 @@ _IMPLEMENTATIONS: dict[tuple[str, type], Function] = {}
 
 
 def implement(layout: type, *functions: Function, **renamed: Function) -> None:
-    """Register a layout's implementations, under their own or other names."""
+    """Register a format's implementations of these functions, under their own or other names."""
     for function in functions:
         _IMPLEMENTATIONS[function.__name__, layout] = function
     for name, function in renamed.items():
@@ -28,7 +28,7 @@ def implement(layout: type, *functions: Function, **renamed: Function) -> None:
 
 
 def _by_layout(function: Function) -> Function:
-    """Dispatch by the type of the first argument; pass the others to the implementation."""
+    """Overload a function to call the implementation for the type of its first argument, with the others."""
 
     @overload(function, jit_options=cast("Any", LINKED_OPTIONS), strict=False)
     def choose(layout: Any, *arguments: Any) -> Function:
@@ -44,7 +44,7 @@ def _by_layout(function: Function) -> Function:
 
 @_by_layout
 def examine(layout, window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
-    """Return the state of a position and its size, as in `schemas.layouts`, and the parts of a record."""
+    """Return what is at a position and its size, as in `schemas.layouts`; fill `parts` for a record."""
 
 
 @_by_layout
@@ -54,7 +54,7 @@ def take_records(layout, window, length, origin, limit, max_record, verify, posi
 
 @_by_layout
 def next_landmark(layout, window, begin, length, origin):
-    """Return the next position that may be one of a record or a filler, or -1."""
+    """Return the next position at which a record or filler may begin, or -1."""
 
 
 @_by_layout
@@ -64,7 +64,7 @@ def landmark_reach(layout):
 
 @_by_layout
 def ends_bad_range(layout, kind):
-    """Return whether `examine` found a record whose position and size are certain."""
+    """Return whether `kind`, as `examine` returns it, means a record whose position and size are certain."""
 
 
 @_by_layout
@@ -74,7 +74,7 @@ def agrees(layout, window, position, body, body_length):
 
 @_by_layout
 def head_of(layout, window, position):
-    """Return a record's own offset and size from its head, which has `head_size` bytes."""
+    """Return the physical offset and size that a record's head states; the head has `head_size` bytes."""
 
 
 @_by_layout
@@ -84,12 +84,12 @@ def head_size(layout):
 
 @_by_layout
 def filtered_by(layout, window, parts, row):
-    """Return a record's own offset, store time and queue id."""
+    """Return the values of a record by which the kernel filters: own offset, store time and queue id."""
 
 
 @_by_layout
 def text_size(layout, parts, row, plan):
-    """Return how many bytes a record may add to any of the outputs."""
+    """Return the maximum number of bytes that a record adds to any of the outputs."""
 
 
 @_by_layout

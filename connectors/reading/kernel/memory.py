@@ -1,4 +1,4 @@
-"""Unaligned loads and stores, and tests of many bytes at once, as a few machine instructions each.
+"""Unaligned loads and stores, and tests of many bytes at once, compiled to few machine instructions.
 
 numba alone would assemble a word from single bytes, with a bounds check for each. The caller must ensure that positions
 are valid: reads may extend up to `PADDING` bytes beyond a value, and writes up to `OVERWRITE` bytes beyond a copy.
@@ -62,7 +62,7 @@ def store_be_u64(typing_context, out, position, value):
 
 @emitted
 def copy_block(typing_context, window, source, out, target):
-    """Copy 32 bytes, of which only some may be needed."""
+    """Copy 32 bytes; the caller may need only the first of them."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, OVERWRITE)
@@ -75,7 +75,7 @@ def copy_block(typing_context, window, source, out, target):
 
 
 def _all_of(builder: Any, vector: Any, value: Any) -> Any:
-    """Return a vector with the same value everywhere."""
+    """Emit a vector with the same value in each element."""
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, one, mask)
@@ -87,7 +87,7 @@ def _mask_of(builder: Any, flags: Any) -> Any:
 
 @emitted
 def find_marks(typing_context, window, position, first, second, third):
-    """Return bits for the next 64 bytes: those equal to one of three values, and those that are not ASCII."""
+    """Return two bit masks of the next 64 bytes: equal to one of three values, and not ASCII."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, 64)
@@ -106,7 +106,7 @@ def find_marks(typing_context, window, position, first, second, third):
 
 @emitted
 def find_bytes(typing_context, window, position, first, second):
-    """Return bits for the next 64 bytes: those equal to one of two values."""
+    """Return a bit mask of the next 64 bytes: equal to one of two values."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         vector = ir.VectorType(_BYTE, 64)
@@ -132,7 +132,7 @@ def any_set(typing_context, window, position):
 
 @emitted
 def lowest_bit(typing_context, mask):
-    """Return the number of the lowest bit that is set; there must be one."""
+    """Return the index of the lowest set bit of a mask that is not zero."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))

@@ -1,4 +1,4 @@
-"""Parser of a record's properties, 64 bytes at a time: the loop of every format with properties.
+"""Parser of a record's properties that examines 64 bytes at a time, for every format with properties.
 
 Properties are a sequence of entries. An entry is a name, a separator, a value, and an end mark, which the last entry
 may lack. Marks are ASCII, so entries are found in bytes, before anything is decoded. A format's `Grammar` defines the
@@ -34,12 +34,12 @@ assert MAX_ENTRIES <= _ENTRY_MASK
 
 
 class Grammar(NamedTuple):
-    """Separators of a format's properties.
+    """Bytes that separate names and values in a format's properties.
 
     Attributes:
         entry_end: byte after each entry.
         separator: byte between a name and its value; further ones are part of the value.
-        escape: byte before a byte that is not to be taken for a mark; the separator in a format without escapes.
+        escape: byte after which the next byte is no mark; equal to the separator in a format without escapes.
     """
 
     entry_end: int
@@ -66,10 +66,10 @@ class Cursor(NamedTuple):
 
 
 class PropertyEntry(NamedTuple):
-    """Entry of a property.
+    """Location of one property: its name, separator and value.
 
     Attributes:
-        is_there: false after the last one.
+        is_there: false if there is no further property.
         begin: start of its name.
         separator: position of its separator, -1 if there is none.
         end: position after its value.
@@ -102,7 +102,7 @@ def _is_mark(grammar, window, at, end):
 
 @inlined
 def next_entry(grammar, window, end, cursor):
-    """Return the next entry of properties that end at `end`, and the cursor after it."""
+    """Return the next property, and the cursor after it; properties end at `end`."""
     block, marks, others, begin, escaped = cursor
     separator = _NONE
     has_escapes, has_irregular_name = False, False
@@ -141,7 +141,7 @@ def next_entry(grammar, window, end, cursor):
 
 @inlined
 def intern_name(window, begin, length, seed, number, likely_names, counts, table, starts, texts):
-    """Return the number of a property's name, which is mostly that of the same entry in the previous record.
+    """Return the number of a property's name, trying first the name of the same entry in the previous record.
 
     Args:
         window: bytes that contain the name.
@@ -163,7 +163,7 @@ def intern_name(window, begin, length, seed, number, likely_names, counts, table
 
 @inlined
 def place_of(name, count, first, serial, seen, likely_names, entry_names):
-    """Return the place of a name among the record's entries, and their number; a repeated name keeps its place.
+    """Return a name's index among the record's properties, and their new count; a repeated name keeps its index.
 
     Args:
         name: the number of the name.
@@ -185,7 +185,7 @@ def place_of(name, count, first, serial, seen, likely_names, entry_names):
 
 @inlined
 def note_value(entry, place, spans):
-    """Record the position of an entry's value; `copy_values` reads it."""
+    """Record the position and length of a property's value, for `copy_values`."""
     length = entry.end - entry.separator - 1
     spans[0, place] = entry.separator + 1
     spans[1, place] = ~length if entry.has_escapes else length
@@ -193,7 +193,7 @@ def note_value(entry, place, spans):
 
 @inlined
 def _copy_unescaped(escape, window, position, length, out, target):
-    """Copy a value without its escapes, and return its length."""
+    """Copy a value without its escapes, and return the length of the copy."""
     end, begin = position + length, target
     while position < end:
         if window[position] == escape and position + 1 < end:
@@ -206,7 +206,7 @@ def _copy_unescaped(escape, window, position, length, out, target):
 
 @inlined
 def copy_values(grammar, window, spans, count, first, values, offsets, target):
-    """Copy the values of a record's entries one after another, and return the end of the last.
+    """Copy the values of a record's properties to the output, one after another; return the end of the last.
 
     Args:
         grammar: the grammar of the format.

@@ -1,4 +1,4 @@
-"""Strings in a window: copied, compared, numbered.
+"""Copying, comparing and numbering of strings in a window.
 
 Windows and outputs have the padding that `memory` requires.
 """
@@ -26,7 +26,7 @@ def copy_span(window, position, length, out, target):
 
 @compiled
 def spans_to_offsets(lengths, offsets):
-    """Compute Arrow's n + 1 offsets of values with these lengths; a negative length, null, takes no room."""
+    """Compute Arrow's n + 1 offsets from the values' lengths; a negative length, for null, counts as 0."""
     total = 0
     offsets[0] = 0
     for row in range(len(lengths)):
@@ -49,13 +49,13 @@ def copy_spans(window, positions, lengths, out):
 
 @inlined
 def _last_bytes(window, position, length):
-    """Return the last bytes of a value, at most 8, as a word; bytes after them are cleared."""
+    """Return the last bytes of a value, at most 8, as a 64-bit word; its other bytes are zero."""
     return load_le_u64(window, position) & (~np.uint64(0) >> np.uint64(8 * (8 - length)))
 
 
 @inlined
 def hash_span(window, position, length, seed):
-    """Return a 64-bit hash that cannot be predicted without the seed."""
+    """Return a 64-bit hash of a value, unpredictable without the seed."""
     value = (np.uint64(length) * np.uint64(0x9E3779B97F4A7C15)) ^ seed
     while length > 8:
         value = (value ^ load_le_u64(window, position)) * np.uint64(0xFF51AFD7ED558CCD)
@@ -81,7 +81,7 @@ def equal_spans(window, position, texts, start, length):
 
 @inlined
 def intern_span(window, position, length, seed, likely, counts, table, starts, texts):
-    """Return the number of a value among those seen so far; a new one gets the next number.
+    """Return the number of a value among the distinct values so far; a new value gets the next number.
 
     Args:
         window: bytes that contain the value.
@@ -118,7 +118,7 @@ def intern_span(window, position, length, seed, likely, counts, table, starts, t
 
 @compiled
 def expanded_size(codes, value_offsets):
-    """Return the total size of the values with these numbers; -1 is null."""
+    """Return the total size of the values with the given numbers; -1 stands for null."""
     total = 0
     for row in range(len(codes)):
         code = codes[row]
@@ -129,7 +129,7 @@ def expanded_size(codes, value_offsets):
 
 @compiled
 def expand(codes, value_offsets, values, offsets, out):
-    """Write the values with these numbers one after another, with Arrow's offsets; -1 is null.
+    """Write the values with the given numbers one after another, and their Arrow offsets; -1 stands for null.
 
     `values` has PADDING bytes, `out` OVERWRITE bytes more than count.
     """

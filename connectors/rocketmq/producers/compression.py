@@ -16,7 +16,7 @@ CODECS = (BodyCodec.ZLIB, BodyCodec.LZ4, BodyCodec.ZSTD, BodyCodec.NONE)
 
 
 def check_codec(name: str) -> BodyCodec:
-    """Return the codec with a name.
+    """Return the codec of this name, or raise an error for an unknown name.
 
     Raises:
         ClientOptionError: if there is no such codec.
@@ -27,7 +27,7 @@ def check_codec(name: str) -> BodyCodec:
 
 
 def compress(body: bytes, codec: BodyCodec) -> tuple[bytes, int]:
-    """Return the compressed body, and the bits that it sets in sysFlag."""
+    """Return the compressed body, and the bits of sysFlag that state its compression."""
     if codec is BodyCodec.NONE:
         return body, 0
     data = zlib.compress(body, ZLIB_LEVEL) if codec is BodyCodec.ZLIB else pa.compress(body, str(codec), asbytes=True)

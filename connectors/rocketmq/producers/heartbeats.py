@@ -38,7 +38,7 @@ class HeartbeatSender:
         self._thread.start()
 
     def register(self, address: str) -> None:
-        """Register with a broker.
+        """Register this client with a broker by a first heartbeat, unless it is registered already.
 
         Raises:
             RocketMQError: if it does not answer, or refuses the request.
@@ -47,7 +47,7 @@ class HeartbeatSender:
             self._send_heartbeat(address)
 
     def stop(self) -> None:
-        """Stop, and unregister from the brokers."""
+        """Stop sending heartbeats, and unregister from the brokers."""
         self._stop.set()
         self._thread.join()
         leave = UnregisterClientRequest(self._network.client_id, producer_group=self._group)

@@ -64,16 +64,16 @@ SET_BY_BROKERS = frozenset({"CLUSTER", "MSG_REGION", "TRACE_ON", "MIN_OFFSET", "
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to be sent.
+    """A message to be sent, as an application gives it.
 
     Attributes:
         topic: topic to send to.
         body: at least one byte.
-        tags: one tag.
+        tags: the message's tag, at most one.
         keys: business keys, without blanks.
         properties: the application's own properties; RocketMQ's names are refused.
-        flag: the application's own number.
-        delay_level: 1 to 18, in the broker's list of delays; 0 for none.
+        flag: a number for the application's own use.
+        delay_level: 1 to 18, a level in the broker's list of delays; 0 to deliver without a delay.
         deliver_at_ms: 5.x: delivery time, ms since 1970.
         wait_store: whether the broker should answer after its flush to disk and copy to a slave, if so configured.
         unique_key: id of the message; by default, one is made.
@@ -94,7 +94,7 @@ class OutgoingMessage:
 
 
 class SendStatus(IntEnum):
-    """The status of a stored message: complete, or not yet on disk or on the slave."""
+    """The status of a stored message: stored completely, or not yet on disk or on the slave."""
 
     SEND_OK = ResponseCode.SUCCESS
     FLUSH_DISK_TIMEOUT = ResponseCode.FLUSH_DISK_TIMEOUT
@@ -119,7 +119,7 @@ class SendResult(NamedTuple):
 
 
 def check_group(group: str) -> str:
-    """Return a valid group name, or raise an error.
+    """Check the name of a producer or consumer group, and return it.
 
     Raises:
         InvalidMessageError: if the name is not valid.
@@ -128,7 +128,7 @@ def check_group(group: str) -> str:
 
 
 def check_topic(topic: str) -> str:
-    """Return a valid topic name, or raise an error.
+    """Check the name of a topic, and return it.
 
     Raises:
         InvalidMessageError: if the name is not valid.
@@ -174,7 +174,7 @@ def check_message(message: OutgoingMessage, max_body_bytes: int = DEFAULT_MAX_BO
 
 
 def stored_properties(message: OutgoingMessage, unique_key: str, extra: Mapping[str, str] | None = None) -> bytes:
-    """Return all properties in their stored form.
+    """Return a message's properties, with those that the client adds, as text in stored form.
 
     Args:
         message: a checked message.

@@ -72,7 +72,7 @@ class ProducerOptions:
 
 
 class Producer(Closable):
-    """A producer of messages; see the module's docstring.
+    """A client that sends messages; see the module's docstring.
 
     Attributes:
         group: the producer group.
@@ -109,7 +109,7 @@ class Producer(Closable):
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Wait for sends under way, and close all connections."""
+        """Wait until sends in progress have ended, and close all connections."""
         with self._lock:
             under_way = list(self._under_way)
         wait(under_way, self._how.send_seconds + _CLOSING_SECONDS)
@@ -174,7 +174,7 @@ class Producer(Closable):
         return parcel.unique_keys[0]
 
     def send_batch(self, messages: Sequence[OutgoingMessage], *, queue: MessageQueue | None = None) -> list[SendResult]:
-        """Send messages of one topic in one request into one queue, and wait until all are in the log.
+        """Send messages of one topic to one queue in a single request, and wait until all are in the log.
 
         Raises:
             InvalidMessageError: if one of them cannot be sent, or not with the others.
@@ -197,7 +197,7 @@ class Producer(Closable):
     def send_encoded(
         self, queue: MessageQueue, body: bytes, sys_flag: int = 0, over: PeerConnection | None = None
     ) -> int:
-        """Send encoded messages in one request, without retries, and wait until all are in the log.
+        """Send messages that are already encoded in one request, without retries, and wait until they are in the log.
 
         Args:
             queue: queue to send to.
@@ -219,7 +219,7 @@ class Producer(Closable):
     def send_encoded_alone(
         self, queue: MessageQueue, body: bytes, sys_flag: int = 0, over: PeerConnection | None = None
     ) -> int:
-        """Send a batch of one message as a plain message, which may be slightly larger.
+        """Send an encoded batch of one message as a plain message, which has a slightly larger size limit.
 
         Raises what `send_encoded` does.
         """
@@ -236,7 +236,7 @@ class Producer(Closable):
         return read_place(answer, queue, 1).queue_offset
 
     def parcel(self, message: OutgoingMessage, sys_flag: int = 0, **extra: str) -> Parcel:
-        """Check a message, and encode it for sending.
+        """Check and encode a message, and return it in the form that `send_parcel` takes.
 
         Args:
             sys_flag: flags that the kind of sending adds.
@@ -256,11 +256,11 @@ class Producer(Closable):
         return Parcel(message.topic, body, properties, (key,), sys_flag, message.flag)
 
     def send_parcel(self, parcel: Parcel) -> SendResult:
-        """Send the result of `parcel`, and wait until it is in the log; raises as `send`."""
+        """Send a message that `parcel` has encoded, and wait until it is in the log; raises as `send`."""
         return self._start_send(parcel, None, _send_result, None).result()
 
     def choose_queue(self, topic: str, last_broker: str | None = None) -> MessageQueue:
-        """Return the queue for the next message of a topic: in rotation, over available brokers.
+        """Return the queue for the next message of a topic: queues take turns, and unavailable brokers are avoided.
 
         Args:
             topic: name of the topic.
@@ -273,11 +273,11 @@ class Producer(Closable):
         return self._outbox.queue(topic, last_broker)
 
     def new_keys(self, count: int) -> pa.Array:
-        """Return a number of new message ids."""
+        """Return new message ids (UNIQ_KEY), as many as requested."""
         return self._keys.take(count)
 
     def start_parcel(self, parcel: Parcel, queue: MessageQueue, over: PeerConnection) -> Future[Stored]:
-        """Send an encoded message to a queue once, over a given connection, without waiting for the answer."""
+        """Send an encoded message to a queue once, over a given connection, and return a future of the result."""
         return self._start_send(parcel, queue, lambda stored: stored, None, over)
 
     def _unique_key(self, message: OutgoingMessage) -> str:

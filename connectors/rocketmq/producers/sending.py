@@ -1,4 +1,4 @@
-"""The course of a send from its first attempt to its result.
+"""The steps of a send, from its first attempt to its result.
 
     try: choose a queue, of another broker than in the last attempt → send → wait
     └── stored: done; permanently refused: done; else: next attempt, while attempts and time are left
@@ -49,7 +49,7 @@ FAILED_LATENCY_MS = 10_000
 
 
 def not_available_ms(latency_ms: float) -> int:
-    """Return how long a broker is avoided after an answer with this latency."""
+    """Return for how long a broker is avoided after it has answered with this latency, in ms."""
     for latency, duration in zip(reversed(LATENCY_MAX_MS), reversed(NOT_AVAILABLE_MS), strict=True):
         if latency_ms >= latency:
             return duration
@@ -80,7 +80,7 @@ class Faults:
 def choose_queue(
     queues: Sequence[MessageQueue], turn: int, last_broker: str | None, faults: Faults | None, now_ms: float
 ) -> MessageQueue:
-    """Choose the queue of a message in rotation, if possible of an available broker other than the last attempt's.
+    """Return the next queue in rotation, if possible at an available broker other than the last attempt's.
 
     Args:
         queues: the queues, at least one.
@@ -125,7 +125,7 @@ class Parcel(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A message or batch that is in the log."""
+    """Result for a message or batch that is in the log: its queue, and the broker's response."""
 
     parcel: Parcel
     queue: MessageQueue
@@ -134,7 +134,7 @@ class Stored(NamedTuple):
 
 
 class Outbox:
-    """The shared state of all sends of a producer; thread-safe.
+    """The state that all sends of a producer share; thread-safe.
 
     Attributes:
         faults: known latencies and failures of brokers.
@@ -158,7 +158,7 @@ class Outbox:
         return choose_queue(queues, next(self._turns), last_broker, self.faults, _now_ms())
 
     def request(self, parcel: Parcel, queue: MessageQueue) -> tuple[str, int, dict[str, str]]:
-        """Return address, code and ext fields of a send.
+        """Return the address, request code and ext fields for sending a parcel.
 
         Raises:
             NoRouteError: if the queue's broker has no master.
@@ -181,14 +181,14 @@ class Outbox:
         return self.routing.master(queue.broker_name), code, to_ext_fields(header, one_letter=True)
 
     def note(self, queue: MessageQueue, began_ms: float, *, failed: bool = False) -> None:
-        """Record an answer, or a failure, for its broker."""
+        """Record the latency of a broker's answer, or a failure."""
         if self.faults is not None:
             now = _now_ms()
             self.faults.note(queue.broker_name, now - began_ms, now, failed=failed)
 
 
 class Sending:
-    """One message or batch that is being sent.
+    """The sending of one message or batch, with its retries.
 
     Attributes:
         result: future of the result.
@@ -289,7 +289,7 @@ class Sending:
         return Stored(self._parcel, queue, ResponseCode(answer.code), response)
 
     def _avoid_broker(self, problem: BaseException) -> None:
-        """Avoid a broker for a while, and ask for the topic's route again if the broker does not have the topic."""
+        """Avoid the failed broker for a while; refresh the route if the broker does not have the topic."""
         if self._queue is not None:
             self._outbox.note(self._queue, self._began_ms, failed=True)
         if isinstance(problem, RefusedError) and problem.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -302,7 +302,7 @@ class Sending:
 
 
 def read_place(answer: PeerAnswer, queue: MessageQueue, count: int) -> SendMessageResponse:
-    """Return where a broker says that it has stored messages.
+    """Return where the broker has stored the messages, according to its answer.
 
     Args:
         answer: answer to a send.

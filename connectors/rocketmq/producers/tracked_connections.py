@@ -1,4 +1,4 @@
-"""Connections for sends whose end at the broker is known, so that a request without an answer can be settled.
+"""Connections for sends of which it can be found out whether the broker still executes requests from them.
 
     connection = connections.open("broker-a")        # registered at the broker by a heartbeat
     … a send over it gets no answer …
@@ -55,12 +55,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class TrackedConnection:
-    """A connection that is registered at its broker.
+    """A connection for sends that is registered at its broker.
 
     Attributes:
         client_id: id under which the broker lists it.
         peer: the connection.
-        is_settled: whether the broker has executed all that it will ever get over it.
+        is_settled: whether the broker has executed all requests that it will ever receive over this connection.
     """
 
     client_id: str
@@ -108,7 +108,7 @@ class TrackedConnections(Closable):
             connection.peer.close()
 
     def open(self, broker_name: str) -> TrackedConnection:
-        """Return the connection to a broker's master; a new one if there is none, or if it is broken.
+        """Return the connection to a broker's master; open a new one if there is none, or if it is broken.
 
         Raises:
             NoRouteError: if the broker has no master.
@@ -137,7 +137,7 @@ class TrackedConnections(Closable):
             return made
 
     def settle(self, broker_name: str, connection: TrackedConnection | None = None) -> None:
-        """Check that a broker has executed all requests that could still arrive over earlier connections of the owner.
+        """Check that the owner's earlier connections to a broker are closed, and all their requests executed.
 
         Args:
             connection: Connection over which no more is to be sent; it is closed.
@@ -162,7 +162,7 @@ class TrackedConnections(Closable):
             connection.is_settled = True
 
     def earlier(self, broker_name: str) -> int:
-        """Return the number of the owner's connections that a broker has besides the current one.
+        """Return how many earlier connections of the owner are still registered at a broker.
 
         Raises:
             UnreachableError: if the broker does not answer, or does not list the current one.
@@ -180,7 +180,7 @@ class TrackedConnections(Closable):
         return sum(each.startswith(self._prefix) for each in listed) - 1
 
     def _wait_for_threads(self, broker_name: str) -> None:
-        """Wait until requests that a broker has received are executed."""
+        """Wait until a broker has executed all requests that it has received so far."""
         began = self._clock()
         for _ in range(_LOOKS):
             self._sleep(EXECUTING_SECONDS / _LOOKS)
@@ -209,7 +209,7 @@ class TrackedConnections(Closable):
         )
 
     def _send_heartbeats(self) -> None:
-        """Keep the connections registered; a broker closes one that sends no heartbeat for 120 s."""
+        """Send heartbeats over the connections, because a broker closes one without heartbeats after 120 s."""
         while not self._is_closed.wait(HEARTBEAT_SECONDS):
             with self._lock:
                 current = list(self._current.values())

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Decision(Enum):
-    """The decision about a half message; UNKNOWN makes the broker ask again."""
+    """The decision on a half message: commit, roll back, or UNKNOWN, after which the broker asks again."""
 
     COMMIT = TransactionType.COMMIT
     ROLLBACK = TransactionType.ROLLBACK
@@ -57,7 +57,7 @@ class TransactionResult(NamedTuple):
 
 
 class TransactionProducer(Producer):
-    """A producer that answers brokers' questions about its transactions."""
+    """A producer of transactional messages, which also answers the brokers' checks of undecided transactions."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class TransactionProducer(Producer):
         self._heartbeats.start()
 
     def close(self) -> None:
-        """Unregister from the brokers, wait for sends under way, and close all connections."""
+        """Unregister from the brokers, wait until sends in progress have ended, and close all connections."""
         self._heartbeats.stop()
         super().close()
 

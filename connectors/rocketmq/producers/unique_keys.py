@@ -29,7 +29,7 @@ _HEX = np.frombuffer(b"".join(b"%02X" % number for number in range(256)), np.uin
 
 
 class UniqueKeys:
-    """A thread-safe generator of unique ids."""
+    """A thread-safe generator of values of UNIQ_KEY."""
 
     def __init__(self, ip: str, *, process_id: int | None = None) -> None:
         """Create a generator for a producer at an address."""
@@ -51,7 +51,7 @@ class UniqueKeys:
         return self._prefix + _TAIL.pack(now - self._month_begin_ms, counter).hex().upper()
 
     def take(self, count: int, now_ms: int | None = None) -> pa.Array:
-        """Return a number of ids as a column of strings."""
+        """Return the given number of new ids as an Arrow array of strings."""
         now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
         with self._lock:
             if not self._month_begin_ms <= now < self._month_end_ms:
@@ -72,7 +72,7 @@ class UniqueKeys:
 
 
 def _month_bounds(now_ms: int) -> tuple[int, int]:
-    """Return the start of the month and of the next one, in local time as in Java, ms since 1970."""
+    """Return the start of the current and of the next month, in local time as in Java, as ms since 1970."""
     moment = datetime.datetime.fromtimestamp(now_ms / 1000).astimezone()
     begin = moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
     end = (begin + datetime.timedelta(days=32)).replace(day=1)

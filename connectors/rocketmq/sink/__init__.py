@@ -1,4 +1,4 @@
-"""Sending of rows to topics: batches of rows in, requests out, and an outcome for each row.
+"""Sending of batches of rows to topics, with an outcome for each row.
 
 prepared_rows  columns as checked and encoded messages  parcels   rows as requests, by topic and queue
 sender         requests in progress                     outcomes  the outcome of each row

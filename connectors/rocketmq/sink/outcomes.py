@@ -1,4 +1,4 @@
-"""The outcome of each row: its position, or the reason why it was not sent.
+"""The outcome of each sent row: the message's position, or the reason why it was not sent.
 
 | column | type | meaning |
 | --- | --- | --- |
@@ -33,7 +33,7 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class RowStatus(StrEnum):
-    """The outcome of a row."""
+    """The status of a row: sent, not sent, or perhaps sent."""
 
     SENT = "sent"
     INVALID = "invalid"
@@ -61,10 +61,10 @@ _STATUSES = list(RowStatus)
 
 
 class Outcomes:
-    """A collector of the outcomes of one batch of rows."""
+    """The outcomes of one batch of rows, collected while it is sent."""
 
     def __init__(self, rows: PreparedRows) -> None:
-        """Record the rows that cannot be sent; all others count as skipped until their outcome is recorded."""
+        """Record rows that cannot be sent as invalid; all others count as skipped until their outcome is recorded."""
         count = len(rows.items)
         self._rows = rows
         self._statuses = np.full(count, _STATUSES.index(RowStatus.SKIPPED), np.int32)
@@ -81,7 +81,7 @@ class Outcomes:
             self._errors.put(np.array([row]), error)
 
     def sent(self, numbers: Array, stored: Stored, attempts: int, *, may_be_twice: bool) -> None:
-        """Record rows that were stored, with their places. A topic with batch queues gives one id for a whole batch."""
+        """Record rows as sent, with their positions; a topic with batch queues gives one id for a whole batch."""
         count = len(numbers)
         given = stored.response.msg_id.split(",")
         ids: list[str | None] = [*given] if len(given) == count else [given[0] if len(given) == 1 else None] * count
@@ -96,7 +96,7 @@ class Outcomes:
             self._msg_ids[row] = msg_id
 
     def found(self, numbers: Array, queue: MessageQueue, messages: Sequence[Message], attempts: int) -> None:
-        """Record rows that were stored although no answer confirmed it, each with its message in the log."""
+        """Record rows as sent that no answer has confirmed, but whose messages were found in their queue."""
         self._statuses[numbers] = _STATUSES.index(RowStatus.SENT)
         self._brokers.put(numbers, queue.broker_name)
         self._queue_ids[numbers] = queue.queue_id
@@ -108,7 +108,7 @@ class Outcomes:
     def not_sent(
         self, numbers: Array, status: RowStatus, error: str, attempts: int, *, may_be_twice: bool = False
     ) -> None:
-        """Record rows that are not, or perhaps not, in the log."""
+        """Record rows that are certainly or possibly not in the log, with the reason."""
         self._statuses[numbers] = _STATUSES.index(status)
         self._errors.put(numbers, error)
         self._attempts[numbers] = attempts
@@ -135,7 +135,7 @@ class Outcomes:
 
 
 class _Texts:
-    """Texts that many rows share."""
+    """A column of strings in which many rows have the same value."""
 
     def __init__(self, count: int) -> None:
         self._numbers = np.full(count, -1, np.int32)

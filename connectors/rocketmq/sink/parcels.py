@@ -31,7 +31,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class RowParcel:
-    """The rows of one request.
+    """The rows that are sent in one request.
 
     Attributes:
         target: topic or queue to send to.
@@ -42,7 +42,7 @@ class RowParcel:
     rows: Array
 
     def halves(self) -> list[RowParcel]:
-        """Split the request into two."""
+        """Split the request into two requests with half of the rows each."""
         middle = len(self.rows) // 2
         return [RowParcel(self.target, self.rows[:middle]), RowParcel(self.target, self.rows[middle:])]
 
@@ -66,7 +66,7 @@ def divide(rows: PreparedRows, limits: BatchLimits) -> Iterator[list[RowParcel]]
 
 
 def to_parcel(rows: PreparedRows, parcel: RowParcel) -> Parcel:
-    """Return the encoded request for the given rows."""
+    """Return the given rows as an encoded request."""
     topic = parcel.target.topic
     if len(parcel.rows) == 1:
         row = int(parcel.rows[0])
@@ -83,7 +83,7 @@ def to_parcel(rows: PreparedRows, parcel: RowParcel) -> Parcel:
 
 
 def _request_edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[int]:
-    """Return the boundaries of requests among the rows of one target."""
+    """Return the indexes at which the rows of one target are divided into requests."""
     ends = np.cumsum(sizes)
     alone = np.flatnonzero(is_alone)
     edges, begin, count = [0], 0, len(sizes)
@@ -101,7 +101,7 @@ def _request_edges(sizes: Array, is_alone: Array, limits: BatchLimits) -> list[i
 
 
 def _arrow_offsets(column: pa.Array) -> Array:
-    """Return the offsets of a large binary column of Arrow."""
+    """Return the offsets buffer of a large binary column as an array."""
     buffer = column.buffers()[1]
     found: Array = np.frombuffer(buffer, np.int64)[column.offset : column.offset + len(column) + 1]
     return found

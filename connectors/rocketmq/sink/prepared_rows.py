@@ -71,7 +71,7 @@ assert _ITEM_TYPE.itemsize == ITEM.size
 
 
 class Target(NamedTuple):
-    """The target of rows; None means any broker, or any queue."""
+    """The broker, topic and queue of rows; a broker or queue that is None means any."""
 
     topic: str
     broker_name: str | None
@@ -80,7 +80,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """Settings for all rows.
+    """Settings for the conversion of all rows.
 
     Attributes:
         topic: topic for all rows; None to use the column.
@@ -98,7 +98,7 @@ class RowSettings:
 
 @dataclass(frozen=True, eq=False)
 class PreparedRows:
-    """Checked and encoded rows, in order.
+    """Rows after checks and encoding, as columns, in the order of the input.
 
     Attributes:
         items: each row as an item of a batch (see `schemas.remoting.batch`).
@@ -109,7 +109,7 @@ class PreparedRows:
         targets: distinct targets of the rows.
         target_numbers: int32, index in `targets` for each row.
         is_single: bool, whether a row cannot be in a batch with others.
-        errors: description of the fault by row; such a row must not be sent.
+        errors: by row, why it must not be sent; other rows have no entry.
     """
 
     items: pa.Array
@@ -127,7 +127,7 @@ class PreparedRows:
         return [found.get(props.UNIQ_KEY, "") for found in self._properties(rows)]
 
     def has_delay(self, rows: Array) -> bool:
-        """Return whether the broker keeps one of the given rows elsewhere before it is in its queue."""
+        """Return whether any of the given rows has a delay, so that the broker first stores it elsewhere."""
         return any(not _DELAYS.isdisjoint(found) for found in self._properties(rows))
 
     def _properties(self, rows: Array) -> Iterator[dict[str, str]]:
@@ -136,7 +136,7 @@ class PreparedRows:
 
 
 def prepare(rows: pa.RecordBatch, settings: RowSettings, make_keys: Callable[[int], pa.Array]) -> PreparedRows:
-    """Check rows, and encode them for sending.
+    """Check rows, and return them encoded for sending.
 
     Args:
         rows: columns as in the module's table; others are ignored.
@@ -325,7 +325,7 @@ class _Preparing:
         return text
 
     def _property_texts(self, name: str, values: pa.Array | None, left_out: Array | None = None) -> pa.Array:
-        """Return `name 0x01 value 0x02` for each row, or nothing for a row without a value."""
+        """Return a property's stored form for each row, `name 0x01 value 0x02`; empty for a row without a value."""
         if values is None:
             return pa.repeat(pa.scalar("", _TEXT), self._count)
         self._check_separators(name, values)
@@ -366,7 +366,7 @@ class _Preparing:
         return made if given is None else pc.coalesce(given, made)
 
     def _own_properties(self) -> tuple[pa.Array, Array, Array]:
-        """Return the text of `properties`, and masks of the rows that have a UNIQ_KEY and a WAIT among them."""
+        """Return the column `properties` in stored form, and masks of the rows that set UNIQ_KEY or WAIT in it."""
         nothing = np.zeros(self._count, np.bool_)
         column = self._column("properties")
         if column is None:
@@ -395,7 +395,7 @@ class _Preparing:
         return text, has_unique_key, has_wait
 
     def _refuse_entries(self, names: pa.Array, values: pa.Array, rows: Array, kept: Array) -> None:
-        """Record rows with a property that cannot be sent."""
+        """Record an error for each row with a property that cannot be sent."""
         refused = kept & _is_in(names, _REFUSED)
         for entry in np.flatnonzero(refused).tolist():
             text = f"properties: expected names of your own, found {names[entry]}, which is RocketMQ's"
@@ -426,7 +426,7 @@ def _target_problem(target: Target, settings: RowSettings) -> str | None:
 
 
 def system_topic_problem(topic: str) -> str | None:
-    """Return why rows must not go to a topic, if it is the broker's own, whose consumers expect other records."""
+    """Return why rows must not be sent to a topic: it is one of the broker's own; None for other topics."""
     if kind_of(topic) is Kind.NORMAL:
         return None
     return f"topic: expected one for applications, found {topic}, which is the broker's (see the option systemTopics)"
@@ -438,7 +438,7 @@ def _is_in(names: pa.Array, wanted: object) -> Array:
 
 
 def _batch_items(flags: Array, bodies: pa.Array, properties: pa.Array) -> pa.Array:
-    """Return each row as an item of a batch."""
+    """Return each row encoded as an item of a batch message."""
     body_sizes, text_sizes = pc.binary_length(bodies).to_numpy(), pc.binary_length(properties).to_numpy()
     heads = np.zeros(len(flags), _ITEM_TYPE)
     heads["total_size"] = MIN_ITEM_SIZE + body_sizes + text_sizes
@@ -451,6 +451,6 @@ def _batch_items(flags: Array, bodies: pa.Array, properties: pa.Array) -> pa.Arr
 
 
 def _to_bytes_column(values: Array) -> pa.Array:
-    """Return the bytes of each value as a column of fixed width."""
+    """Return the bytes of each array element as a binary column of fixed width."""
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
     return pa.Array.from_buffers(_BYTES, len(values), [None, pa.py_buffer(offsets), pa.py_buffer(values.tobytes())])

@@ -1,4 +1,4 @@
-"""Sending of rows with a bounded number of requests, retries, and the order of each queue.
+"""Sending of rows with retries, in the order of each queue, and with a limited number of pending requests.
 
     with RowSender(ClientOptions("127.0.0.1:9876")) as sender:
         outcomes = sender.send(rows)        # a row for each row; see `outcomes` and `prepared_rows`
@@ -135,7 +135,7 @@ class RowSender(Closable):
         return _Run(self, self._settings, prepared).run()
 
     def start(self, parcel: Parcel, queue: MessageQueue) -> tuple[Attempt, Future[Stored]]:
-        """Send a request to a queue once, over a connection whose end at the broker will be known.
+        """Send a request to a queue once, over a tracked connection.
 
         Raises:
             RocketMQError: if nothing was sent.
@@ -149,7 +149,7 @@ class RowSender(Closable):
         return attempt, self.producer.start_parcel(parcel, queue, attempt.connection.peer)
 
     def note(self, stored: Stored, count: int) -> None:
-        """Record where messages were stored, so that later searches begin after them."""
+        """Record the position of stored messages, so that later searches in the queue begin after them."""
         end = self._ends.get(stored.queue)
         if end is not None:
             self._ends[stored.queue] = max(end, stored.response.queue_offset + count)
@@ -178,7 +178,7 @@ class RowSender(Closable):
 
 
 class Attempt(NamedTuple):
-    """A request that was sent.
+    """A request that was sent to a broker.
 
     Attributes:
         queue: its queue.
@@ -193,7 +193,7 @@ class Attempt(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Work:
-    """A request and its state."""
+    """A request to be sent, with its state."""
 
     parcel: RowParcel
     lane: _Lane
@@ -214,7 +214,7 @@ class _Lane:
 
     @property
     def queue(self) -> MessageQueue | None:
-        """Return the queue whose order must be kept; None for any queue."""
+        """The queue in which the order of rows must be kept; None if any queue is allowed."""
         target = self.target
         if target.broker_name is None or target.queue_id is None:
             return None
@@ -222,7 +222,7 @@ class _Lane:
 
 
 class _Run:
-    """The requests of one batch of rows, while they are being sent."""
+    """The sending of one batch of rows."""
 
     def __init__(self, sender: RowSender, settings: SendSettings, rows: PreparedRows) -> None:
         self._sender = sender
@@ -249,7 +249,7 @@ class _Run:
         return self._outcomes.to_batch()
 
     def _open_lane(self, lane: _Lane) -> None:
-        """Make the next requests of a target ready: one if the order must be kept, otherwise all."""
+        """Make a target's next requests ready to start: one if their order must be kept, otherwise all."""
         while lane.waiting:
             self._schedule(lane.waiting.popleft(), 0.0)
             if lane.queue is not None:
@@ -259,7 +259,7 @@ class _Run:
         heapq.heappush(self._ready, (at, next(self._turns), work))
 
     def _start_ready(self) -> float | None:
-        """Start the ready requests, and return the time until the next one is ready; None to wait for answers first."""
+        """Start the ready requests; return the seconds until the next one is ready, or None to wait for answers."""
         while self._ready and self._in_flight < self._settings.max_in_flight:
             left = self._ready[0][0] - time.monotonic()
             if left > 0:
@@ -284,7 +284,7 @@ class _Run:
         answer.add_done_callback(lambda done: self._done.put((work, attempt, done)))
 
     def _settle(self, work: _Work, attempt: Attempt) -> bool:
-        """Find out which rows of a request without an answer are in the log, and return whether any is to be sent."""
+        """Look in the queue for rows of a request without an answer; return whether some must be sent again."""
         rows = work.parcel.rows
         ids = None if self._rows.has_delay(rows) else self._rows.ids(rows)
         messages = None if ids is None else self._sender.find(set(ids), attempt)
@@ -304,7 +304,7 @@ class _Run:
         return not is_there.all()
 
     def _choose_queue(self, lane: _Lane, last_broker: str | None) -> MessageQueue:
-        """Return the queue of a request."""
+        """Return the queue to which a request is sent."""
         if lane.queue is None:
             return self._producer.choose_queue(lane.target.topic, last_broker)
         known = self._producer.queues(lane.target.topic)
@@ -315,7 +315,7 @@ class _Run:
         return lane.queue
 
     def _process_answer(self, wait_seconds: float | None) -> None:
-        """Process an answer, if one arrives in time."""
+        """Wait for an answer at most the given time, and process it."""
         try:
             work, attempt, answer = self._done.get(timeout=wait_seconds)
         except queues.Empty:
@@ -336,7 +336,7 @@ class _Run:
             self._open_lane(lane)
 
     def _retry_or_give_up(self, work: _Work, problem: BaseException) -> None:
-        """Try again later if that can help; otherwise, record that the rows are not sent."""
+        """Schedule another attempt if that can help; otherwise record the rows as not sent."""
         if isinstance(problem, RefusedError) and problem.is_of_the_message:
             self._split_refused(work, problem)
             return
@@ -363,7 +363,7 @@ class _Run:
         return False
 
     def _split_refused(self, work: _Work, problem: RefusedError) -> None:
-        """Split a request to find the message that the broker refuses."""
+        """Split a refused request in two, to find the message for which the broker refuses it."""
         if len(work.parcel.rows) == 1:
             self._outcomes.not_sent(
                 work.parcel.rows, RowStatus.REFUSED, str(problem), work.attempts, may_be_twice=work.may_be_there

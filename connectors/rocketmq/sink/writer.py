@@ -36,7 +36,7 @@ _SHOWN = 3
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """The counts of one task.
+    """The counts that one task reports.
 
     Attributes:
         messages: number of messages.
@@ -104,7 +104,7 @@ def _check_sent(outcomes: pa.RecordBatch) -> None:
 
 
 class _Writing:
-    """The common part of both writers."""
+    """Common part of the batch writer and the stream writer."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         check_schema(schema, options)
@@ -126,7 +126,7 @@ class _Writing:
 
 
 class RocketmqWriter(_Writing, DataSourceArrowWriter):
-    """The writer of a batch."""
+    """The writer of a DataFrame as a batch."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log the counts of all tasks."""

@@ -21,7 +21,7 @@ from commitlake.schemas.tables.messages import BODY, CORRUPT_RECORD, SOURCE
 
 @dataclass(frozen=True)
 class QueuePartition(InputPartition):
-    """A partition: ranges that one task reads in order."""
+    """A partition: ranges of queues that one task reads one after another."""
 
     ranges: tuple[QueueRange, ...]
 
@@ -34,7 +34,7 @@ def schema_of(options: SourceOptions) -> StructType:
 
 
 def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[QueueRange]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one partition, in a worker."""
+    """Yield the batches of one partition, in a worker."""
     # Importing the compiled reader takes a second, so only workers do it.
     from commitlake.connectors.rocketmq.source.range_reader import RangeReader  # noqa: PLC0415
     from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
@@ -45,7 +45,7 @@ def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[Queu
 
 
 class RocketmqReader(DataSourceReader):
-    """The reader of a batch."""
+    """The reader of a batch: plans on the driver, reads in workers."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         """Check the schema, without any request.
@@ -64,6 +64,6 @@ class RocketmqReader(DataSourceReader):
             return [QueuePartition(ranges) for ranges in plan_batch(puller, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the batches of one partition; none for a read without partitions."""
+        """Yield the batches of one partition."""
         if isinstance(partition, QueuePartition):
             yield from read_ranges(self._options, self._arrow_schema, partition.ranges)

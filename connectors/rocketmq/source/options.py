@@ -38,7 +38,7 @@ def _parse_filter(text: str) -> str:
 
 
 def _parse_tags(text: str) -> str:
-    """Return a tag expression as it is, because blanks beside `*` make it a tag; refuse one without a tag."""
+    """Check a tag expression, and return it unchanged; refuse one without a tag."""
     _parse_filter(text)
     if tags_of(text) == ():
         raise ValueError(f"expected a tag, found none in {text!a}")
@@ -151,7 +151,7 @@ class SourceOptions(ConnectionOptions):
     )
 
     def check(self) -> None:
-        """Check the addresses, and that each end of the read and the filter are given once."""
+        """Check the addresses, and that options do not contradict each other."""
         super().check()
         self.refuse_both("startingOffsets", "startingTimestamp")
         self.refuse_both("endingOffsets", "endingTimestamp")
@@ -195,7 +195,7 @@ def _make_position(
     times: int | Mapping[MessageQueue, int] | None,
     edge: Edge,
 ) -> ReadPosition:
-    """Return one end of the read: `edge`, unless offsets or times are given."""
+    """Return the position that offsets or times give for one end of the read; `edge` if none are given."""
     if isinstance(times, int):
         return ReadPosition(f"{prefix}Timestamp", edge, time_ms=times)
     if times is not None:

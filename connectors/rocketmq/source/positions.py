@@ -1,4 +1,4 @@
-"""Positions at which a read begins and ends in each queue: offsets, times, or the queue's own ends.
+"""Positions at which a read begins and ends in each queue: given offsets, given times, or the queue's ends.
 
     {"orders": {"broker-a": {"0": 4711, "1": -2}, "broker-b": {"0": -1}}}
 
@@ -36,7 +36,7 @@ class Edge(StrEnum):
 
 
 class QueueBounds(NamedTuple):
-    """The content of a queue: its first offset, and the offset of its next message."""
+    """The extent of a queue: the offset of its first message, and of its next one."""
 
     first: int
     end: int
@@ -61,7 +61,7 @@ class ReadPosition:
     times: Mapping[MessageQueue, int] = field(default_factory=dict)
 
     def check_queues(self, known: Mapping[MessageQueue, object]) -> None:
-        """Check that every named queue exists.
+        """Check that every queue that the position names exists.
 
         Raises:
             UsageError: if one does not exist.
@@ -74,7 +74,7 @@ class ReadPosition:
                 )
 
     def resolve(self, puller: Puller, queue: MessageQueue, bounds: QueueBounds) -> int:
-        """Return the offset of the position in a queue; a given offset is not checked.
+        """Return the offset in a queue that the position means; a given offset is not checked.
 
         Args:
             puller: client that searches for times.
@@ -106,7 +106,7 @@ def parse_offsets(text: str) -> Edge | dict[MessageQueue, int]:
 
 
 def parse_by_queue(text: str, least: int, expected: str) -> dict[MessageQueue, int]:
-    """Parse numbers by topic, broker and queue.
+    """Parse JSON with a number for each topic, broker and queue.
 
     Args:
         text: JSON.
@@ -123,7 +123,7 @@ def parse_by_queue(text: str, least: int, expected: str) -> dict[MessageQueue, i
 
 
 def to_tree(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str, int]]]:
-    """Return numbers by topic, broker and queue, in a fixed order."""
+    """Return numbers by queue as nested dictionaries of topic, broker and queue, in a fixed order."""
     tree: dict[str, dict[str, dict[str, int]]] = {}
     for queue in sorted(numbers):
         tree.setdefault(queue.topic, {}).setdefault(queue.broker_name, {})[str(queue.queue_id)] = numbers[queue]
@@ -131,7 +131,7 @@ def to_tree(numbers: Mapping[MessageQueue, int]) -> dict[str, dict[str, dict[str
 
 
 def from_tree(tree: Any, least: int = 0) -> dict[MessageQueue, int]:
-    """Convert a tree from `to_tree` back to numbers by queue.
+    """Convert nested dictionaries from `to_tree` back to numbers by queue.
 
     Raises:
         ValueError: if it is not such a result.
@@ -155,7 +155,7 @@ def _numbers(tree: Any, least: int) -> list[tuple[MessageQueue, int]]:
 def check_within(
     queue: MessageQueue, begin: int, end: int, bounds: QueueBounds, position: ReadPosition, *, is_begin: bool
 ) -> str | None:
-    """Return a sentence about offsets of an option that are outside the queue; None if all are inside.
+    """Return a sentence that an option's offset is outside the queue; None if it is inside.
 
     Args:
         begin: start of the read.
@@ -174,7 +174,7 @@ def check_within(
 
 
 def data_loss_error(text: str) -> RocketMQError:
-    """Return the error for missing messages."""
+    """Return the error for messages that are missing from a queue."""
     return RocketMQError(
         f"{text}. With the option failOnDataLoss=false, the read continues without them, and logs their number",
         exit_code=ExitCode.USAGE,

@@ -1,4 +1,4 @@
-"""Conversion of brokers' answers to Arrow batches, in a task."""
+"""Reading of queue ranges as Arrow batches, in a task."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class RangeReader:
             yield from self._wanted_rows(batch, wanted, is_within=False)
 
     def _wanted_rows(self, batch: pa.RecordBatch, wanted: QueueRange, *, is_within: bool) -> Iterator[pa.RecordBatch]:
-        """Yield the wanted rows of a batch, in the wanted columns."""
+        """Yield the rows of a batch that are in the wanted range, with the wanted columns."""
         wanted_rows = None
         if self._tags is not None:
             wanted_rows = pc.is_in(batch.column("tags"), pa.array(self._tags, pa.string()))

@@ -1,4 +1,4 @@
-"""Division of queues into partitions."""
+"""Planning of a read: the queues, their ranges, and the partitions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def list_queues(puller: Puller, topics: Iterable[str]) -> list[MessageQueue]:
 
 
 def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQueue, QueueBounds]:
-    """Return the current content of each queue.
+    """Return the first and the next offset of each queue, as its broker reports them.
 
     Raises:
         RocketMQError: if a request to a broker fails.
@@ -55,7 +55,7 @@ def ask_bounds(puller: Puller, queues: Sequence[MessageQueue]) -> dict[MessageQu
 def resolve(
     puller: Puller, position: ReadPosition, bounds: Mapping[MessageQueue, QueueBounds]
 ) -> dict[MessageQueue, int]:
-    """Return the offset of a position in each queue.
+    """Return the offset that a position means in each queue.
 
     Raises:
         UsageError: if a named queue does not exist.
@@ -93,7 +93,7 @@ def plan_batch(puller: Puller, options: SourceOptions) -> list[Partition]:
 
 
 def report_loss(text: str, *, fail: bool) -> None:
-    """Raise an error for missing messages, or log them.
+    """Raise an error about missing messages, or log a warning, as the option says.
 
     Raises:
         RocketMQError: if `fail`.
@@ -104,7 +104,7 @@ def report_loss(text: str, *, fail: bool) -> None:
 
 
 def to_partitions(ranges: Sequence[QueueRange], min_partitions: int) -> list[Partition]:
-    """Divide ranges into at least a number of partitions, and combine small ones as far as that allows.
+    """Divide ranges into at least `min_partitions` partitions, combining small ranges if possible.
 
     >>> queue = MessageQueue("orders", "broker-a", 0)
     >>> [[str(each)[-15:] for each in part] for part in to_partitions([QueueRange(queue, 0, 90)], 3)]

@@ -59,7 +59,7 @@ class RocketmqStreamReader(LimitedStreamReader):
         return self._known_planner
 
     def first_offset(self) -> Offset:
-        """Return the position at which a new stream begins."""
+        """Return the position at which a stream without a checkpoint begins."""
         return to_checkpoint(self._planner.first())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 (Spark's name)

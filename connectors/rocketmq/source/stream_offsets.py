@@ -28,11 +28,11 @@ Offsets = Mapping[MessageQueue, int]
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """The position of a stream.
+    """The position of a stream: the next offset of each queue.
 
     Attributes:
         offsets: next offset of each queue.
-        begins: start of the micro-batch that ends here, in queues where it differs from the position before.
+        begins: start of the micro-batch that ends here, for queues where it is not the end of the previous one.
         is_initial: whether this is the start of a stream.
     """
 
@@ -65,7 +65,7 @@ def _position(value: Mapping[str, Any]) -> StreamPosition:
 
 
 def ranges_between(start: StreamPosition, end: StreamPosition) -> list[QueueRange]:
-    """Return the ranges of a micro-batch.
+    """Return the queue ranges that a micro-batch reads.
 
     Args:
         start: start that Spark passes.

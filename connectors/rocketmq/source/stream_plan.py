@@ -1,4 +1,4 @@
-"""Planning of a stream's micro-batches, in the Python process that Spark uses for this.
+"""Planning of a stream's micro-batches, in the Python process that Spark starts for it.
 
 Queues and brokers that appear while the stream runs are read from their first message. If a broker does not answer or
 is not in the topic's route, its queues stay at their positions; the others continue, and a warning is logged. The
@@ -31,7 +31,7 @@ class StreamPlanner:
     """The planner of one stream.
 
     Attributes:
-        latest: ends of the queues at the last micro-batch.
+        latest: ends of the queues when the last micro-batch was planned.
     """
 
     def __init__(self, puller: Puller, options: SourceOptions) -> None:
@@ -104,7 +104,7 @@ class StreamPlanner:
         return StreamPosition(ends, begins)
 
     def _offset_to_read(self, queue: MessageQueue, start: StreamPosition, bounds: QueueBounds) -> int | None:
-        """Return the next offset of a queue to read; None if nothing of it is to be read."""
+        """Return the offset at which to read on in a queue; None to leave the queue out."""
         known = start.offsets.get(queue)
         if known is None:
             if self._target is not None and queue not in self._target:
@@ -126,7 +126,7 @@ class StreamPlanner:
         return bounds.first
 
     def _ask_bounds(self) -> dict[MessageQueue, QueueBounds]:
-        """Return the content of the queues that can be queried now."""
+        """Return the first and next offset of each queue whose broker answers now."""
         for topic in self._options.topics:
             self._puller.routing.forget(topic)
         queues = list_queues(self._puller, self._options.topics)

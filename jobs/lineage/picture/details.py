@@ -1,4 +1,4 @@
-"""The details of each step: its columns, the steps before and after it, its properties and its body.
+"""HTML details of each step in a picture: columns, steps before and after it, properties and body.
 
 The details of each step can be opened and linked to without a script; the page's script shows them beside the graph.
 """
@@ -68,7 +68,7 @@ def details(story: Story, rows: Rows) -> Html:
 
 
 def _edges_by_step(story: Story, rows: Rows, *, to_source: bool) -> Mapping[str, list[tuple[Edge, Row | None]]]:
-    """Return the edges that end or begin at each step, each with the row of its other end."""
+    """Return, for each step, its incoming or outgoing edges, each with the row of the step at the other end."""
     found: dict[str, list[tuple[Edge, Row | None]]] = {}
     for edge in story.edges:
         here, there = (edge.target, edge.source) if to_source else (edge.source, edge.target)
@@ -157,7 +157,7 @@ def _shorten(value: str) -> str:
 
 
 def _content_elements(record: Record) -> Iterator[Html]:
-    """Yield a record's properties and body."""
+    """Yield HTML elements for a record's properties and body."""
     if record.properties:
         pairs = sorted(record.properties.items())
         yield tag("h4", "Properties")
@@ -176,13 +176,13 @@ def _content_elements(record: Record) -> Iterator[Html]:
 
 
 def _escaped_lines(text: str) -> Iterator[Html]:
-    """Yield lines, each escaped by itself, so that an escaped newline is not taken for part of the text."""
+    """Yield the lines of a text, each escaped separately, so that an escaped newline differs from a real one."""
     for number, line in enumerate(text.split("\n")):
         yield joined([Html("\n") if number else Html(), line])
 
 
 def body_text(body: bytes) -> tuple[str, str]:
-    """Return a body for people, and a note on its omitted part.
+    """Return a body as text for people, and a note on the part that is left out.
 
     Text is shown as it is, JSON with a line for each value; anything else as hex.
     """

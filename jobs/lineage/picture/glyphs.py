@@ -62,7 +62,7 @@ _EDGE_LOOKS = {
 
 
 def glyph_of(step: Step) -> str:
-    """Return the name of a step's shape."""
+    """Return the name of the shape that stands for a step."""
     if step.consumption is None or step.consumption.succeeded:
         return step.kind
     return BEGUN if step.consumption.succeeded is None else FAILED
@@ -74,12 +74,12 @@ def glyph_word(glyph: str) -> str:
 
 
 def edge_class(kind: str) -> str:
-    """Return the CSS class of an edge's line, by the kind of the edge."""
+    """Return the CSS class for the line of an edge of this kind."""
     return _EDGE_LOOKS.get(kind, "plain")
 
 
 def definitions(glyphs: Iterable[str]) -> Html:
-    """Return an invisible element with shapes that other elements use."""
+    """Return an invisible HTML element that defines shapes, for use by other elements."""
     shapes = (tag("g", Html(_SHAPES[glyph][0]), id=f"glyph-{glyph}") for glyph in glyphs)
     tip = tag("path", d="M-3.4,-11.5H3.4L0,-6.8z", class_="shape", id="glyph-tip")
     return tag("svg", tag("defs", *shapes, tip), class_="patterns", width=0, height=0, aria_hidden="true",
@@ -92,7 +92,7 @@ def glyph(name: str, x: str, y: str, *content: str, **attributes: str | float | 
 
 
 def legend(glyphs: Iterable[str]) -> Html:
-    """Return a legend of shapes."""
+    """Return a legend that explains shapes."""
     entries = (
         tag("li", tag("svg", glyph(name, "9", "9"), width=18, height=18, aria_hidden="true"), glyph_word(name))
         for name in glyphs

@@ -1,4 +1,4 @@
-"""The graph of a story: its steps in rows, each with its words, and lanes with edges beside them.
+"""Graph of a story: one row of text per step, beside lanes in which edges connect the steps.
 
 A step is a link to its details, so screen readers and keyboards can use the graph as a list; the SVG beside it is only
 visual. All rows have the same height, and positions in the SVG are percentages: only paths are stretched. Rows are
@@ -41,11 +41,11 @@ _LONGEST_NAMES = (10, 14, 18, 22, 26)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the graph: a row, or a gap between two rows.
+    """Line of the graph: a row, or a text for the time gap between two rows.
 
     Attributes:
         row: The row; None for a gap.
-        gap: Text of the gap, such as `2 d later`.
+        gap: text for the gap, such as `2 d later`; empty for a row.
         since: Time since the previous row; None if unknown.
     """
 
@@ -56,7 +56,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """An edge as it is drawn, from line to line."""
+    """Edge as drawn in the graph, from one line to another."""
 
     edge: Edge
     source: int
@@ -71,7 +71,7 @@ class _Path:
 
 
 def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
-    """Return the graph, and the number of edges that it leaves out.
+    """Return the graph as HTML, and the number of edges for which it has no room.
 
     Args:
         rows: The rows of the story.
@@ -99,7 +99,7 @@ def graph(story: Story, rows: Rows, lanes: Lanes) -> tuple[Html, int]:
 
 
 def lines_of(rows: Sequence[Row]) -> list[Line]:
-    """Return rows with lines between them for new days and long gaps."""
+    """Return the rows as lines of the graph, with gap lines inserted for new days and long pauses."""
     times = [row.step.at for row in rows if row.step.at is not None]
     longest = max((max(times) - min(times)) / _LONG_PART, _LONG_LEAST) if times else _LONG_LEAST
     lines: list[Line] = []
@@ -153,7 +153,7 @@ def _header(lanes: Lanes) -> Html:
 
 
 def _shorten(value: str) -> str:
-    """Return a name cut to a lane's length; it is escaped first, because an escape is longer than its character."""
+    """Escape a name, and shorten it to the width of a lane."""
     shown = printable_line(value[: _LONGEST_NAMES[-1] + 1])
     return shown if len(shown) <= _LONGEST_NAMES[-1] else f"{shown[: _LONGEST_NAMES[-1] - 1]}…"
 

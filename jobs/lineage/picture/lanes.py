@@ -22,12 +22,12 @@ OTHERS = "others"
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A column of the picture.
+    """Lane: a column of the picture for one topic or group, or for all that have no lane of their own.
 
     Attributes:
         name: The topic or the group; empty if unknown.
         kind: `topic`, `group`, or `others` for topics and groups without a column of their own.
-        count: Number of names in the column.
+        count: Number of topics and groups in the lane.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The columns of a picture.
+    """All lanes of a picture, and the tracks in them.
 
     Attributes:
         lanes: Columns from the left: topics in the order in which they occur in the story, then groups.
         place_of: Index in `lanes`, by kind and name of a step.
-        track_of: Track of each message.
-        tracks: Number of tracks.
+        track_of: Track of each message, by message number.
+        tracks: Number of parallel tracks in each lane.
     """
 
     lanes: Sequence[Lane]
@@ -52,11 +52,11 @@ class Lanes:
     tracks: int
 
     def lane(self, step: Step) -> int:
-        """Return the index of a step's lane."""
+        """Return the index of the lane in which a step is drawn."""
         return self.place_of[lane_key(step)]
 
     def across(self, row: Row) -> float:
-        """Return the horizontal position of a row's step, 0 to 1."""
+        """Return the horizontal position at which a row's step is drawn, from 0 to 1."""
         within = (self.track_of.get(row.message, 0) + 1) / (self.tracks + 1)
         return (self.lane(row.step) + within) / len(self.lanes)
 
@@ -67,7 +67,7 @@ def lane_key(step: Step) -> tuple[str, str]:
 
 
 def lanes_of(rows: Sequence[Row]) -> Lanes:
-    """Return the columns for the rows of a picture."""
+    """Assign lanes and tracks to the rows of a picture."""
     drawn = [row for row in rows if not row.is_folded]
     counts = Counter(lane_key(row.step) for row in drawn)
     keys = sorted(dict.fromkeys(lane_key(row.step) for row in drawn), key=lambda key: key[0] == "group")
@@ -85,7 +85,7 @@ def lanes_of(rows: Sequence[Row]) -> Lanes:
 
 
 def _track_by_message(rows: Sequence[Row]) -> dict[int, int]:
-    """Return a track for each message; messages that do not overlap in time may share one."""
+    """Assign a track to each message; messages whose rows do not overlap may share a track."""
     last = {row.message: row.place for row in rows}
     free_from = [-1] * MAX_TRACKS
     found: dict[int, int] = {}

@@ -33,7 +33,7 @@ MAX_EDGES = 2000
 
 
 def overview(story: Story, rows: Rows, lanes: Lanes) -> Html:
-    """Return the overview, which is empty for a story without two different times."""
+    """Return the overview as HTML; empty if the story does not have two different times."""
     drawn = [row for row in rows.rows if not row.is_folded and row.step.at is not None]
     span = _time_span([row.step.at for row in drawn if row.step.at is not None])
     if span is None:
@@ -83,7 +83,7 @@ def _vertical_position(lanes: Lanes, row: Row) -> int:
 
 
 def _step_mark(row: Row, x: str, y: str, *, is_dense: bool) -> Html:
-    """Return a step's shape; in very dense pictures, a dot for a step without problems."""
+    """Return the shape for a step; in very dense pictures, a step without problems is only a dot."""
     name = glyph_of(row.step)
     if is_dense and name in _PLAIN:
         return tag("circle", _tooltip(row), cx=x, cy=y, r=2.2, class_=f"glyph {name} shape", data_row=row.number,
@@ -92,7 +92,7 @@ def _step_mark(row: Row, x: str, y: str, *, is_dense: bool) -> Html:
 
 
 def _tooltip(row: Row) -> Html:
-    """Return the text that a browser shows when the pointer is over a step."""
+    """Return the tooltip for a step."""
     return tag("title", f"{row.number}. {row.step.title[:_MAX_HINT]}")
 
 

@@ -1,4 +1,4 @@
-"""Rows of a picture: the drawn steps of a story, and one row for each sequence of folded steps.
+"""Rows of a picture: one for each drawn step of a story, and one for each sequence of folded (hidden) steps.
 
 A story may have thousands of steps. At most `MAX_STEPS` are drawn: whole messages, first those with problems, then the
 newest. Folded steps between two drawn steps are one row with their number.
@@ -22,10 +22,10 @@ class Row:
     """A row of a picture.
 
     Attributes:
-        place: Index in the picture, from 0.
+        place: Index of the row in the picture, from 0.
         number: Number of the step among the drawn ones, from 1; links refer to it. 0 for folded steps.
         message: Number of its message, from 0: steps that are joined by edges have the same one; -1 for folded steps.
-        steps: The step, or the folded steps.
+        steps: The step of the row, or the folded steps.
         is_folded: Whether the steps are folded.
     """
 
@@ -37,7 +37,7 @@ class Row:
 
     @property
     def step(self) -> Step:
-        """Return the step; for folded steps, the first one."""
+        """Step of the row; for folded steps, the first one."""
         return self.steps[0]
 
 
@@ -59,7 +59,7 @@ class Rows:
 
 
 def rows_of(story: Story, most: int = MAX_STEPS) -> Rows:
-    """Return the rows of a story.
+    """Choose the steps to draw, at most `most`, and return the rows of the picture.
 
     Args:
         most: The largest number of drawn steps.
@@ -79,7 +79,7 @@ def rows_of(story: Story, most: int = MAX_STEPS) -> Rows:
 
 
 def _number_messages(story: Story) -> dict[str, int]:
-    """Return the message number of each step; steps joined by edges share one."""
+    """Return the message number of each step; all steps that edges join get the same number."""
     above = {step.id: step.id for step in story.steps}
 
     def top(step_id: str) -> str:
@@ -96,7 +96,7 @@ def _number_messages(story: Story) -> dict[str, int]:
 
 
 def _choose_drawn_steps(story: Story, message_of: dict[str, int], most: int) -> set[str]:
-    """Return the ids of the drawn steps."""
+    """Choose the steps to draw, and return their ids; the others are folded."""
     if len(story.steps) <= most:
         return set(message_of)
     by_message: dict[int, list[str]] = {}
@@ -120,7 +120,7 @@ def _choose_drawn_steps(story: Story, message_of: dict[str, int], most: int) -> 
 
 
 def _fold_steps(steps: Sequence[Step], kept: set[str]) -> Iterator[tuple[list[Step], bool]]:
-    """Yield each drawn step, and each sequence of folded steps between them."""
+    """Group steps into rows: yield each drawn step alone, and each sequence of folded steps together."""
     folded: list[Step] = []
     for step in steps:
         if step.id not in kept:

@@ -32,7 +32,7 @@ class HeldQueue:
 
 @dataclass(frozen=True, slots=True)
 class HeldQueues:
-    """The queues of a broker.
+    """The queues that a broker has, with their offsets.
 
     Attributes:
         readable: queues that can be pulled, in order.
@@ -73,7 +73,7 @@ class BrokerPlan:
 
     @property
     def pulled_before(self) -> PulledProgress:
-        """Progress from which a run pulls. If files were archived before, it is their end."""
+        """Progress from which a run pulls; if the store was archived from files before, the end of those."""
         if self.before is None:
             return PulledProgress()
         return self.before.pulled or PulledProgress(files_end=self.before.end)
@@ -120,7 +120,7 @@ def ask_queues(admin: Admin, broker_name: str, topics: Collection[str] = ()) -> 
 
 
 def _ask_unlisted_queues(admin: Admin, queues: Sequence[MessageQueue]) -> Iterator[HeldQueue]:
-    """Yield those of the queues that have messages; a broker answers -1 for the first offset of others."""
+    """Ask the broker for the offsets of each queue, and yield the queues that have ever had a message."""
     for queue in queues:
         if end := admin.offsets.next(queue):
             yield _held_queue(queue, admin.offsets.first(queue), end)

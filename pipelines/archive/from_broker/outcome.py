@@ -83,7 +83,7 @@ def _offset_of_record(record: LastRecord) -> int:
 
 
 def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
-    """Yield the next offset of each queue: the end of the first part that was cut short, or of the last part."""
+    """Yield topic, queue id and next offset of each queue: where its first incomplete part, or its last part, ends."""
     place = attrgetter("topic", "queue_id", "planned")
     for (topic, queue_id), parts in groupby(sorted(reports, key=place), attrgetter("topic", "queue_id")):
         end: int | None = None

@@ -47,11 +47,11 @@ class BrokerWork(ArchiveWork):
 
     @property
     def has_new(self) -> bool:
-        """See `ArchiveWork`."""
+        """True if a broker has messages that are not archived yet."""
         return bool(self.commit.ranges)
 
     def parts(self, pack_bytes: int, cores: int) -> Sequence[PulledPart]:
-        """See `ArchiveWork`; tasks do not divide these parts."""
+        """Divide the ranges of all queues into parts for tasks, which do not divide them further."""
         return self.splits(pack_bytes, cores)
 
     def splits(self, max_partition_bytes: int, workers: int = 1) -> Sequence[PulledPart]:
@@ -63,7 +63,7 @@ class BrokerWork(ArchiveWork):
         return [replace(part, source=replace(part.source, rate=rate)) for part in parts]
 
     def first_step(self, most_bytes: int) -> BrokerWork:
-        """See `ArchiveWork`; a step ends where a message of a large queue begins, if there is one near its share."""
+        """Return the work of the first of several commits, which ends where a message begins; see `ArchiveWork`."""
         sizes = {name: plan.new_bytes for name, plan in self.plans.items() if plan.new_bytes}
         if sum(sizes.values()) <= most_bytes:
             return self
@@ -174,7 +174,7 @@ def _plan_broker(
 def _plan_queue(
     puller: Puller, source: BrokerSource, plan: BrokerPlan, held: HeldQueue
 ) -> tuple[PulledRange | None, QueueReport | None]:
-    """Return the range to pull from a queue, and a report on lost messages."""
+    """Return the range to pull from a queue, if any, and a report on messages that were deleted before, if any."""
     queue, pulled = held.queue, plan.pulled_before
     known = pulled.next_offset(queue.topic, queue.queue_id)
     lost, is_new = 0, False
@@ -224,7 +224,7 @@ def _first_offset_after(
 
 
 def _cut_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int) -> BrokerPlan | None:
-    """Return the plan for the first bytes of a broker's new log; None if it cannot be divided there.
+    """Return a plan for about the first `share` bytes of a broker's new log; None if it cannot be divided there.
 
     It ends where a record begins, because a later run may continue with the broker's files.
     """
@@ -243,7 +243,7 @@ def _cut_plan(puller: Puller, source: BrokerSource, plan: BrokerPlan, share: int
 
 
 def _cut_range(puller: Puller, source: BrokerSource, wanted: QueueRange, end_byte: int) -> QueueRange:
-    """Return the part of a range before an offset in the log; a small range whole, since its reader stops there."""
+    """Return the part of a queue range before `end_byte` in the log; a small range is returned whole."""
     if wanted.size <= _SMALL_RANGE:
         return wanted
     end = _first_offset_after(puller, source, wanted.queue, wanted.begin, wanted.end, end_byte)
@@ -251,7 +251,7 @@ def _cut_range(puller: Puller, source: BrokerSource, wanted: QueueRange, end_byt
 
 
 def _check_same_log(admin: Admin, name: str, before: StoreProgress, extent: LogExtent) -> None:
-    """Refuse a broker whose log is not the one that was archived."""
+    """Raise an error if a broker's log is not the one that was archived under its name."""
     last = before.last_record
     if extent.end < before.end:
         expected, found = f"a log up to {before.end} or more", f"one that ends at {extent.end}"

@@ -97,7 +97,7 @@ class PulledPart:
 
     @property
     def end(self) -> int:
-        """Physical offset up to which the lake will have the broker's log."""
+        """Physical offset up to which the lake has the broker's log once the part is archived."""
         return self.log.end_byte
 
     def read(

@@ -85,7 +85,7 @@ def link_produced(f: Families, entries: pa.Table) -> pa.Table:
 
 
 def link_ended(f: Families, entries: pa.Table) -> pa.Table:
-    """Return the steps from half messages that producers ended; each is on the newest half message at that time.
+    """Return the steps for transactions that producers ended, each from the newest half message at that time.
 
     >>> from commitlake.pipelines.edges.links.examples import entries_of, members_of, print_steps
     >>> members = members_of('''
@@ -231,7 +231,7 @@ def join_consumptions(begun: pa.Table, ended: pa.Table) -> pa.Table:
 
 
 def _distinct_entries(entries: pa.Table) -> pa.Table:
-    """Return entries in the order of their records, each record once."""
+    """Return one entry for each trace record, in the order of the records."""
     order = [("broker", "ascending"), ("physical_offset", "ascending"), ("entry", "ascending")]
     return entries.sort_by(order).combine_chunks() if entries.num_rows > 1 else entries.combine_chunks()
 
@@ -279,7 +279,7 @@ def link_logged(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
 
 
 def _consumes_in_order(f: Families, entries: pa.Table, first: Array, spans: Spans) -> Array:
-    """Return which consumptions are of groups that have no copies of the message, and will not get any."""
+    """Return a mask of the consumptions whose group has no retry copy of the message, and can no longer get one."""
     copies = f.where(~f.is_null("group") & (f.numbers("attempt") > 0) & ~leads_to_dead_letters(f))
     left, right = key_codes(
         [entries.column(name) for name in ("unique_key", "group")], f.columns(["unique_key", "group"], copies)

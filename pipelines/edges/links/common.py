@@ -15,35 +15,35 @@ from commitlake.schemas.tables.edges import AbsentReason
 
 
 def either(found: Array, other: Array) -> Array:
-    """Return the member numbers of `found`, and those of `other` where `found` has none."""
+    """Return the numbers in `found`, replaced by those in `other` where `found` has -1."""
     return np.where(found >= 0, found, other)
 
 
 def is_null(column: Column) -> Array:
-    """Return which values of a column are null."""
+    """Return a mask of the values of a column that are null."""
     found: Array = pc.is_null(column).to_numpy(zero_copy_only=False)
     return found
 
 
 def definer_columns(f: Families, rows: Array) -> dict[str, Column]:
-    """Return the columns that name the record which defines each step."""
+    """Return the columns `definer_broker` and `definer_offset`: the place of the record that defines each step."""
     return {"definer_broker": f.column("broker", rows), "definer_offset": f.column("physical_offset", rows)}
 
 
 def reason_nothing_before(f: Families, rows: Array, spans: Spans) -> Column:
-    """Return the reason why records that only a unique key could link have no predecessor."""
+    """Return the reason why each record has no predecessor; `ambiguous` for records without a unique key."""
     reasons = spans.before(f.column("broker", rows), f.times[rows])
     return pc.if_else(mask_of(is_null(f.column("unique_key", rows))), str(AbsentReason.AMBIGUOUS), reasons)
 
 
 def reason_unless_no_key(f: Families, rows: Array, reason: AbsentReason) -> Column:
-    """Return a reason for each record, which is `ambiguous` for records without a unique key."""
+    """Return `reason` for each record, but `ambiguous` for records without a unique key."""
     no_key = mask_of(is_null(f.column("unique_key", rows)))
     return pc.if_else(no_key, str(AbsentReason.AMBIGUOUS), str(reason)) if len(rows) else repeated(None, 0)
 
 
 def action_columns(entries: pa.Table) -> dict[str, Column]:
-    """Return the columns that an action of a client gives its step."""
+    """Return the columns of steps that are copied from the entries of clients' actions."""
     return {
         "client_host": entries.column("client_host"),
         "outcome": entries.column("outcome"),
@@ -58,7 +58,7 @@ def action_columns(entries: pa.Table) -> dict[str, Column]:
 
 
 def member_at_time(left: Array, until: Array, right: Array, rows: Array, f: Families) -> tuple[Array, Array]:
-    """Find the member that existed at a time, and the number of such members.
+    """Find, for each event, the newest record with its key at the event's time, and the number of such records.
 
     If none existed, the clocks differ, and the first later one counts. Members that are stored later never change the
     result, so several runs give the steps of a single one.
@@ -78,5 +78,5 @@ def member_at_time(left: Array, until: Array, right: Array, rows: Array, f: Fami
 
 
 def members_at(rows: Array, found: Array) -> Array:
-    """Translate positions in a selection of members to member numbers."""
+    """Convert indexes into a selection of members to member numbers; -1 stays -1."""
     return np.where(found >= 0, rows[found], NONE) if len(rows) else np.full(len(found), NONE, np.int64)

@@ -96,7 +96,7 @@ def link_deliveries(f: Families, spans: Spans) -> list[pa.Table]:
 
 
 def _delay_steps(f: Families, from_rows: Array, to_rows: Array, definers: Array, more: dict[str, Column]) -> pa.Table:
-    """Return steps from a delayed record."""
+    """Return the steps from delayed records to their deliveries; one of both ends may be absent."""
     by_timer = f.numbers("by_timer")[definers] != 0
     known = np.where(from_rows >= 0, from_rows, to_rows)
     columns: dict[str, Column] = {
@@ -142,7 +142,7 @@ def _flag_column(f: Families, name: str, rows: Array) -> pa.Array:
 
 
 def _cancelled_timers(f: Families, marks: Array, timers: Array) -> Array:
-    """Find the records that marks cancel. A mark names a unique key, since 5.3 with its topic as prefix."""
+    """Find the timer that each mark cancels, by its unique key, which has the topic as a prefix since 5.3."""
     plain = f.before(marks, timers, ["broker", ("cancels", "unique_key")])
     texts = pc.binary_join_element_wise(f.column("next_topic", timers), f.column("unique_key", timers), "_")
     left, right = key_codes(
@@ -228,7 +228,7 @@ def link_retries(f: Families, spans: Spans) -> list[pa.Table]:
 
 
 def leads_to_dead_letters(f: Families) -> Array:
-    """Return which members are dead letters, or wait to become one.
+    """Return a mask of the members that are dead letters, or are delayed on their way to a dead-letter topic.
 
     A client that consumes in order sends its dead letter itself, to the retry topic and with a delay. Brokers 4.9 keep
     the delay when they redirect it to the topic of dead letters.
@@ -239,14 +239,14 @@ def leads_to_dead_letters(f: Families) -> Array:
 
 
 def consumable(f: Families) -> tuple[Array, Array]:
-    """Return the members that groups consume: those in retry topics, and those in the messages' own topics."""
+    """Return the numbers of members that groups consume: of those in retry topics, and of those in their own topics."""
     retried = f.has("role", Role.RETRY, Role.DELIVERED) & f.has("kind", Kind.RETRY)
     own = f.has("role", Role.SENT, Role.DELIVERED, Role.COMMITTED) & f.has("kind", Kind.NORMAL)
     return f.where(retried), f.where(own)
 
 
 def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
-    """Return which copies have several possible originals, as after a message was sent twice, and no id that names one.
+    """Return a mask of the copies that have several possible originals, and no id that names one of them.
 
     If the group has made a copy before, it has consumed what was stored until then, so only records since then match.
     """
@@ -263,7 +263,7 @@ def _is_one_of_many(f: Families, copies: Array, own: Array) -> Array:
 
 
 def _origin_offsets(f: Families, copies: Array, found: Array) -> Array:
-    """Return the physical offset in ORIGIN_MESSAGE_ID of first failures whose record is absent; -1 for others."""
+    """Return the offset in ORIGIN_MESSAGE_ID for copies of a first failure whose original is absent; else -1."""
     offsets = np.full(len(copies), NONE, np.int64)
     first = (found < 0) & (f.numbers("attempt")[copies] <= 1) & (f.numbers("by_client")[copies] == 0)
     wanted = np.flatnonzero(first)

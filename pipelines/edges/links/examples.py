@@ -36,7 +36,7 @@ _SHOWN = ("kind", "from", "to", "outcome", "absent_reason")
 
 
 def members_of(text: str) -> Families:
-    """Return members from a table. Each record is stored at the microsecond that is its physical offset.
+    """Parse a text table into members; each record's store time in microseconds equals its physical offset.
 
     Args:
         text: table with columns of `MEMBERS`.

@@ -134,7 +134,7 @@ def _link_finished(f: Families, ops: pa.Table, halves: Array, copies: Array, spa
 
 
 def _has_copy(f: Families, halves: Array, copies: Array, until: Array | None) -> Array:
-    """Return which half messages have a committed copy, before given offsets of the log or anywhere."""
+    """Return a mask of the half messages that have a committed copy, before the given offsets or anywhere."""
     index = pa.array(halves, mask=halves < 0)
     left, right = key_codes(
         [f.column(name).take(index) for name in ("broker", "physical_offset")],

@@ -34,7 +34,7 @@ Places = dict[tuple[str, str, int], int]
 
 
 class KnownOffsets(NamedTuple):
-    """Next offsets of groups.
+    """Offsets of the next messages that groups consume, with their times.
 
     Attributes:
         groups: offsets by group.
@@ -94,7 +94,7 @@ class Consumed(NamedTuple):
 
 
 class ChosenMessages:
-    """Messages that are chosen, to be compared with the offsets of consumer groups.
+    """Messages chosen for a replay, to be compared with the offsets of consumer groups.
 
     Args:
         table: `messages`.
@@ -166,7 +166,7 @@ class ChosenMessages:
 
     @cached_property
     def _of_deleted_topics(self) -> int:
-        """Number of messages of topics that had been deleted before the groups' offsets were read."""
+        """Number of chosen messages whose topic was deleted before the groups' offsets were read."""
         chosen = {Queue(queue.broker, queue.topic, queue.queue_id) for queue in self._others}
         return sum(
             self._count_matching(queue, f"physical_offset < {life.floor}")
@@ -176,7 +176,7 @@ class ChosenMessages:
 
     @cached_property
     def _first_records(self) -> list[tuple[str, str, int, Array]]:
-        """Store, topic and queue of the records that a group failed on first, and their queue offsets."""
+        """Original records of the chosen retries and dead letters: store, topic, queue id, and queue offsets."""
         kinds = ", ".join(text_literal(kind) for kind in sorted(FAILED_KINDS))
         sql = (
             "SELECT first.broker AS broker, topic, queue_id, array_agg(queue_offset) AS offsets FROM "

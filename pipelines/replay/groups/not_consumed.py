@@ -43,7 +43,7 @@ _STORE_IT = "'commitlake snapshot' and 'archive' store them, and 'commitlake lag
 
 
 class QueueStart(NamedTuple):
-    """First message of a queue that a group has not consumed.
+    """Place from which a group has not consumed a queue.
 
     Attributes:
         offset: queue offset of the message.
@@ -92,7 +92,7 @@ class NotConsumed:
 
 
 class QueueLife(NamedTuple):
-    """Range of the log in which a group's offset is valid, for a queue whose topic was deleted and created again.
+    """Range of the log to which a group's offset in a queue applies, if the topic was deleted and created again.
 
     Attributes:
         floor: physical offset; records before it are from a topic that had been deleted at the time of the offset.
@@ -127,7 +127,7 @@ def not_consumed_in_lake(
     takes_topic: Callable[[str], bool],
     at: datetime.datetime | None = None,
 ) -> NotConsumed:
-    """Return what a group has not consumed of a lake's messages.
+    """Return which messages of a lake a group has not consumed, by its offsets in the lake.
 
     Args:
         group: the consumer group.
@@ -165,7 +165,7 @@ def not_consumed_in_lake(
 
 
 def not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
-    """Return what a group has not consumed of stores' messages, by the stores' own files.
+    """Return which messages of stores a group has not consumed, by its offsets in the stores' own files.
 
     Args:
         group: the consumer group.
@@ -194,7 +194,7 @@ def not_consumed_in_stores(stores: Iterable[Store], group: str, takes_topic: Cal
 
 
 def not_consumed_live(admin: Admin, group: str, topics: Iterable[str], brokers: Collection[str] = ()) -> NotConsumed:
-    """Return what a group has not consumed of live topics.
+    """Return which messages of live topics a group has not consumed, by its offsets at the brokers.
 
     Args:
         group: the consumer group.
@@ -276,7 +276,7 @@ def _collect_not_consumed(
 
 
 def _check_does_not_broadcast(group: str, subscriptions: Subscriptions, takes_topic: Callable[[str], bool]) -> None:
-    """Refuse a group that broadcasts, also if it has offsets in the topic, which are from the time before."""
+    """Raise an error if a group broadcasts a topic, even if it has offsets there from the time before."""
     for key, one in sorted(subscriptions.found.items()):
         if key.group == group and one.message_model == BROADCASTING and takes_topic(key.topic):
             raise ReplayError(
@@ -296,7 +296,7 @@ def _consumes(broker: str, topic: str, topics: Collection[tuple[str, str]], queu
 
 
 def _check_offsets_are_known(group: str, moment: Moment, takes_topic: Callable[[str], bool]) -> None:
-    """Refuse offsets without an upper bound between two snapshots."""
+    """Raise an error if a group's offset at the time is not known, because it has no upper bound."""
     if moment.taken_next is None or moment.at == moment.taken:
         return
     unknown: dict[str, OffsetAt] = {
@@ -354,7 +354,7 @@ def queue_lives(queues: QueueSpans, now: Mapping[Queue, QueueSpan], at: datetime
 
     Args:
         queues: the queues of a store.
-        now: first and end offsets of some of them.
+        now: first and end offsets of the queues in question.
         at: time of a group's offsets.
     """
     floors = {queue: span.floor for queue, span in now.items() if span.floor is not None}

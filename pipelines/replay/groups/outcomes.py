@@ -132,7 +132,7 @@ def rows_by_dead_letter_group(rows: pa.Table) -> dict[str, pa.Table]:
 
 @dataclass
 class _Copies:
-    """Copies of one message.
+    """Retry copies and dead letter of one message, as found so far.
 
     Attributes:
         scheduled: the largest number of failures of a copy that waits, or waited, for its delay.
@@ -195,7 +195,7 @@ class GroupFollower:
         return self._current_outcomes(committed)
 
     def _retry_topics(self) -> list[str]:
-        """Return the topics that may have retries: the group's, and those of POP consumers for each topic."""
+        """Return the names of possible retry topics: the group's, and those of its POP consumers for each topic."""
         names = sorted({queue.topic for queue in self._queues})
         pop = [f"{RETRY_PREFIX}{self.group}{separator}{name}" for name in names for separator in POP_SEPARATORS]
         return [f"{RETRY_PREFIX}{self.group}", *pop]
@@ -209,7 +209,7 @@ class GroupFollower:
         return {} if found is None else found.offset_table
 
     def _skip_delivered(self, brokers: Sequence[str]) -> None:
-        """At the first call, note the delivery offsets of delayed messages; earlier ones are in retry topics by now."""
+        """Note, on the first call, each delay queue's delivery offset: messages before are in retry topics by now."""
         for broker in brokers:
             delivered = self.client.admin.delay_offsets(broker).offset_table
             for level, offset in delivered.items():
@@ -245,7 +245,7 @@ class GroupFollower:
         self._next[queue] = ends.max_offset
 
     def _search_start(self, queue: MessageQueue, ends: TopicOffset) -> int:
-        """Return the queue offset from which copies are possible."""
+        """Return the first queue offset at which a queue may have copies of the replay's messages."""
         if queue in self._next or not ends.max_offset:
             return self._next.get(queue, 0)
         if self._since_ms is None:
@@ -302,7 +302,7 @@ class GroupFollower:
 
 
 class _Places:
-    """Finds the row of a message by its origin."""
+    """Index of a replay's messages: the row number of a message by its origin."""
 
     def __init__(self, rows: pa.Table) -> None:
         brokers = rows.column("broker").combine_chunks().dictionary_encode()

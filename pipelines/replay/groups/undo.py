@@ -135,7 +135,7 @@ def _skip_problem(runs: Sequence[OffsetRun], offset: int | None, end: int) -> st
 
 
 def _queue_mismatch(reader: OtherMessagesReader, runs: Sequence[OffsetRun], position: int, step: GroupMove) -> str:
-    """Return an error text if the messages to skip are not the replay's; empty if they are."""
+    """Return an error text if the first or last message to skip is not the replay's; else an empty string."""
     stepped = [run for run in runs if position < run.end <= step.to]
     if not step.stepped or not stepped:
         return ""
@@ -163,7 +163,7 @@ def _group_filter(
 
 @dataclass(frozen=True, slots=True)
 class OtherMessages:
-    """Messages between two runs of the replay's messages, which are not the replay's but which the group wants.
+    """Messages among a replay's in a queue that the group wants and that are not the replay's.
 
     Attributes:
         count: Number of messages.
@@ -198,7 +198,7 @@ class GroupMove:
 def move_past_runs(
     runs: Sequence[OffsetRun], position: int, others_in: Callable[[int, int], OtherMessages], *, skips_others: bool
 ) -> GroupMove:
-    """Return the move of a group's offset past runs of messages.
+    """Compute how far a group's offset can move past a replay's messages.
 
     Args:
         runs: Runs of the replay, in ascending order.

@@ -42,8 +42,8 @@ class BoltmqConf:
     """Settings that control the deletion of segments.
 
     Attributes:
-        deletion: settings under RocketMQ's names.
-        is_slave: whether the broker keeps a copy of another's log.
+        deletion: the settings in the form of RocketMQ's settings.
+        is_slave: whether the broker is a slave, which copies another broker's log.
     """
 
     deletion: BrokerConf

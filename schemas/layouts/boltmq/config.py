@@ -58,7 +58,7 @@ def topics_from_boltmq(document: Document) -> Document:
 
 
 def _is_table(value: object) -> TypeGuard[dict[Any, Document]]:
-    """Return whether a value is a table of entries, and not an entry."""
+    """Return whether a value is a table whose values are all dictionaries, and not a single entry."""
     return isinstance(value, dict) and all(isinstance(entry, dict) for entry in value.values())
 
 
@@ -105,7 +105,7 @@ def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Doc
 
 
 def _group_comes_first(table: Document, groups: Collection[str]) -> bool:
-    """Return whether a file's keys are `group@topic`: some clearly are, and none is clearly `topic@group`."""
+    """Return whether the keys of an offset file have the form `group@topic` instead of `topic@group`."""
     found = set()
     for key in table:
         first, _, second = str(key).partition("@")

@@ -65,10 +65,10 @@ def _boltmq_key_hash(topic: str, key: str) -> int:
 
 @dataclass(frozen=True)
 class Dialect:
-    """Dialect in which a family of brokers writes a CommitLog and the files derived from it.
+    """Variant of the CommitLog and its derived files that a family of brokers writes.
 
     Attributes:
-        name: name of the family, for messages.
+        name: name of the family of brokers, for messages.
         message: magic of a record with one byte for the topic's length.
         long_topic: magic of a record with two bytes for the topic's length, or None.
         blank: magic of the BLANK that closes a segment.

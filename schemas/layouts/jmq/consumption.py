@@ -61,7 +61,7 @@ assert (HEAD.size, CRC_POSITION, MIN_RECORD_SIZE) == (42, 38, 44)
 
 
 class DeliveryOutcome(IntEnum):
-    """Result of a delivery."""
+    """Outcome of one delivery of a message."""
 
     CONSUMED = 1
     FAILED = 2
@@ -70,7 +70,7 @@ class DeliveryOutcome(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """Result of one delivery of a message to an application."""
+    """Record of one delivery of a message to an application, with its outcome."""
 
     topic: str
     queue_id: int

@@ -189,7 +189,7 @@ class JournalMessage:
 
 
 class Parts(NamedTuple):
-    """Positions of a record's variable parts in the buffer."""
+    """Positions and lengths of a record's parts of variable size in the buffer."""
 
     body: int
     body_length: int
@@ -205,12 +205,12 @@ class Parts(NamedTuple):
 
 
 def body_crc(body: bytes | bytearray | memoryview) -> int:
-    """Return the checksum that a record stores for a body."""
+    """Return the checksum of a body, as stored in a record."""
     return zlib.crc32(body)
 
 
 def locate_parts(buffer: ReadableBuffer, offset: int, total_size: int) -> Parts:
-    """Locate the parts of a record, after checking that its lengths add up to its size.
+    """Return the positions of a record's variable parts; raise an error if their lengths do not add up to its size.
 
     Args:
         offset: offset of the record's first byte.
@@ -297,7 +297,7 @@ def _text(view: memoryview, start: int, length: int) -> str:
 
 
 def delay_of(timestamp: int, send_timestamp: int) -> int:
-    """Return a broker's time as a record stores it: relative to the producer's, within an int32."""
+    """Return a broker's time in stored form: the difference to the producer's send time in ms, clamped to an int32."""
     minimum, maximum = _DELAYS
     return max(minimum, min(timestamp - send_timestamp, maximum))
 
@@ -360,7 +360,7 @@ def _unfit_value_error(values: Sequence[int]) -> UnserializableError:
 
 
 def encode_text(name: str, text: str) -> bytes:
-    """Encode a text of at most 255 bytes, whose length takes one byte.
+    """Encode a text as UTF-8, and check that it has at most 255 bytes, because its length is stored in one byte.
 
     Raises:
         UnserializableError: if it is longer, or cannot be encoded in UTF-8.
@@ -381,12 +381,12 @@ def _address(field_name: str, host: Host) -> tuple[int, int]:
 
 
 def serialize_filler(bytes_left: int) -> bytes:
-    """Return the FILLER that closes a file with a number of bytes left; bytes after its 6 stay zeros."""
+    """Return the FILLER for the last `bytes_left` bytes of a file: only its 6 bytes, because zeros follow."""
     return FILLER.pack(bytes_left, Magic.FILLER)
 
 
 def compress_body(body: bytes, level: int = DEFAULT_LEVEL) -> tuple[bytes, bool]:
-    """Return the body in stored form, and whether it is compressed."""
+    """Compress a body if it is large enough and shrinks; return the stored bytes and whether they are compressed."""
     if len(body) <= COMPRESSED_ABOVE_BYTES:
         return body, False
     compressed = zlib.compress(body, level)

@@ -23,7 +23,7 @@ VERSION = 1
 
 
 class ConsumedQueue(NamedTuple):
-    """Queue as an application consumes it."""
+    """Queue of a topic, as consumed by one application."""
 
     topic: str
     app: str

@@ -37,7 +37,7 @@ assert (CRC_POSITION, _COVERED.size, _CRC.size) == (14, 14, 8)
 
 
 class JmqQueueEntry(NamedTuple):
-    """Entry of a message in a queue."""
+    """Queue entry, which points to a message in the journal."""
 
     journal_offset: int
     size: int
@@ -45,7 +45,7 @@ class JmqQueueEntry(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """True if it stands for a message that is lost from the journal."""
+        """True if the entry stands for a message that is missing from the journal."""
         return self.size == 0
 
 
@@ -71,7 +71,7 @@ def serialize_entry(entry: JmqQueueEntry) -> bytes:
 
 
 def count_valid(data: bytes) -> int:
-    """Return the number of entries before the first invalid one."""
+    """Return the number of valid entries before the first invalid one."""
     crc32, count = zlib.crc32, 0
     for position, (_, _, _, stored) in zip(
         range(0, len(data), ENTRY.size), ENTRY.struct.iter_unpack(data), strict=True
@@ -86,7 +86,7 @@ _MAX_QUEUE_OFFSET = (1 << 64) - 1
 
 
 class MessagePlace(NamedTuple):
-    """Position of a message that its id contains."""
+    """Position of a message, as encoded in its message id."""
 
     topic: str
     queue_id: int
@@ -122,6 +122,6 @@ def parse_message_id(text: str) -> MessagePlace:
 
 
 def _number(text: str) -> int | None:
-    """Return a number in an id, which has no sign and no leading zeros, or None."""
+    """Parse a number of a message id, which has no sign and no leading zeros; return None if it is invalid."""
     number = parse_int(text, 0, _MAX_QUEUE_OFFSET)
     return number if str(number) == text else None

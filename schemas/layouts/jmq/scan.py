@@ -36,7 +36,7 @@ _LANDMARK_SIZE = _AT_OFFSET + _HIGH_BYTES - _AT_MAGIC
 
 
 def examine(window: memoryview, position: int, journal_offset: int, bounds: SizeLimits) -> ScanFinding:
-    """Examine the bytes at a position.
+    """Classify the bytes at a position of a journal file: record, FILLER, unwritten, or fault.
 
     Args:
         window: bytes of a journal file.
@@ -93,7 +93,7 @@ def _examine_record(window: memoryview, position: int, journal_offset: int, boun
 
 
 def _rules_for(file_end: int, start: int) -> Rules:
-    """Return the rules for a search in a range of journal offsets.
+    """Return the scanner rules for searching records in a range of journal offsets.
 
     A magic of two bytes occurs everywhere in a large file. But the upper half of a record's own offset is known: it is
     the same in the whole file, or one of two values.
@@ -112,5 +112,5 @@ class JournalScanner(SegmentScanner):
     """Scanner that converts windows of a journal file to spans; see `SegmentScanner`."""
 
     def __init__(self, start: int, bounds: SizeLimits) -> None:
-        """Start at the journal offset `start`, at which a record should begin."""
+        """Start scanning at the journal offset `start`, at which a record should begin."""
         super().__init__(start, bounds, _rules_for(bounds.file_end, start))

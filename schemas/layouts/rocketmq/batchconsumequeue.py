@@ -46,7 +46,7 @@ SIMPLE_QUEUE_TYPE = "SimpleCQ"
 
 
 class BatchQueueEntry(NamedTuple):
-    """Entry of a record in a queue."""
+    """Queue entry, which points to a record with one or more messages."""
 
     physical_offset: int
     size: int
@@ -59,7 +59,7 @@ class BatchQueueEntry(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """True if the broker takes it for a written entry."""
+        """True if the broker would accept the entry as written."""
         return self.physical_offset >= 0 and self.size > 0 and self.message_base_offset >= 0 and self.batch_size > 0
 
 
@@ -79,7 +79,7 @@ def has_batch_queues(attributes: Any) -> bool:
 
 
 def queue_numbers(properties: Mapping[str, str], queue_offset: int) -> tuple[int, int]:
-    """Return the queue offset of a record's first message, and the number of its messages.
+    """Return the queue offset of a record's first message, and the number of messages in the record.
 
     Args:
         properties: properties of the record.
@@ -92,7 +92,7 @@ def queue_numbers(properties: Mapping[str, str], queue_offset: int) -> tuple[int
 
 @dataclass(frozen=True, slots=True)
 class BatchEvidence:
-    """Evidence for the queue type of a topic that has inner batches.
+    """Evidence in a log for whether a topic's queues are BatchConsumeQueues.
 
     It decides if neither topics.json nor the queue folders contain the type. The flag INNER_BATCH alone proves nothing:
     a client sets it, and no checksum covers it. The offsets that the broker gave to the records do: in a
@@ -108,11 +108,11 @@ class BatchEvidence:
     steps: int = 0
 
     def joined(self, other: BatchEvidence) -> BatchEvidence:
-        """Return the sum of two pieces of evidence."""
+        """Return the evidence of two parts of the log together."""
         return BatchEvidence(self.batches + other.batches, self.steps + other.steps)
 
     def shows_batches(self, records: int) -> bool:
-        """Return whether the topic's queues are BatchConsumeQueues.
+        """Return whether the evidence shows that the topic's queues are BatchConsumeQueues.
 
         Args:
             records: number of all records of the topic, with or without the flag.

@@ -154,14 +154,14 @@ def _integer_parser(minimum: int = INT32_MIN) -> Callable[[str], int]:
 
 
 def _parse_boolean(text: str) -> bool:
-    """Parse a boolean like Java's parseBoolean, but refuse anything else than true or false."""
+    """Parse a boolean like Java's parseBoolean, but raise an error for anything other than true or false."""
     if text.lower() not in {"true", "false"}:
         raise ValueError("true or false")
     return text.lower() == "true"
 
 
 def _parse_hours(text: str) -> tuple[int, ...]:
-    """Parse hours; trailing empty parts are ignored as in Java, and others would stop deletion with an exception."""
+    """Parse a list of hours; raise an error for parts that are not hours, except empty ones at the end."""
     hours = {parse_int(part, 0, _HOURS_A_DAY - 1) for part in text.rstrip(";").split(";")}
     known = {hour for hour in hours if hour is not None}
     if len(known) < len(hours):

@@ -27,7 +27,7 @@ assert LAYOUT.size == 48
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Values of the file; a new store has zeros."""
+    """Values of the checkpoint file; all are 0 in a new store."""
 
     physic_msg_timestamp: int = 0
     logics_msg_timestamp: int = 0
@@ -38,7 +38,7 @@ class Checkpoint:
 
     @property
     def min_timestamp(self) -> int:
-        """Store time, in ms, up to which log and queues are both on disk."""
+        """Store time in ms up to which the log and the queues are both known to be on disk."""
         return max(0, min(self.physic_msg_timestamp, self.logics_msg_timestamp) - RECOVERY_MARGIN_MS)
 
 

@@ -147,7 +147,7 @@ class Message:
 
     @property
     def dialect(self) -> Dialect:
-        """Dialect of the record."""
+        """Dialect that the record's magic code shows."""
         return DIALECT_BY_MAGIC[self.magic]
 
     @property
@@ -172,7 +172,7 @@ class Message:
 
     @property
     def unique_key(self) -> str | None:
-        """UNIQ_KEY of the message itself: the first one, because a broker may append that of a batch."""
+        """The message's own UNIQ_KEY: the first one in its properties, because a broker may append that of a batch."""
         return props.first_value(self.property_pairs, props.UNIQ_KEY)
 
     @property
@@ -188,7 +188,7 @@ class Message:
 
 
 class Parts(NamedTuple):
-    """Positions of a record's variable parts in the buffer."""
+    """Positions and lengths of a record's parts of variable size in the buffer."""
 
     born_host: int
     store_host: int
@@ -207,7 +207,7 @@ def body_crc(body: bytes | bytearray | memoryview) -> int:
 
 
 def locate_parts(buffer: ReadableBuffer, offset: int, magic: int, sys_flag: int, total_size: int) -> Parts:
-    """Locate the parts of a record, after checking that its lengths add up to its size.
+    """Return the positions of a record's variable parts; raise an error if their lengths do not add up to its size.
 
     Args:
         offset: offset of the record's first byte.
@@ -367,7 +367,7 @@ def _magic_for(topic: str, dialect: Dialect) -> Magic:
 
 
 def serialize_blank(bytes_left: int, dialect: Dialect = ROCKETMQ) -> bytes:
-    """Return the BLANK that closes a segment with a number of bytes left; only its 8 bytes."""
+    """Return the BLANK for the last `bytes_left` bytes of a segment: its 8 bytes, without the rest."""
     return BLANK.pack(bytes_left, dialect.blank)
 
 
@@ -392,7 +392,7 @@ def _parse_head(data: ReadableBuffer) -> tuple[int, Dialect | None]:
 
 
 def in_dialect(record: bytes, dialect: Dialect) -> bytes:
-    """Return a complete record as brokers of a dialect would have stored it at the same position.
+    """Convert a complete record to another dialect, as its brokers would have stored it at the same position.
 
     Args:
         record: record that `parse_message` accepts.

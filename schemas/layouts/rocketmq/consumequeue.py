@@ -23,7 +23,7 @@ assert ENTRY.size == 20
 
 
 class ConsumeQueueEntry(NamedTuple):
-    """Entry of a message in a queue."""
+    """Queue entry, which points to a message in the CommitLog."""
 
     physical_offset: int
     size: int
@@ -31,7 +31,7 @@ class ConsumeQueueEntry(NamedTuple):
 
     @property
     def is_valid(self) -> bool:
-        """True if the broker takes it for a written entry."""
+        """True if the broker would accept the entry as written."""
         return self.physical_offset >= 0 and self.size > 0
 
 
@@ -50,5 +50,5 @@ def serialize_entry(entry: ConsumeQueueEntry) -> bytes:
 
 
 def tags_code(tags: str | None) -> int:
-    """Return the code of a TAGS value: Java's hash of the whole text, 0 if there is none."""
+    """Return the tag hash in a queue entry: Java's hash of the whole TAGS value, or 0 without one."""
     return java_hash(tags) if tags else 0

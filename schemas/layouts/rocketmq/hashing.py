@@ -29,7 +29,7 @@ def java_hash(text: str) -> int:
 
 
 def java_hash_continued(head: int, tail: str) -> int:
-    """Return the hash of a text whose first part is already hashed.
+    """Return Java's hash of a text, given the hash of its first part and the remaining part.
 
     Args:
         head: `java_hash` of the first part.

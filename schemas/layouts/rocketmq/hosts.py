@@ -46,7 +46,7 @@ class Host(NamedTuple):
 
     @property
     def site(self) -> bytes:
-        """Part of the address that limits per address apply to: 64 bits of IPv6, because a host controls the rest."""
+        """Part of the address that per-address limits use: the first 64 bits for IPv6, the whole address for IPv4."""
         if not self.is_v6:
             return self.address
         return self.address[12:] if self.address.startswith(_V4_MAPPED) else self.address[:8]

@@ -59,7 +59,7 @@ class Header(NamedTuple):
 
 
 class IndexFileEntry(NamedTuple):
-    """Entry of a key of a record."""
+    """Index entry, which links a key to a record."""
 
     key_hash: int
     physical_offset: int
@@ -68,7 +68,7 @@ class IndexFileEntry(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Numbers of slots and entries of a file, with the positions derived from them."""
+    """Size of an index file in slots and entries, from which byte positions are computed."""
 
     slots: int = DEFAULT_SLOTS
     entries: int = DEFAULT_ENTRIES
@@ -92,7 +92,7 @@ MAX_FILE_BYTES = (1 << 31) - 1
 
 
 def geometry_of(file_size: int) -> Geometry:
-    """Return the geometry of a file with the default ratio of 1:4.
+    """Return the numbers of slots and entries for a file size, at the default ratio of 1:4.
 
     Raises:
         LayoutError: if the size does not match that ratio; then the broker's settings are needed.
@@ -133,7 +133,7 @@ def serialize_entry(entry: IndexFileEntry) -> bytes:
 
 
 def key_hash(topic: str, key: str) -> int:
-    """Return the hash of a key in the index: abs(hashCode), or 0 for the one value whose absolute value overflows."""
+    """Return the hash of a topic and key for the index: abs(hashCode), or 0 if the absolute value overflows."""
     # The UNIQ_KEYs of one client have the same first part.
     head = key[:_CLIENT_LENGTH] if len(key) == _UNIQUE_KEY_LENGTH else ""
     value = abs(java_hash_continued(_head_hash(topic, head), key[len(head) :]))
@@ -146,7 +146,7 @@ def _head_hash(topic: str, head: str) -> int:
 
 
 def tags_key(tags: str) -> str:
-    """Return the key under which brokers since 5.5 index a record's TAGS."""
+    """Return the index key for a record's TAGS, which brokers since 5.5 enter into the index."""
     return f"{TAGS_KEY_PREFIX}{tags}"
 
 

@@ -1,4 +1,4 @@
-"""Light queues (LMQ, since 4.9.3): further queues of a record, besides that of its topic.
+"""Light queues (LMQ, since 4.9.3): additional queues that contain a record, besides its topic's queue.
 
 A producer names them in INNER_MULTI_DISPATCH (`%LMQ%a,%LMQ%b`). A broker with `enableLmq` and `enableMultiDispatch`
 adds INNER_MULTI_QUEUE_OFFSET (`7,8`), the record's offset in each, and enters the record at that offset into
@@ -31,17 +31,17 @@ _MAX_NAME_BYTES = 255
 
 
 def is_light_queue(name: str) -> bool:
-    """Return whether a broker dispatches records to a queue with a name."""
+    """Return whether a name is that of a light queue to which a broker dispatches records."""
     return name.startswith(LIGHT_PREFIX) and "/" not in name
 
 
 def can_be_folder(name: str) -> bool:
-    """Return whether the name of a light queue can be the name of a folder."""
+    """Return whether a light queue's name can be used as a folder name."""
     return is_light_queue(name) and "\0" not in name and len(name.encode()) <= _MAX_NAME_BYTES
 
 
 def light_queue_names(topic: str, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the names in INNER_MULTI_DISPATCH, valid or not; none for topics that are never dispatched."""
+    """Return the light queue names in a record's INNER_MULTI_DISPATCH property, including invalid ones."""
     names = properties.get(MULTI_DISPATCH)
     if not names or topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC:
         return ()
@@ -55,7 +55,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def light_queue_entries(topic: str, properties: Mapping[str, str]) -> tuple[tuple[str, int], ...]:
-    """Return the light queues of a stored record, each once, with its offset in each.
+    """Return each light queue of a stored record with the record's queue offset in it.
 
     If the lists differ in length, the result is empty. Invalid names and impossible offsets are omitted.
     """

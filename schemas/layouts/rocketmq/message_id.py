@@ -1,4 +1,4 @@
-"""Offset message id: the position of a record in the form that a broker prints.
+"""Offset message id: host and log position of a record, in the text form that brokers print.
 
 Upper-case hex of the store host's address (4 or 16 bytes), its port (int32) and the physical offset (int64): 32 or 56
 characters. A client's UNIQ_KEY has the same lengths, so the text alone does not show which of the two it is.
@@ -46,7 +46,7 @@ def parse_message_id(text: str) -> MessageId:
 
 
 def offset_in(text: str | None) -> int:
-    """Return the physical offset in an offset message id; -1 for None and other text."""
+    """Return the physical offset in an offset message id; -1 if the text is None or no such id."""
     try:
         return -1 if text is None else parse_message_id(text.strip()).physical_offset
     except LayoutError:

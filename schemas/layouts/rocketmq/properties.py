@@ -90,7 +90,7 @@ def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
 
 
 def split_keys(value: str) -> list[str]:
-    """Return the business keys in a KEYS property: parts between single spaces, without empty ones."""
+    """Split a KEYS property at spaces into business keys, without empty parts."""
     return [key for key in value.split(KEY_SEPARATOR) if key]
 
 
@@ -100,5 +100,5 @@ def first_value(pairs: Pairs, key: str) -> str | None:
 
 
 def parse_priority(value: str | None) -> int | None:
-    """Return a priority if the property is an int32, else None."""
+    """Parse a priority property; return None if it is missing or not a 32-bit integer."""
     return parse_int32(value)

@@ -1,4 +1,4 @@
-"""Scanner of the records of a segment, and of the bytes between them.
+"""Scanner that finds the records in a segment, and the gaps and damage between them.
 
 A position in a segment has one of five states. They are determined by these rules, which the compiled kernel of the
 Spark source also follows (a property test compares the two):
@@ -45,7 +45,7 @@ faults, so that a reader's memory is bounded."""
 
 
 class SpanKind(StrEnum):
-    """Kind of a span of a segment."""
+    """Kind of a contiguous range of bytes in a segment."""
 
     RECORD = "record"
     BLANK = "blank"
@@ -55,7 +55,7 @@ class SpanKind(StrEnum):
 
 
 class Fault(StrEnum):
-    """Reason why a span is bad: the column `_corrupt_record.reason`.
+    """Reason why a range of bytes is damaged: the column `_corrupt_record.reason`.
 
     The last four are for a valid record with a value that its column cannot store; the row then has the other values.
     """
@@ -76,7 +76,7 @@ class Fault(StrEnum):
 
 
 class ScanFinding(NamedTuple):
-    """Finding at one position; `size` is 0 if it is unknown."""
+    """Classification of the bytes at one position; `size` is 0 if it is unknown."""
 
     kind: SpanKind
     size: int = 0
@@ -86,7 +86,7 @@ class ScanFinding(NamedTuple):
 
 
 class SegmentSpan(NamedTuple):
-    """Span of a segment in physical offsets; the last three fields are set for a FAULT."""
+    """Classified byte range of a segment, in physical offsets; the last three fields are set only for a FAULT."""
 
     kind: SpanKind
     start: int
@@ -97,7 +97,7 @@ class SegmentSpan(NamedTuple):
 
 
 class SizeLimits(NamedTuple):
-    """Limits for sizes.
+    """Limits that the size fields in a segment must respect.
 
     Attributes:
         segment_end: physical offset of the end of the segment, which a BLANK must reach.
@@ -115,7 +115,7 @@ _MAGIC_NAMES = f"{MESSAGE_MAGIC_NAMES}, CBD43194 or CBD431A4"
 
 
 def fault_finding(fault: Fault, expected: str, found: str, size: int = 0) -> ScanFinding:
-    """Return a finding for a fault, with the size if it is certain."""
+    """Return the finding for a fault, with the size of the damaged range if it is certain."""
     return ScanFinding(SpanKind.FAULT, size, fault, expected, found)
 
 
@@ -144,7 +144,7 @@ def find_size_fault(
 def examine(  # noqa: PLR0911 (one return for each state)
     window: memoryview, position: int, physical_offset: int, bounds: SizeLimits
 ) -> ScanFinding:
-    """Examine the bytes at a position.
+    """Classify the bytes at a position: record, BLANK, unwritten, or fault.
 
     Args:
         window: bytes of a segment.
@@ -207,14 +207,14 @@ def any_data(view: memoryview) -> bool:
 
 
 class Rules(NamedTuple):
-    """Rules of a format for a scanner.
+    """Format-specific rules that a scanner uses.
 
     Attributes:
-        examine: function that examines a position, see `examine`.
-        landmark: pattern of bytes that every record and every BLANK contains; a search stops there.
+        examine: function that classifies the bytes at a position, see `examine`.
+        landmark: byte pattern that every record and every BLANK contains; after damage, the scanner searches for it.
         landmark_position: position of these bytes in a record.
-        landmark_size: number of these bytes.
-        proving: faults with which a record is still certain to be one, because its size is.
+        landmark_size: size of the pattern in bytes.
+        proving: faults despite which the bytes are certainly a record, because its size is valid.
     """
 
     examine: Callable[[memoryview, int, int, SizeLimits], ScanFinding]
@@ -242,7 +242,7 @@ class SegmentScanner:
     """
 
     def __init__(self, start: int, bounds: SizeLimits, rules: Rules = COMMITLOG) -> None:
-        """Start at the physical offset `start`, at which a record should begin."""
+        """Start scanning at the physical offset `start`, at which a record should begin."""
         self.position = start
         self.done = start >= bounds.file_end
         self._bounds = bounds

@@ -51,7 +51,7 @@ def transaction_type(sys_flag: int) -> TransactionType:
 
 
 def body_codec(sys_flag: int) -> BodyCodec:
-    """Return the compression of the stored body; its type bits only count if COMPRESSED is set."""
+    """Return the compression of a stored body, as shown by the message's sysFlag."""
     if not sys_flag & COMPRESSED:
         return BodyCodec.NONE
     return _CODEC_BY_BITS.get(sys_flag & COMPRESSION_MASK, BodyCodec.UNKNOWN)

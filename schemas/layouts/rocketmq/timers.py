@@ -91,7 +91,7 @@ CHECKPOINT_PATH = "config/timercheck"
 
 
 class TimerUnit(NamedTuple):
-    """Unit of a message in the timer log."""
+    """Unit of the timer log: the entry of one message, or of a cancellation."""
 
     prev_pos: int
     magic: int
@@ -104,7 +104,7 @@ class TimerUnit(NamedTuple):
 
     @property
     def slot_ms(self) -> int:
-        """Time of its slot in the wheel."""
+        """Time of the wheel slot that contains the unit, ms since 1970."""
         return self.write_time_ms + self.delay_ms
 
 
@@ -114,7 +114,7 @@ def serialize_timer_unit(unit: TimerUnit) -> bytes:
 
 
 def serialize_timer_blank(room: int) -> bytes:
-    """Return the blank that fills the rest of a file with `room` bytes left."""
+    """Return the blank that fills the last `room` bytes of a timer log file."""
     return BLANK.pack(room, 0, BLANK_MAGIC)
 
 
@@ -141,7 +141,7 @@ assert WHEEL_SIZE == 38_707_200
 
 
 class TimerSlot(NamedTuple):
-    """Slot of the wheel."""
+    """Slot of the timer wheel: the waiting messages of one delivery time."""
 
     time: int
     first_pos: int
@@ -151,7 +151,7 @@ class TimerSlot(NamedTuple):
 
 
 def slot_position(time: int) -> int:
-    """Return the position of the slot of a time."""
+    """Return the byte position in the wheel of the slot for a time."""
     return time % SLOTS * SLOT.size
 
 

@@ -80,7 +80,7 @@ PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
 
 class Kind(StrEnum):
-    """Kind of a stored record in the life of a message."""
+    """Kind of a stored record: the stage of a message's life that it stands for."""
 
     NORMAL = "normal"
     DELAY = "delay"
@@ -124,7 +124,7 @@ def kind_of(topic: str) -> Kind:
 
 
 def plain_group(group: str) -> str:
-    """Return a group's own name, given its name in a key of an offset."""
+    """Return a group name from a key of an offset, without the suffix that marks a broadcasting consumer."""
     return group.removesuffix(BROADCAST_SUFFIX)
 
 
@@ -146,7 +146,7 @@ FAILED_KINDS = frozenset({Kind.RETRY, Kind.DLQ})
 
 
 def origin_topic(topic: str, properties: Mapping[str, str]) -> str:
-    """Return the original topic of a message, or the stored topic if no property names another.
+    """Return the topic to which a producer sent a message, or the stored topic if no property names another.
 
     Args:
         topic: topic in which the record is stored.
@@ -183,7 +183,7 @@ def _without_group(topic: str, groups: Iterable[str]) -> str:
 
 
 def finished_offsets(body: bytes) -> list[int]:
-    """Return the queue offsets of half messages in an op record, in any version's format.
+    """Return the queue offsets of half messages that an op record marks as finished, in any version's format.
 
     >>> [finished_offsets(body) for body in (b"3", b"3,", b"0,1,3,")]
     [[3], [3], [0, 1, 3]]

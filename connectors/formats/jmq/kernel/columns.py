@@ -68,7 +68,7 @@ def _gather_long(window, starts, offset, delay, out):
 
 @compiled
 def _intern_fields(window, starts, offset, size, seed, interner, out):
-    """Number the distinct values of a field of fixed size, at an offset in each record."""
+    """Number the distinct values of a fixed-size field that is at the same offset in each record."""
     counts, table, texts_at, texts = interner
     likely = np.int64(-1)
     for row in range(len(starts)):
@@ -78,7 +78,7 @@ def _intern_fields(window, starts, offset, size, seed, interner, out):
 
 @compiled
 def _write_ids(window, parts, first, count, suffix, text):
-    """Write ids like `schemas.layouts.jmq.queue`, with the topics' bytes as they are stored."""
+    """Write message ids in the form of `schemas.layouts.jmq.queue`, with topics as they are stored."""
     target = text.used[b.UNIQUE_BYTES]
     length = len(suffix) - OVERWRITE
     for row in range(first, first + count):

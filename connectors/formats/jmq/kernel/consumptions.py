@@ -22,7 +22,7 @@ assert (_LENGTH_SIZE, _AT_CRC + _CRC_SIZE) == (1, _HEAD_SIZE)
 
 @inlined
 def _has_texts(window, position, size):
-    """Return whether two texts fill the rest of a record."""
+    """Return whether two texts exactly fill the rest of a record."""
     at_app = position + _HEAD_SIZE + _LENGTH_SIZE + np.int64(load_u8(window, position + _HEAD_SIZE))
     end = position + size
     return at_app < end and at_app + _LENGTH_SIZE + np.int64(load_u8(window, at_app)) == end
@@ -39,7 +39,7 @@ def _is_intact(window, position, size):
 
 @compiled
 def find_consumptions(window, length, is_last, positions):
-    """Find the intact records in the first `length` bytes of a window.
+    """Find the positions of the intact records in the first `length` bytes of a window.
 
     Args:
         window: uint8, with `PADDING` bytes after them.

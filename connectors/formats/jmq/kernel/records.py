@@ -125,7 +125,7 @@ def examine(window, length, position, offset, segment_end, file_end, max_record,
 
 @inlined
 def _locate(window, position, size):
-    """Locate a record's parts, and check each length; the first is -1 if they do not fit.
+    """Locate a record's parts, checking each length; set the first part to -1 if the lengths do not fit.
 
     Returns:
         Place and length of body, topic, application, business id and properties.
@@ -180,7 +180,7 @@ def agrees(window, position, body, body_length):
 
 @compiled
 def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
-    """Read intact records one after the other, as `examine` would, up to the first one that is not intact.
+    """Read consecutive intact records, as `examine` would, up to the first record that is not intact.
 
     Returns:
         The start of the first record that was not read, and the number of filled columns of `parts`.

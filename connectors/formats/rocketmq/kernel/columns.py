@@ -25,7 +25,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST
 
 @compiled
 def _hex_digits(value):
-    """Return the eight upper-case hex digits of a 32-bit number, as a word with the first digit on top."""
+    """Return the eight upper-case hex digits of a 32-bit number in a 64-bit word, first digit in the top byte."""
     word = np.uint64(value)
     word = (word | (word << np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
     word = (word | (word << np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
@@ -36,7 +36,7 @@ def _hex_digits(value):
 
 @compiled
 def _write_hex(window, position, size, out, target):
-    """Write `size` bytes, a multiple of four, as hex."""
+    """Write `size` bytes, a multiple of four, as hex digits."""
     for at in range(0, size, 4):
         number = np.uint64(load_be_i32(window, position + at)) & np.uint64(0xFFFFFFFF)
         store_be_u64(out, target + 2 * at, _hex_digits(number))

@@ -60,7 +60,7 @@ _FNV_BASIS, _FNV_PRIME = np.uint64(FNV_64_BASIS), np.uint64(FNV_64_PRIME)
 
 
 def _word(text: str) -> np.uint64:
-    """Return the first eight bytes of a name, or all if it is shorter, as a word."""
+    """Return the first eight bytes of a name, or all of a shorter one, as a 64-bit word."""
     return np.uint64(int.from_bytes(text.encode()[:8], "little"))
 
 
@@ -140,7 +140,7 @@ def signed_hash(value: Any) -> Any:
 
 @compiled
 def index_hash(value: Any) -> Any:
-    """Return the index's form of a hash: its absolute value, or 0 for the one value that has none."""
+    """Return a hash as IndexFiles store it: its absolute value, or 0 for the smallest int."""
     number = abs(signed_hash(value))
     return np.int64(0) if number >= (np.int64(1) << 31) else number
 
@@ -156,7 +156,7 @@ def fnv1_64(window: Array, position: Any, length: Any) -> Any:
 
 @compiled
 def _number(window: Array, position: Any, length: int) -> Any:
-    """Return a number of one to nine digits, or -1."""
+    """Parse a number of one to nine digits; return -1 if the text is none."""
     if length > 9:
         return np.int64(-1)
     value = np.int64(0)
@@ -182,7 +182,7 @@ def _kind_of(window: Array, position: int, length: int) -> Any:
 
 @compiled
 def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any, topics: Any, out: Any) -> Any:
-    """Write the index data of these records, and return how many of them fit."""
+    """Write the index data of located records to the outputs, and return how many records fit."""
     counts, table, starts, texts = topics
     used, longs, ints, key_hashes, tags_key, irregular, topic_hashes, topic_kinds = out
     row, key = used[ROWS], used[KEYS]

@@ -34,7 +34,7 @@ def _is_dead_letter(window, position, length):
 
 @compiled
 def _after_group(window, position, length, group, group_length):
-    """Return the part of a retry topic's name, without its prefix, after a group and a separator."""
+    """Return the span after `group` and a separator, in a retry topic's name without its prefix."""
     if group_length < 0 or length <= group_length + 1:
         return position, _NONE
     for at in range(group_length):
@@ -48,7 +48,7 @@ def _after_group(window, position, length, group, group_length):
 
 @compiled
 def _without_group(window, position, length, group, group_length, dead, dead_length):
-    """Return a topic, or the topic in a POP consumer's retry topic; none for other retry topics."""
+    """Return the span of a topic, without the prefix and the group if it is a POP consumer's retry topic."""
     if length <= 0:
         return position, _NONE
     if not _is_retry(window, position, length):
@@ -67,7 +67,7 @@ def _without_group(window, position, length, group, group_length, dead, dead_len
 
 @inlined
 def may_name_origin(window, topic):
-    """Return whether a stored topic may be a retry or a dead-letter topic, by its first byte."""
+    """Return whether a stored topic may be a retry or dead-letter topic, judging by its first byte."""
     return window[topic] == _PERCENT
 
 

@@ -32,7 +32,7 @@ _NONE = np.int64(-1)
 
 @compiled
 def _split_keys(window, position, length, used, key_offsets, data):
-    """Split text at spaces, without empty parts."""
+    """Split a text of keys at spaces, without empty keys."""
     end = position + length
     begin = position
     block = position

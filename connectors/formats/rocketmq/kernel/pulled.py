@@ -1,4 +1,4 @@
-"""Records as a broker sends them: consecutive, but from anywhere in its log, so that no offset verifies them."""
+"""Records as a broker sends them: consecutive, but from different places in its log."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def examine(window, length, position, offset, segment_end, file_end, max_record,
 
 @inlined
 def _locate(window, position, size, magic):
-    """Locate a record's parts, and check each length; the first is -1 if they do not fit.
+    """Locate a record's parts, checking each length; set the first part to -1 if the lengths do not fit.
 
     Returns:
         Places of store host and body, the body's length, place and length of the topic, and of the properties.
@@ -158,7 +158,7 @@ def _write_parts(parts, row, position, located):
 
 @inlined
 def _agrees(window, position, mask, body, body_length):
-    """Return whether a body matches its CRC; the dialect stores only the CRC's bits in a mask."""
+    """Return whether a body matches its CRC, of which only the bits in `mask` are compared."""
     crc = np.int64(crc32(window, body, body_length)) & mask
     return crc == np.int64(load_be_i32(window, position + _AT_CRC)) & 0xFFFFFFFF
 
@@ -193,7 +193,7 @@ def _examine_parts(window, position, size, magic, verify, parts, row):
 
 @compiled
 def take_records(window, length, origin, limit, max_record, verify, position, parts, row, room):
-    """Read intact records one after the other, as `examine` would, up to the first one that is not intact.
+    """Read consecutive intact records, as `examine` would, up to the first record that is not intact.
 
     A store has one dialect, so the dialect is determined once, for the next record, and not for each record.
 
