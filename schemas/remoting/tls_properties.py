@@ -59,7 +59,7 @@ class TlsMode(StrEnum):
 
 
 class ClientAuth(StrEnum):
-    """Whether a server requests or requires certificates from its clients."""
+    """Choice of a server to request or to require certificates from its clients."""
 
     NONE = "none"
     OPTIONAL = "optional"
