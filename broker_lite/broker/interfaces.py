@@ -245,7 +245,7 @@ class Deliveries(Protocol):
         max_reconsume_times: int | None = None,
         client: Host | None = None,
     ) -> object | None:
-        """Store a message again that a consumer failed to consume; return None if the failure is dropped.
+        """Store a message again that a consumer failed to consume; return None if it is not stored again.
 
         Raises:
             SendBackError: if no message begins at the offset.

@@ -86,7 +86,7 @@ class FactsReader(Protocol):
         """Locate records, see `walking.Hop`; they belong to the chunk only after `commit`."""
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Keep the records of the last `hop`; call it while their window is still open."""
+        """Add the records that the last call of `hop` found to the chunk, while the window with their bytes is open."""
 
     def add_bad(self, bad: BadRange) -> None:
         """Record a bad range that the walk does not report."""
@@ -96,7 +96,7 @@ class FactsReader(Protocol):
         """True if the chunk may have no room for the next record."""
 
     def finish(self, end: int | None = None) -> Facts:
-        """Return the chunk so far; the next one begins at its end."""
+        """Return the records collected so far as a chunk; the next one begins at its end."""
 
 
 class LogRange(Protocol):

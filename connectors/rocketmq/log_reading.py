@@ -136,7 +136,7 @@ class LogReader:
     def _wanted_rows(
         self, records: PulledRecords, answers: Sequence[Pulled], wanted: QueueRange, part: LogPart
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of those messages in answers that are in the range and the log part."""
+        """Yield the rows of pulled messages that are in a range of queue offsets and in a part of the log."""
         may_exceed = any(answer.may_exceed for answer in answers)
         chosen = PulledRange(part.first_byte, part.end_byte, range(wanted.begin, wanted.end), may_exceed)
         try:

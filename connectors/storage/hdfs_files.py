@@ -41,7 +41,7 @@ class Version(NamedTuple):
 
 
 def version_path(folder: str, number: int) -> str:
-    """Return the path of a version with this number.
+    """Return the path of a numbered version of the file; each write to HDFS makes a new one.
 
     >>> version_path("/copy/shipped/log.json", 17)
     '/copy/shipped/log.json/00000000000000000017'

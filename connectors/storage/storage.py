@@ -203,7 +203,7 @@ class Storage(ABC):
             raise self.changed_part(name, part)
 
     def changed_part(self, name: str, part: Part) -> ObjectStoreError:
-        """Return the error for a file that does not have the size and checksum of a part."""
+        """Return the error for a file whose bytes are not those of a part: its size or its CRC-32 differs."""
         return ObjectStoreError(
             f"{self.place_of(name)}: expected {part.size} bytes with its CRC-32: the file was changed or deleted"
         )

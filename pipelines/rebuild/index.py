@@ -144,7 +144,7 @@ def build_index(task: IndexTask) -> IndexBuilt:
 
 
 def _initial_state(task: IndexTask) -> Array:
-    """Return the state of an empty file, whose header has the end of the previous file."""
+    """Return the state of an empty IndexFile; its header begins with the last offset and time of the one before."""
     state = np.zeros(index_entries.STATE_SIZE, np.int64)
     state[index_entries.NUMBER] = 1
     for keys, first, _ in _read_keys(task, task.first - 1, task.first) if task.first else ():

@@ -197,7 +197,7 @@ class OldCopies:
 
     @property
     def bytes(self) -> int:
-        """Size of the copies in bytes, estimated where a file also has other rows."""
+        """Size of the messages that the replay has sent, bytes; estimated where a data file also has other rows."""
         return sum(file.size * rows // max(1, file.rows or rows) for file, rows in self.files)
 
 

@@ -102,7 +102,7 @@ def _sum_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -
 
 
 def _value_numbers(column: pa.Array) -> Array:
-    """Return an integer for each value of a column; that of a null is arbitrary."""
+    """Return a 64-bit integer for each value of a column, such as the hash of a text; that of a null is arbitrary."""
     column = _with_short_offsets(column)
     kind = column.type
     if pa.types.is_dictionary(kind):

@@ -135,7 +135,7 @@ class RowSender(Closable):
         return _Run(self, self._settings, prepared).run()
 
     def start(self, parcel: Parcel, queue: MessageQueue) -> tuple[Attempt, Future[Stored]]:
-        """Send a request to a queue once, over a tracked connection.
+        """Send a request to a queue once, over a tracked connection; return the attempt and its future answer.
 
         Raises:
             RocketMQError: if nothing was sent.

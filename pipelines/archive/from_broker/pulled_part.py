@@ -74,7 +74,7 @@ class PulledRange:
 
 @dataclass(frozen=True, slots=True)
 class PulledPart:
-    """Ranges of queues of one broker.
+    """Part of an archive run: ranges of queue offsets that are pulled from one broker.
 
     Attributes:
         source: brokers and limits, with this task's share of the rate.
