@@ -68,6 +68,7 @@ def records_of(lake: Lake, question: Question) -> list[Record]:
 
 def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]]:
     """Return the story of a question, and its rows of `messages`, which refer to the bodies."""
+    lake = lake.pinned()  # all of a story is of one version of each table
     tables = LineageTables(lake)
     found = gather(tables, question)
     now = tables.newest({row["broker"] for row in found.records.values()}) if found.records else {}
