@@ -89,7 +89,8 @@ class Increments:
             more_keys = pa.chunked_array([*_keys_of_clients(new), *_keys_of_later(steps)], pa.string())
             found = self._read_earlier_members(steps, more_keys)
             if found.num_rows:
-                steps = self._link_members([*members, found], entries, new.ops, definers, again)
+                # Before those made of open steps, which lack what a step does not have, such as the first topic.
+                steps = self._link_members([found, *members], entries, new.ops, definers, again)
         steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
         steps = self._without_erased(steps)
         chosen = is_open(steps)

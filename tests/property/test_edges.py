@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -206,9 +207,25 @@ _archived: dict[tuple[str, Path], int] = {}
 def test_any_number_of_runs_gives_the_steps_of_one_run(
     shapes: list[tuple[str, int, bool]], data: st.DataObject
 ) -> None:
+    count = sum(len(story(number, *shape)) for number, shape in enumerate(shapes))
+    cuts = data.draw(st.lists(st.tuples(st.integers(0, count), st.sampled_from(["a", "b", "ab"])), max_size=4))
+    assert_runs_give_the_same_steps(shapes, cuts)
+
+
+@pytest.mark.parametrize("end", [2, 3, 4])
+def test_a_copy_from_before_is_known_when_a_message_is_sent_again(end: int) -> None:
+    assert_runs_give_the_same_steps([("sent again", 5, False), ("committed", 15, False)], [(end, "ab")])
+
+
+def assert_runs_give_the_same_steps(shapes: Sequence[tuple[str, int, bool]], cuts: Sequence[tuple[int, str]]) -> None:
+    """Archive messages in several runs and in one, and compare the steps.
+
+    Args:
+        shapes: shape, begin in seconds, and whether it is traced, of each message.
+        cuts: number of the events before each run, and the stores that it archives.
+    """
     stories = [story(number, shape, start, traced) for number, (shape, start, traced) in enumerate(shapes)]
     events = sorted((event for found in stories for event in found), key=lambda event: event[0])
-    cuts = data.draw(st.lists(st.tuples(st.integers(0, len(events)), st.sampled_from(["a", "b", "ab"])), max_size=4))
     with tempfile.TemporaryDirectory() as folder:
         stores = Stores(Path(folder))
         many, one = stores.main.lake, Lake(f"{folder}/one")
