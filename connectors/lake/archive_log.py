@@ -160,7 +160,7 @@ def read_last_commit(lake: Lake) -> ArchiveCommit | None:
     sequence = table.transaction_version(APPLICATION_ID)
     if sequence is None:
         return None
-    found = newest_commit(table)
+    found = newest_commit(lake, table)
     if found is not None and found[1].sequence == sequence:
         return found[1]
     raise LogDamagedError(
@@ -169,9 +169,9 @@ def read_last_commit(lake: Lake) -> ArchiveCommit | None:
     )
 
 
-def newest_commit(table: DeltaTable) -> tuple[int, ArchiveCommit] | None:
-    """Return the newest archive commit in a table `messages`, and the table version that it created."""
-    for note in read_history(table):
+def newest_commit(lake: Lake, messages: DeltaTable) -> tuple[int, ArchiveCommit] | None:
+    """Return the newest archive commit in the open table `messages`, and the table version that it created."""
+    for note in read_history(lake.log("messages"), messages.version()):
         commit = ArchiveCommit.from_metadata(note.metadata)
         if commit is not None:
             return note.version, commit
@@ -184,7 +184,8 @@ def read_messages_history(lake: Lake) -> Iterator[CommitNote]:
     Raises:
         LakeError: if there is no such table.
     """
-    return read_history(lake.table("messages"))
+    newest = lake.table("messages").version()
+    return read_history(lake.log("messages"), newest)
 
 
 def commits_after(lake: Lake, sequence: int) -> list[ArchiveCommit]:

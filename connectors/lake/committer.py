@@ -25,7 +25,6 @@ from commitlake.connectors.lake.archive_log import (
     read_last_commit,
 )
 from commitlake.connectors.lake.backoff import MAX_TRIES
-from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, change_of
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -177,7 +176,7 @@ def advance(
     *,
     from_scratch: bool = False,
     beside: Mapping[str, tuple[int, int]] | None = None,
-    removed: Iterable[tuple[str, int]] = (),
+    removed: Sequence[tuple[str, int]] = (),
 ) -> bool:
     """Add files to a table and raise an application's progress number, if no other process has changed it meanwhile.
 
@@ -201,10 +200,16 @@ def advance(
     others = beside or {}
     if any((table.transaction_version(other) or 0) != expected for other, (expected, _) in others.items()):
         return False
+    sums: Iterable[int | None] = ()
+    if removed:
+        from commitlake.connectors.lake.rows.row_sums import sums_of_files  # loads compiled code
+
+        sums = sums_of_files(lake.folder(name), (path for path, _ in removed))
     transactions = [Transaction(application, after), *(Transaction(other, new) for other, (_, new) in others.items())]
     try:
         properties = CommitProperties(app_transactions=transactions)
-        _add_files(table, files, (), properties, mode="overwrite" if from_scratch else "append", removed=removed)
+        mode: Literal["append", "overwrite"] = "overwrite" if from_scratch else "append"
+        _add_files(table, files, (), properties, mode, removed, sums)
     except CommitFailedError:
         return False
     lake.seal(name)
@@ -217,17 +222,12 @@ def _add_files(
     partitions: Sequence[str],
     properties: CommitProperties,
     mode: Literal["append", "overwrite"] = "append",
-    removed: Iterable[tuple[str, int]] = (),
+    removed: Sequence[tuple[str, int]] = (),
+    removed_sums: Iterable[int | None] = (),
 ) -> None:
-    files, removed = list(files), list(removed)
+    files = list(files)
     now = time.time_ns() // 1_000_000
-    sums: Iterable[int | None] = ()
-    if removed:
-        from commitlake.connectors.lake.rows.row_sums import sums_of_files  # loads compiled code
-
-        folder = folder_of(table.table_uri)
-        sums = sums_of_files(folder, (path for path, _ in removed))
-    change = change_of([file.statistics for file in files], sums, is_total=mode == "overwrite")
+    change = change_of([file.statistics for file in files], removed_sums, is_total=mode == "overwrite")
     properties.custom_metadata = {**(properties.custom_metadata or {}), COMMIT_KEY: str(change)}
     actions: list[AddAction | RemoveAction] = [RemoveAction(path, True, now, size, {}) for path, size in removed]
     actions += [

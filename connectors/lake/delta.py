@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 
-import pyarrow.fs as pafs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
@@ -16,7 +15,6 @@ from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError,
 from commitlake.connectors.lake.delta_log.entries import OUTSIDE
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.files import LogFolder
-from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.connectors.storage.uris import is_s3
@@ -83,16 +81,6 @@ def seal(uri: str, s3: S3Options | None = None) -> None:
         seal_log(uri, storage_options(uri, s3), s3)
     except (OSError, S3Error) as error:
         logging.getLogger(__name__).warning("the log of %s could not be sealed: %s", uri, error)
-
-
-def folder_of(uri: str, s3: S3Options | None = None) -> pafs.FileSystem:
-    """Return a filesystem whose root is a table's folder, local or in an object store; see `Lake.folder`."""
-    return table_files(uri, storage_options(uri, s3))
-
-
-def log_of(uri: str) -> LogFolder:
-    """Return the log of a table; see `Lake.log`."""
-    return LogFolder(uri, storage_options(uri))
 
 
 def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.catalog.names import is_catalog_place
@@ -148,7 +148,7 @@ class Lake:
             from commitlake.connectors.storage.arrow_errors import s3_error_of
 
             self.check_readable()
-            if (known := s3_error_of(error)) is not None:
+            if (known := s3_error_of(error, self.s3)) is not None:
                 raise known from None
             raise LakeError(f"{self.uri(table)} cannot be read: {clean_message(str(error))}") from None
         if opened is not None:
@@ -306,7 +306,7 @@ class Lake:
         """Refuse a new lake in a table of another lake, or in a folder of a broker's store."""
         from commitlake.connectors.lake.owned_folders import check_no_owner
 
-        check_no_owner(self.root, "--lake")
+        check_no_owner(self.root, "--lake", self.s3)
 
     def _check_hard_links(self, folder: Path) -> None:
         """Refuse a new lake in a file system without hard links, by which deltalake makes a commit atomic.
@@ -331,22 +331,33 @@ class Lake:
                     path.unlink()
 
 
+class _OpenTable(NamedTuple):
+    """A table, with the options by which it was opened."""
+
+    table: DeltaTable
+    options: dict[str, str] | None
+
+
 @dataclass(frozen=True, slots=True)
 class PinnedLake(Lake):
     """A view of a lake for one query: each table is opened once, and stays at that version.
 
     Opening a table reads its whole log since the newest checkpoint, which takes six requests in an object store. What
     only reads, and uses a table several times, takes such a lake; its tables may not be changed, as all users share
-    them. A table that the lake does not have yet is looked for again.
+    them. A table that the lake does not have yet is looked for again. A table whose credentials were renewed since is
+    opened again, at the same version.
     """
 
-    _tables: dict[str, DeltaTable] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _tables: dict[str, _OpenTable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def find(self, table: str) -> DeltaTable | None:
         """Return a table, opened by the first call; None if the lake does not exist or does not have the table."""
-        opened = self._tables.get(table) or Lake.find(self, table)
+        options, known = self.storage_options, self._tables.get(table)
+        if known is not None and known.options == options:
+            return known.table
+        opened = Lake.find(self, table) if known is None else self.table_at(table, known.table.version())
         if opened is not None:
-            self._tables[table] = opened
+            self._tables[table] = _OpenTable(opened, options)
         return opened
 
     def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None]]:

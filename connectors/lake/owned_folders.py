@@ -41,18 +41,19 @@ class OwnedFolder:
     owner: str
 
 
-def check_no_owner(place: str, option: str) -> None:
+def check_no_owner(place: str, option: str, s3: S3Options | None = None) -> None:
     """Refuse a place inside a table of a lake, or inside a folder of a broker's store.
 
     Args:
         place: a folder, a `file:` URI, or `s3://bucket/prefix`; it need not exist.
         option: the option that names it.
+        s3: its object store; by default that of the environment.
 
     Raises:
         LakeError: with the folder that contains the place.
         S3UnavailableError: if an object store cannot be reached.
     """
-    found = owned_folder(place)
+    found = owned_folder(place, s3)
     if found is not None:
         raise LakeError(
             f"{option} {place} is in {found.folder}, {found.owner}, where unknown files may be deleted: "
@@ -60,7 +61,7 @@ def check_no_owner(place: str, option: str) -> None:
         )
 
 
-def owned_folder(place: str) -> OwnedFolder | None:
+def owned_folder(place: str, s3: S3Options | None = None) -> OwnedFolder | None:
     """Return the innermost folder around a place in which no other files may be written, or None.
 
     Links and `..` in a local path are resolved, and the path as it is written is checked, too. In an object store,
@@ -68,12 +69,13 @@ def owned_folder(place: str) -> OwnedFolder | None:
 
     Args:
         place: see `check_no_owner`.
+        s3: likewise.
 
     Raises:
         S3Error: if the place names no bucket, or the object store cannot be reached.
     """
     if is_s3(place):
-        return _owned_prefix(parse_s3_uri(place))
+        return _owned_prefix(parse_s3_uri(place), s3)
     spelled = local_folder(place)
     resolved = Path(os.path.realpath(spelled))
     for folder in dict.fromkeys([spelled, *spelled.parents, resolved, *resolved.parents]):
@@ -121,11 +123,11 @@ def _has_segment(folder: Path) -> bool:
         return False
 
 
-def _owned_prefix(place: S3Uri) -> OwnedFolder | None:
+def _owned_prefix(place: S3Uri, s3: S3Options | None) -> OwnedFolder | None:
     from commitlake.connectors.storage.s3_clients import s3_options
     from commitlake.connectors.storage.s3_storage import S3Storage
 
-    options: S3Options = s3_options()
+    options = s3 or s3_options()
 
     def names(parts: list[str], prefix: str) -> list[str]:
         try:

@@ -6,6 +6,7 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.s3_options import S3Options
 
 _ERROR = re.compile(
     r"When .{1,100}?(?: key '(?P<key>[^']*)')?(?: in)? bucket '(?P<bucket>[^']*)'.*?: AWS Error (?P<code>[A-Z_]+)",
@@ -16,46 +17,48 @@ _OF_DELTALAKE = re.compile(r"Generic S3 error.*?Error performing [A-Z]+ (?P<url>
 _PERMANENT = frozenset({"ACCESS_DENIED", "NO_SUCH_BUCKET", "INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH"})
 
 
-def s3_error_of(error: BaseException) -> S3Error | None:
+def s3_error_of(error: BaseException, s3: S3Options | None = None) -> S3Error | None:
     """Return the error to show for a failed request of Arrow or deltalake, or None for other errors.
 
     Args:
         error: the error that one of them raised, or one that it caused.
+        s3: the object store; by default that of the environment.
     """
     seen: BaseException | None = error
     while seen is not None:
         found = _ERROR.search(str(seen)) if isinstance(seen, OSError) else None
         if found is not None:
             return _explain_by_check(
-                f"s3://{found['bucket']}/{found['key'] or ''}".rstrip("/"), f"the answer {found['code']}"
+                f"s3://{found['bucket']}/{found['key'] or ''}".rstrip("/"), f"the answer {found['code']}", s3
             )
         if (found := _OF_DELTALAKE.search(str(seen))) is not None:
-            return _explain_by_check(_place_of_url(found["url"]), "an error of the server or of the network")
+            return _explain_by_check(_place_of_url(found["url"], s3), "an error of the server or of the network", s3)
         seen = seen.__cause__ or seen.__context__
     return None
 
 
-def _place_of_url(url: str) -> str:
+def _place_of_url(url: str, s3: S3Options | None) -> str:
     """Return the folder or object that a request's URL addresses; with an endpoint, its path begins with the bucket."""
     from commitlake.connectors.storage.s3_clients import s3_options  # noqa: PLC0415 (boto3 takes long to import)
 
     parts = urlsplit(url)
-    if s3_options().endpoint:
+    if (s3 or s3_options()).endpoint:
         return f"s3:/{unquote(parts.path)}".rstrip("/")
     return f"s3://{(parts.hostname or '').partition('.')[0]}{unquote(parts.path)}".rstrip("/")
 
 
-def _explain_by_check(place: str, what: str) -> S3Error:
+def _explain_by_check(place: str, what: str, s3: S3Options | None) -> S3Error:
     """Return the error of a new request: Arrow's own does not distinguish wrong credentials from denied access.
 
     Args:
         place: the object of the request, or its folder.
         what: the answer to that request, for a server that now gives another one.
+        s3: see `s3_error_of`.
     """
     from commitlake.connectors.storage.s3_storage import S3Storage  # noqa: PLC0415 (likewise)
 
     try:
-        S3Storage(place).check()
+        S3Storage(place, s3).check()
     except S3Error as error:
         return error
     is_permanent = what.rpartition(" ")[2] in _PERMANENT

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import boto3
 from botocore import exceptions
 from botocore.config import Config
+from botocore.credentials import Credentials, RefreshableCredentials
 
 from commitlake.connectors.plain_connections import warn_of_plain
 from commitlake.connectors.storage.errors import S3Error
@@ -28,6 +29,8 @@ _READ_SECONDS = 60
 _CONNECTIONS = 16
 
 _clients: dict[tuple[S3Options, int], Any] = {}
+_expiring: dict[tuple[tuple[str, str], ...], RefreshableCredentials] = {}
+"""Credentials that renew themselves, by the variables of the environment by which they were found."""
 _lock = threading.Lock()
 
 
@@ -63,6 +66,7 @@ def _forget() -> None:
     global _lock  # noqa: PLW0603 (the parent may have held it when it forked)
     _lock = threading.Lock()
     _clients.clear()
+    _expiring.clear()
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -132,8 +136,24 @@ def _check_endpoint(endpoint: str) -> None:
         warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
 
 
+def _find_credentials() -> Credentials:
+    key = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    with _lock:
+        if key not in _expiring:
+            found = boto3.session.Session().get_credentials()
+            if found is None:
+                raise exceptions.NoCredentialsError
+            if not isinstance(found, RefreshableCredentials):
+                return found
+            _expiring[key] = found
+        return _expiring[key]
+
+
 def delta_options(options: S3Options) -> dict[str, str]:
     """Return the storage options of the deltalake package for a server, with the credentials that boto3 finds.
+
+    Credentials that expire are kept, and renewed a few minutes before their end: finding them can take a request to
+    another server, or start the `credential_process` of a profile. Others are read each time, as they may change.
 
     Delta commits with a conditional put: the server refuses it if the file already exists.
 
@@ -141,10 +161,7 @@ def delta_options(options: S3Options) -> dict[str, str]:
         S3Error: if there are no credentials.
     """
     try:
-        credentials = boto3.session.Session().get_credentials()
-        if credentials is None:
-            raise exceptions.NoCredentialsError
-        frozen = credentials.get_frozen_credentials()
+        frozen = _find_credentials().get_frozen_credentials()
     except exceptions.BotoCoreError as error:
         raise s3_error(error, "", "the object store requires credentials, ") from None
     found = {
@@ -158,5 +175,6 @@ def delta_options(options: S3Options) -> dict[str, str]:
         found["aws_session_token"] = frozen.token
     if options.endpoint is not None:
         found["aws_endpoint_url"] = options.endpoint
+        found["aws_endpoint_url_s3"] = options.endpoint  # otherwise the environment's comes before the one above
         found["aws_allow_http"] = str(options.endpoint.startswith("http://")).lower()
     return found

@@ -61,7 +61,7 @@ def read_moment(lake: Lake) -> Moment:
         UnavailableError: if a run has committed but is not finished.
     """
     table = lake.find("messages")
-    found = None if table is None else newest_commit(table)
+    found = None if table is None else newest_commit(lake, table)
     if table is None:
         lake.check_messages_are_there()
     if table is None or found is None:

@@ -168,7 +168,7 @@ def _wrong_row_counts(lake: Lake, table: str, commits: Sequence[ArchiveCommit]) 
 
 def _rows_lost_in_repairs(lake: Lake, table: str) -> int:
     try:
-        return count_lost_rows(lake.table(table))
+        return count_lost_rows(lake, table)
     except NoTableError:
         return 0
 

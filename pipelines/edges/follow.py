@@ -261,7 +261,7 @@ class _Work:
         # A consumption may name a message of any part.
         has_others = has_earlier or (count > 1 and bool(logs))
         nothing: list[AddedFile] = []
-        extents = LinkedExtents(self._messages, {file.name for file in files})
+        extents = LinkedExtents(self._lake, self._messages, {file.name for file in files})
         is_stored = are_stored(open_steps)
         waiting, stored = select_rows(open_steps, ~is_stored), states.others(select_rows(open_steps, is_stored))
         for number, (part, log) in enumerate(zip_longest(parts, logs, fillvalue=nothing)):
@@ -336,7 +336,7 @@ def _read_open_steps(lake: Lake, files: Sequence[_OpenFile]) -> pa.Table:
 
 
 def _packs_root(lake: Lake) -> str:
-    newest = newest_commit(lake.table("messages"))
+    newest = newest_commit(lake, lake.table("messages"))
     bodies = None if newest is None else newest[1].bodies
     return lake.bodies if bodies in {None, _IN_LAKE} else str(bodies)
 

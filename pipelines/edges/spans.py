@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.archive_log import newest_commit
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.plain_arrays import numbers_of
 from commitlake.schemas.tables.edges import LINK_DAYS, AbsentReason
 from commitlake.schemas.times import epoch_us
@@ -146,11 +147,12 @@ class LinkedExtents:
     """Extents of all brokers' rows, by the statistics of the data files, while new files are linked.
 
     Args:
-        messages: the table.
+        lake: the lake.
+        messages: its open table `messages`.
         new: names of the files that are not linked yet.
     """
 
-    def __init__(self, messages: DeltaTable, new: Collection[str]) -> None:
+    def __init__(self, lake: Lake, messages: DeltaTable, new: Collection[str]) -> None:
         whole: dict[str, LakeSpan] = {}
         self._linked: dict[str, int] = {}
         self._left: dict[str, tuple[frozenset[str], int]] = {}
@@ -167,7 +169,7 @@ class LinkedExtents:
                 whole[broker] = _join_spans(whole[broker], span) if broker in whole else span
                 if name not in new:
                     self._linked[broker] = max(self._linked.get(broker, 0), span.last_us)
-        newest = newest_commit(messages)
+        newest = newest_commit(lake, messages)
         stores = {} if newest is None else newest[1].stores
         pulled = frozenset(broker for broker, store in stores.items() if store.pulled is not None)
         self._spans = Spans(whole, _EXPIRED in messages.metadata().configuration, pulled)

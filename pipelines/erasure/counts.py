@@ -28,7 +28,6 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.erasures import FORM, erased_form, erasure_number, open_erasures
 from commitlake.connectors.lake.lake import Lake
@@ -79,7 +78,7 @@ def recount_minutes(lake: Lake, number: int) -> TableWork | None:
         if done >= number:
             return None
         keys = _keys_to_recount(lake, done)
-        runs, files = _runs_of_keys(table, keys)
+        runs, files = _runs_of_keys(lake, table, keys)
         counted = _count_messages(lake, runs)
         whole = {key for key, parts in runs.items() if all(part["left"] == 0 for part in parts)}
         try:
@@ -111,12 +110,15 @@ def _minute_keys(rows: pa.Table, time: str) -> Iterator[Key]:
     yield from zip(*columns, rows.column("queue_id").to_pylist(), minutes, strict=True)
 
 
-def _runs_of_keys(table: DeltaTable, keys: set[Key]) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
+def _runs_of_keys(
+    lake: Lake, table: DeltaTable, keys: set[Key]
+) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
     """Return each run's offset range and message count for each key, and the keys that each data file has."""
+    folder = lake.folder("topic_minutes")
     runs: dict[Key, dict[str, dict[str, Any]]] = defaultdict(dict)
     files: dict[str, set[Key]] = {}
     for file in read_table_files(table) if keys else ():
-        with folder_of(table.table_uri).open_input_file(unquote(file.path)) as source:
+        with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, columns=_OF_ROWS, page_checksum_verification=True)
         found = list(_minute_keys(rows, "minute"))
         hits = [row for row, key in enumerate(found) if key in keys]
@@ -206,7 +208,7 @@ def correct_profiles(lake: Lake, number: int) -> TableWork | None:
         done = erasure_number(table)
         if done >= number:
             return None
-        changes = _changes_by_file(table, _changes_by_window(lake, done))
+        changes = _changes_by_file(lake, table, _changes_by_window(lake, done))
         files = [file for file in read_table_files(table) if file.path in changes]
         try:
             added = [rewrite_file(lake, "profiles", file, partial(_correct_rows, changes[file.path])) for file in files]
@@ -236,10 +238,10 @@ def _changes_by_window(lake: Lake, done: int) -> dict[Window, list[tuple[int, di
 
 
 def _changes_by_file(
-    table: DeltaTable, wanted: dict[Window, list[tuple[int, dict[str, int]]]]
+    lake: Lake, table: DeltaTable, wanted: dict[Window, list[tuple[int, dict[str, int]]]]
 ) -> dict[str, dict[int, dict[str, int]]]:
     """Return, by data file and row of `profiles`, the changes to add to its figures; each message counts once."""
-    folder = folder_of(table.table_uri)
+    folder = lake.folder("profiles")
     found: dict[str, dict[int, dict[str, int]]] = {}
     for file in read_table_files(table) if wanted else ():
         with folder.open_input_file(unquote(file.path)) as source:
@@ -294,8 +296,9 @@ def forget_contents(lake: Lake, number: int) -> TableWork | None:
             return None
         files: list[TableFile] = []
         rows = 0
+        folder = lake.folder("erasures")
         for file in read_table_files(table):
-            with folder_of(table.table_uri).open_input_file(unquote(file.path)) as source:
+            with folder.open_input_file(unquote(file.path)) as source:
                 count = int(_rows_to_forget(pq.read_table(source, page_checksum_verification=True), number).sum())
             if count:
                 files.append(file)

@@ -127,7 +127,7 @@ def find_work(lake: Lake, table: str, places: ErasedPlaces) -> TableWork | None:
     opened = lake.find(table)
     if opened is None:
         return None
-    hits = list(_find_unerased(opened, table, places))
+    hits = list(_find_unerased(lake, table, opened, places))
     return TableWork(table, sum(one.rows for one in hits), len(hits), sum(one.file.size for one in hits))
 
 
@@ -153,9 +153,10 @@ def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None
         (row["broker"], row["physical_offset"]): row
         for row in recorded.select(["broker", "physical_offset", *_RECORDED_BEFORE]).to_pylist()
     }
-    for hits in find_hits(opened, places):
-        left = without_erased_rows(opened, hits)
-        rows = read_hits(opened, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
+    folder = lake.folder("messages")
+    for hits in find_hits(opened, folder, places):
+        left = without_erased_rows(folder, hits)
+        rows = read_hits(folder, left, ROWS).combine_chunks() if left.groups else ROWS.empty_table()
         old = rows.filter(pa.array(are_erased(rows, by_any_version=True))).combine_chunks()
         if not old.num_rows:
             continue
@@ -188,7 +189,7 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
             return None
         opened = lake.table(table)
         try:
-            hits = list(_find_unerased(opened, table, places))
+            hits = list(_find_unerased(lake, table, opened, places))
             new = [one.file for one in hits if one.file.path not in written]
             for number, file in runner.run(partial(_rewrite_data_file, lake, table, places), new):
                 written[new[number].path] = file
@@ -207,9 +208,10 @@ def erase_from(lake: Lake, table: str, places: ErasedPlaces, runner: Runner = HE
     )
 
 
-def _find_unerased(opened: DeltaTable, table: str, places: ErasedPlaces) -> Iterator[FileHits]:
-    for hits in find_hits(opened, places, _PREFIXES.get(table, ("",))):
-        left = without_erased_rows(opened, hits) if table == "messages" else hits
+def _find_unerased(lake: Lake, table: str, opened: DeltaTable, places: ErasedPlaces) -> Iterator[FileHits]:
+    folder = lake.folder(table)
+    for hits in find_hits(opened, folder, places, _PREFIXES.get(table, ("",))):
+        left = without_erased_rows(folder, hits) if table == "messages" else hits
         if left.groups:
             yield left
 

@@ -18,12 +18,12 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
-from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.erasures import ErasedPlaces, erased_places
 from commitlake.connectors.lake.lake import Lake
@@ -130,13 +130,13 @@ def count_inner_batches(lake: Lake) -> int:
 
 def read_rows(lake: Lake, places: ErasedPlaces) -> pa.Table:
     """Read the rows of messages that are not erased yet."""
-    table = lake.table("messages")
+    table, folder = lake.table("messages"), lake.folder("messages")
     found = [ROWS.empty_table()]
     if places:
-        for hits in find_hits(table, places):
-            left = without_erased_rows(table, hits)
+        for hits in find_hits(table, folder, places):
+            left = without_erased_rows(folder, hits)
             if left.groups:
-                found.append(read_hits(table, left, ROWS))
+                found.append(read_hits(folder, left, ROWS))
     return pa.concat_tables(found).sort_by([("broker", "ascending"), ("physical_offset", "ascending")]).combine_chunks()
 
 
@@ -197,17 +197,19 @@ class FileHits:
         return sum(map(len, self.groups.values()))
 
 
-def find_hits(table: DeltaTable, places: ErasedPlaces, prefixes: Sequence[str] = ("",)) -> Iterator[FileHits]:
+def find_hits(
+    table: DeltaTable, folder: pafs.FileSystem, places: ErasedPlaces, prefixes: Sequence[str] = ("",)
+) -> Iterator[FileHits]:
     """Find the data files of a table that have rows of the given messages.
 
     Args:
         table: has the columns `broker` and `physical_offset`.
+        folder: its folder.
         prefixes: prefixes of the names of these columns; a row may refer to several messages.
 
     Raises:
         UsageError: if a file has a deletion vector.
     """
-    folder = folder_of(table.table_uri)
     actions = file_actions(table).to_pylist()
     for action, file in zip(actions, read_table_files(table), strict=True):
         if not any(_may_hold(action, places, prefix) for prefix in prefixes):
@@ -243,13 +245,10 @@ def refer_to_messages(rows: pa.Table, places: ErasedPlaces, prefixes: Sequence[s
     return found
 
 
-def without_erased_rows(table: DeltaTable, hits: FileHits) -> FileHits:
-    """Return the rows of a data file of `messages` that are not erased yet."""
+def without_erased_rows(folder: pafs.FileSystem, hits: FileHits) -> FileHits:
+    """Return the rows of a data file of `messages`, in its folder, that are not erased yet."""
     groups = {}
-    with (
-        folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source,
-        _open_parquet(source) as parquet,
-    ):
+    with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         for group, rows in hits.groups.items():
             columns = parquet.read_row_group(group, list(CHANGED_COLUMNS), use_threads=False).combine_chunks()
             is_left = ~are_erased(columns.take(pa.array(rows)))
@@ -258,12 +257,9 @@ def without_erased_rows(table: DeltaTable, hits: FileHits) -> FileHits:
     return FileHits(hits.file, groups)
 
 
-def read_hits(table: DeltaTable, hits: FileHits, schema: pa.Schema) -> pa.Table:
-    """Read the rows of a data file that `hits` names; columns that the file does not have are null."""
-    with (
-        folder_of(table.table_uri).open_input_file(unquote(hits.file.path)) as source,
-        _open_parquet(source) as parquet,
-    ):
+def read_hits(folder: pafs.FileSystem, hits: FileHits, schema: pa.Schema) -> pa.Table:
+    """Read the rows that `hits` names in a data file of a table's folder; columns that the file lacks are null."""
+    with folder.open_input_file(unquote(hits.file.path)) as source, _open_parquet(source) as parquet:
         there = [name for name in schema.names if name in parquet.schema_arrow.names]
         parts = [
             parquet.read_row_group(group, there, use_threads=False).combine_chunks().take(pa.array(rows))

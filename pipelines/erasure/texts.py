@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.versions import ERASURE_KEY
 from commitlake.connectors.lake.lake import Lake
 from commitlake.pipelines.erasure.rewriting import TableWork
@@ -45,7 +44,7 @@ def find_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | No
     opened = lake.find(table)
     if opened is None:
         return None
-    hits = list(_files_with_texts(opened, table, texts))
+    hits = list(_files_with_texts(lake, table, opened, texts))
     return TableWork(table, sum(rows for _, rows in hits), len(hits), sum(file.size for file, _ in hits))
 
 
@@ -64,7 +63,7 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
         opened = lake.find(table)
         if opened is None:
             return None
-        hits = list(_files_with_texts(opened, table, texts))
+        hits = list(_files_with_texts(lake, table, opened, texts))
         if not hits:
             return TableWork(table)
         removed = [file for file, _ in hits]
@@ -81,8 +80,10 @@ def erase_texts(lake: Lake, table: str, texts: Collection[str]) -> TableWork | N
     raise ConcurrentRunError(f"{uri}: other writers committed first {_MAX_TRIES} times. Run it again")
 
 
-def _files_with_texts(opened: DeltaTable, table: str, texts: Collection[str]) -> Iterator[tuple[TableFile, int]]:
-    folder = folder_of(opened.table_uri)
+def _files_with_texts(
+    lake: Lake, table: str, opened: DeltaTable, texts: Collection[str]
+) -> Iterator[tuple[TableFile, int]]:
+    folder = lake.folder(table)
     columns = _COLUMNS[table]
     for file in read_table_files(opened):
         with folder.open_input_file(unquote(file.path)) as source:

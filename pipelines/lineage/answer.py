@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from deltalake import DeltaTable
-
 from commitlake.connectors.lake.archive_log import ArchiveCommit, newest_commit
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.lost_ranges import LostRange, lost_ranges, lost_sentences
@@ -80,12 +78,12 @@ def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]
     steps, edges = ordered(graph)
     order = {step.id: number for number, step in enumerate(steps)}
     outcomes.sort(key=lambda outcome: order[outcome.step])
-    newest = newest_commit(tables.messages)
+    newest = newest_commit(lake, tables.messages)
     masked = newest is not None and changes_bodies(newest[1].masks)
     unknown = _collect_cautions(found, consumed, offsets, as_of, has_masked_bodies=masked)
     cautions = [*found.cautions, *_late_edges_caution(tables, newest), *unknown]
     if not steps:
-        cautions += expiry_cautions(tables.messages, question)
+        cautions += expiry_cautions(lake, question)
     shown = NearSteps(steps, edges, outcomes)
     if question.depth is not None:
         named = {step_id(place) for place in {*found.matched, *found.related}}
@@ -146,12 +144,13 @@ def _collect_cautions(
     return told
 
 
-def expiry_cautions(messages: DeltaTable, question: Question) -> list[str]:
+def expiry_cautions(lake: Lake, question: Question) -> list[str]:
     """Return a sentence if the records of a question may have been dropped for their age; else an empty list.
 
     Args:
         question: a question without matching records.
     """
+    messages = lake.table("messages")
     before = read_expiries(messages).get("messages")
     if before is None:
         return []
@@ -159,7 +158,7 @@ def expiry_cautions(messages: DeltaTable, question: Question) -> list[str]:
     broker, offset = question.place or (None, offset_in(question.message_id))
     if offset < 0:
         return [f"{dropped}, and an older one would not be found"]
-    spans = LinkedExtents(messages, ()).after(()).brokers
+    spans = LinkedExtents(lake, messages, ()).after(()).brokers
     firsts = [span.first_offset for name, span in spans.items() if broker in {None, name}]
     if not firsts or offset < min(firsts):
         return [f"it has expired: {dropped}"]

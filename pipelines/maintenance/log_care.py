@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.archive_log import ArchiveCommit
+from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER
 from commitlake.connectors.lake.lake import Lake
@@ -118,7 +119,7 @@ def clean_log(lake: Lake, table: str, now: datetime.datetime) -> str:
     retention = _log_retention(opened)
     if retention is None:
         return f"{_LOG_RETENTION} of {lake.uri(table)} cannot be parsed, so its log was not cleaned"
-    newest = _newest_archive_commit(opened)
+    newest = _newest_archive_commit(lake.log(table), opened.version())
     if newest is not None and newest < now - retention + _MARGIN:
         return (
             f"the log of {lake.uri(table)} was not cleaned, because the archive's progress is only in a commit of "
@@ -137,8 +138,8 @@ def _log_retention(table: DeltaTable) -> datetime.timedelta | None:
     return datetime.timedelta(**{f"{found[2].lower()}s": number}) if found and number is not None else None
 
 
-def _newest_archive_commit(table: DeltaTable) -> datetime.datetime | None:
-    for entry in read_history(table):
+def _newest_archive_commit(log: LogFolder, newest: int) -> datetime.datetime | None:
+    for entry in read_history(log, newest):
         if ArchiveCommit.from_metadata(entry.metadata) is not None:
             return from_ms(entry.timestamp_ms)
     return None

@@ -21,6 +21,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction, RemoveAction
 
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.files import LogFolder
 from commitlake.connectors.lake.delta_log.history import read_history
 from commitlake.connectors.lake.delta_log.seals import newest_seal
 from commitlake.connectors.lake.delta_log.sum_changes import COMMIT_KEY, NOTHING_CHANGED, UNKNOWN, SumChange, change_of
@@ -151,7 +152,7 @@ def exchange_files(
     ]
     for attempt in range(_MAX_TRIES):
         opened = lake.table(table)
-        made = _committed_version(opened, metadata) if attempt else None
+        made = _committed_version(lake.log(table), opened.version(), metadata) if attempt else None
         if made is not None:
             return made
         if at_version is not None and opened.version() != at_version:
@@ -199,9 +200,9 @@ def _sum_change(lake: Lake, table: str, removed: Sequence[TableFile], added: Seq
     return change_of([file.statistics for file in added], before)
 
 
-def _committed_version(table: DeltaTable, metadata: str) -> int | None:
+def _committed_version(log: LogFolder, newest: int, metadata: str) -> int | None:
     """Return the version that an earlier attempt committed although its answer was lost; None if it did not commit."""
-    for entry in islice(read_history(table), _MAX_TRIES):
+    for entry in islice(read_history(log, newest), _MAX_TRIES):
         if entry.metadata == metadata:
             return entry.version
     return None

@@ -111,7 +111,7 @@ def check_keys(lake: Lake, since: datetime.date | None = None, runner: Runner = 
         since: messages stored before that date are left out; by default all are compared.
     """
     messages = lake.table("messages")
-    newest, followed = newest_commit(messages), followed_version(lake)
+    newest, followed = newest_commit(lake, messages), followed_version(lake)
     if followed < 0:
         return KeysCheck(note="message_keys has not followed messages yet")
     if newest is not None and followed < newest[0]:

@@ -156,7 +156,7 @@ def missing_in_hbase(lake: Lake, table: DeltaTable, address: str, table_name: st
     from commitlake.connectors.hbase.options import HBaseOptions
     from commitlake.connectors.hbase.progress import read_progress
 
-    newest = newest_commit(table)
+    newest = newest_commit(lake, table)
     if newest is None:
         return ""
     version, commit = newest

@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import DeltaError
@@ -30,7 +31,6 @@ from commitlake.connectors.lake.archive_log import (
     newest_commit,
     read_messages_history,
 )
-from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.history import CommitNote, read_history
@@ -92,14 +92,14 @@ def commit_repair(lake: Lake, note: dict[str, Any]) -> ArchiveCommit:
         note: note of the repair; `first` is the first lost version, and `run_ids` are the lost runs.
     """
     table = lake.table("messages")
-    known = newest_commit(table)
+    known = newest_commit(lake, table)
     last = known[1] if known else ArchiveCommit(0, "")
     newest = max(last.sequence, table.transaction_version(APPLICATION_ID) or 0, finished_runs(lake), note["sequence"])
     # Each lost version may have been an unknown run.
     sequence = newest + 1 + max(0, int(table.version()) - note["first"])
     stores = last.stores
     if last.sequence < (table.transaction_version(APPLICATION_ID) or 0):
-        stores = _progress_from_rows(table, last)
+        stores = _progress_from_rows(lake, table, last)
     now = datetime.datetime.now(datetime.UTC).isoformat()
     commit = replace(
         last,
@@ -144,12 +144,12 @@ def finished_runs(lake: Lake) -> int:
         return 0
 
 
-def _progress_from_rows(table: DeltaTable, last: ArchiveCommit) -> dict[str, StoreProgress]:
+def _progress_from_rows(lake: Lake, table: DeltaTable, last: ArchiveCommit) -> dict[str, StoreProgress]:
     """Return the progress of each store from the rows in the table; the commits that had it are lost."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     ends = {broker: progress.end for broker, progress in last.stores.items()}
-    for columns in _last_records(table, pq):
+    for columns in _last_records(lake, table, pq):
         for broker, offset, size in zip(*columns, strict=True):
             ends[broker] = max(ends.get(broker, 0), offset + size)
     return {
@@ -158,10 +158,10 @@ def _progress_from_rows(table: DeltaTable, last: ArchiveCommit) -> dict[str, Sto
     }
 
 
-def _last_records(table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
-    files = folder_of(table.table_uri)
+def _last_records(lake: Lake, table: DeltaTable, pq: Any) -> Iterator[tuple[list[Any], ...]]:
+    files = lake.folder("messages")
     for file in read_table_files(table):
-        with files.open_input_file(file.path) as source:
+        with files.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, columns=["broker", "physical_offset", "size"], page_checksum_verification=True)
         last = rows.append_column("end", rows.column("physical_offset")).group_by("broker").aggregate([("end", "max")])
         for broker, offset in zip(last.column("broker").to_pylist(), last.column("end_max").to_pylist(), strict=True):
@@ -178,9 +178,14 @@ def repair_note(lost_rows: int) -> dict[str, str]:
     return {"action": "repair", _LOST_ROWS: str(lost_rows)}
 
 
-def count_lost_rows(table: DeltaTable) -> int:
-    """Return the number of rows that repairs have removed from a table, as far back as its log goes."""
-    return sum(_lost_rows(note.metadata) for note in read_history(table))
+def count_lost_rows(lake: Lake, table: str) -> int:
+    """Return the number of rows that repairs have removed from a table, as far back as its log goes.
+
+    Raises:
+        NoTableError: if the lake does not have the table.
+    """
+    newest = lake.table(table).version()
+    return sum(_lost_rows(note.metadata) for note in read_history(lake.log(table), newest))
 
 
 def _lost_rows(metadata: str | None) -> int:

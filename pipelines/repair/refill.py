@@ -407,8 +407,8 @@ def refilled_since(lake: Lake, version: int) -> Refilled:
         version: the version; -1 for all, as far as the log goes back.
     """
     newest, paths = version, []
-    folder = lake.log("messages")
-    for entry in read_history(lake.table("messages")):
+    table, folder = lake.table("messages"), lake.log("messages")
+    for entry in read_history(folder, table.version()):
         if entry.version <= version:
             break
         if (read_note(entry.metadata) or {}).get(_REFILLED):

@@ -94,7 +94,8 @@ def record_lost_rows(lake: Lake, tables: Collection[str]) -> dict[str, int]:
     """
     recorded = {}
     for table, count in lacking_rows(lake, [table for table in tables if table in {*REPEATED, "store_config"}]).items():
-        new = count - count_lost_rows(open_or_create(lake, table))
+        open_or_create(lake, table)
+        new = count - count_lost_rows(lake, table)
         if new > 0:
             exchange_files(lake, table, [], [], changes_data=False, note=repair_note(new))
             recorded[table] = new

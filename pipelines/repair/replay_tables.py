@@ -26,7 +26,6 @@ from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.delta import folder_of
 from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -141,23 +140,23 @@ def _add_marks(lake: Lake, damaged: str) -> None:
     table = lake.find("replays")
     if table is None:
         return
-    rows = _mark_rows(table, damaged)
+    rows = _mark_rows(lake, table, damaged)
     if rows.num_rows:
         append_rows(lake, "replays", rows)
 
 
 def _write_marks(lake: Lake, table: DeltaTable) -> list[DataFile]:
     """Write the rows of `_mark_rows` to a new data file of `replays`, which is not committed yet."""
-    rows = _mark_rows(table, EVENTS)
+    rows = _mark_rows(lake, table, EVENTS)
     name = f"part-{secrets.token_hex(16)}.zstd.parquet"
     return [write_plain_file(rows, lake, "replays", name)] if rows.num_rows else []
 
 
-def _mark_rows(table: DeltaTable, damaged: str) -> pa.Table:
+def _mark_rows(lake: Lake, table: DeltaTable, damaged: str) -> pa.Table:
     """Return a row of `replays` with the event `rows_lost` for each unended replay in its readable files."""
     known: set[str] = set()
     ended: set[str] = set()
-    for rows in _readable_rows(table, ["replay_id", "event"]):
+    for rows in _readable_rows(lake, EVENTS, table, ["replay_id", "event"]):
         for row in rows.to_pylist():
             known.add(row["replay_id"])
             if row["event"] in ENDED:
@@ -174,13 +173,14 @@ def _mark_rows(table: DeltaTable, damaged: str) -> pa.Table:
 def _lost_plans_sentence(lake: Lake) -> Iterator[str]:
     """Yield a sentence on replays that have sent messages, but whose plan is lost; nothing if there are none."""
     table = lake.find("replays")
-    plans = () if table is None else _readable_rows(table, ["replay_id", "plan"])
+    plans = () if table is None else _readable_rows(lake, EVENTS, table, ["replay_id", "plan"])
     planned = {row["replay_id"] for rows in plans for row in rows.to_pylist() if row["plan"]}
     try:
         outcomes = lake.table_at("replay_messages")
     except DeltaError:  # there is none, or it is damaged, too
         return
-    sent = {name for rows in _readable_rows(outcomes, ["replay_id"]) for name in rows.column(0).unique().to_pylist()}
+    ids = (rows.column(0) for rows in _readable_rows(lake, OUTCOMES, outcomes, ["replay_id"]))
+    sent = {name for column in ids for name in column.unique().to_pylist()}
     lost = sorted(sent - planned)
     if lost:
         more = f" and {len(lost) - _MAX_SHOWN:,} more" if len(lost) > _MAX_SHOWN else ""
@@ -191,10 +191,10 @@ def _lost_plans_sentence(lake: Lake) -> Iterator[str]:
         )
 
 
-def _readable_rows(table: DeltaTable, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _readable_rows(lake: Lake, table: str, opened: DeltaTable, columns: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the rows of a table, file by file; files that cannot be read are left out."""
-    folder = folder_of(table.table_uri)
-    for file in read_table_files(table):
+    folder = lake.folder(table)
+    for file in read_table_files(opened):
         try:
             with folder.open_input_file(unquote(file.path)) as source:
                 yield pq.read_table(source, columns=list(columns))

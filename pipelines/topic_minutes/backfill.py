@@ -96,7 +96,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
         LakeError: if a data file of `messages` cannot be read, or if nothing has been archived yet.
     """
     table = lake.table("messages")
-    newest = newest_commit(table)
+    newest = newest_commit(lake, table)
     if newest is None:
         raise LakeError(
             f"nothing was archived into {lake.root} yet: expected an archive commit in {lake.uri('messages')}"

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from deltalake import DeltaTable
-
-from commitlake.connectors.lake.delta import log_of
 from commitlake.connectors.lake.delta_log.entries import commit_info
-from commitlake.connectors.lake.delta_log.files import entry_name
+from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +28,13 @@ class CommitNote:
     metadata: str | None
 
 
-def read_history(table: DeltaTable) -> Iterator[CommitNote]:
-    """Yield the commits of a table, newest first, from the version at which it is open."""
-    folder = log_of(table.table_uri)
-    for version in sorted(folder.read_listing().entries, reverse=True):
-        if version > table.version():
+def read_history(log: LogFolder, newest: int) -> Iterator[CommitNote]:
+    """Yield the commits of a table, newest first, from a version of it."""
+    for version in sorted(log.read_listing().entries, reverse=True):
+        if version > newest:
             continue
         try:
-            data = folder.read(entry_name(version))
+            data = log.read(entry_name(version))
         except FileNotFoundError:  # deleted by a cleanup meanwhile
             continue
         info = commit_info(data)

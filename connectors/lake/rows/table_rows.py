@@ -11,9 +11,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from commitlake.connectors.lake.delta import folder_of
+from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.delta_log.check import WAY_OUT
-from commitlake.connectors.lake.delta_log.versions import PARTITION, AddedFile
+from commitlake.connectors.lake.delta_log.versions import PARTITION, AddedFile, table_files
 from commitlake.connectors.lake.paths import LakeError
 from commitlake.connectors.plain_arrays import repeated, repeated_text
 from commitlake.connectors.storage.s3_options import S3Options
@@ -102,7 +102,7 @@ class TableRows:
 
     def _open(self, file: AddedFile) -> pa.NativeFile:
         if is_uri(self.uri):
-            return folder_of(self.uri, self.s3).open_input_file(file.name)
+            return table_files(self.uri, storage_options(self.uri, self.s3)).open_input_file(file.name)
         return pa.OSFile(str(Path(self.uri, file.name)))  # with other sources, each read would call Python code
 
     def _constant_values(self, group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> Constants:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
 
+from commitlake.connectors.lake.delta_log.files import entry_name
+from commitlake.connectors.lake.delta_log.names import LOG
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.jobs.audit import command as audit
 from commitlake.jobs.erase import command as erase
 from commitlake.pipelines.archive.run import Config, run_archive
+from commitlake.pipelines.erasure.run import Place, plan_erasure, purge_erasures, run_erasure
+from commitlake.pipelines.erasure.selection import KeysToErase
+from commitlake.pipelines.repair.plan import plan_repair
+from commitlake.pipelines.repair.run import repair_lake
 from commitlake.schemas.errors import ExitCode
 from tests.servers.s3 import S3Server
 from tests.support.audited_lakes import judge_nothing
 from tests.support.erased_lakes import KEY, shop_messages, traces
-from tests.support.lakes import GrowingLake
+from tests.support.lakes import GrowingLake, archive_store
 
 
 @pytest.mark.long("erasures leave nothing in a lake in a folder each time, and S3 has the same calls")
@@ -35,6 +44,30 @@ def test_an_erasure_leaves_no_content_in_any_object(
     told = capsys.readouterr().out
     assert code == ExitCode.OK, told
     assert "1 of the messages are erased" in told
+
+
+@pytest.mark.long("each other test of an object store uses the server of the environment, as commands do")
+def test_the_server_of_a_lake_may_be_another_than_that_of_the_environment(
+    bucket: str, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    lake = Lake(f"s3://{bucket}/some/lake", S3Options(s3_server.endpoint, virtual_hosts=False))
+    lake.check_writable()
+    growing = GrowingLake(tmp_path)
+    growing.write(shop_messages(50))
+    archive_store(growing.store, lake)
+    newest = entry_name(lake.table("archive_runs").version())
+    for folder in (LOG, f"{LOG}/_seals"):
+        s3_server.client().delete_object(Bucket=bucket, Key=f"some/lake/archive_runs/{folder}/{newest}")
+    plan = plan_repair(lake)
+    assert list(plan.logs) == ["archive_runs"]
+    repair_lake(lake, plan, "1")
+    assert plan_repair(lake).is_nothing
+    place = Place(lake, PackLocation(lake.bodies, lake.s3), "1")
+    week = datetime.timedelta(days=7)
+    run_erasure(place, plan_erasure(place, KeysToErase([KEY])), "a test", week, lambda _: None)
+    purge_erasures(place, datetime.datetime.now(datetime.UTC), lambda _: None, is_alone=True)
+    assert traces(downloaded(s3_server, bucket, tmp_path / "after")) == []
 
 
 def downloaded(server: S3Server, bucket: str, folder: Path) -> Path:

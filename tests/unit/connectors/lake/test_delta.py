@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
+from commitlake.connectors.lake import delta
 from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake
@@ -104,6 +105,19 @@ def test_a_pinned_lake_opens_a_table_once_and_stays_at_its_version(table: Path, 
     assert pinned.table("numbers").version() == VERSIONS - 1
     assert opened == []
     assert lake.table("numbers").version() == lake.pinned().table("numbers").version() == VERSIONS
+
+
+def test_a_pinned_lake_opens_a_table_again_at_its_version_when_its_credentials_are_renewed(
+    table: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pinned = Lake(str(table.parent)).pinned()
+    pinned.table("numbers")
+    append(table, VERSIONS)
+    opened.clear()
+    renewed = {"aws_session_token": "second"}
+    monkeypatch.setattr(delta, "storage_options", lambda *_: renewed)
+    assert pinned.table("numbers").version() == pinned.table("numbers").version() == VERSIONS - 1
+    assert opened == ["numbers"]
 
 
 def test_a_pinned_lake_looks_again_for_a_table_that_it_did_not_have(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import pickle
 import re
 import threading
@@ -144,6 +146,18 @@ def test_an_endpoint_without_tls_from_any_setting_causes_a_warning(
 def test_an_endpoint_that_is_not_a_url_is_refused() -> None:
     with pytest.raises(S3Error, match="Invalid IPv6 URL"):
         s3_options("http://[::1:9000")
+
+
+@pytest.mark.parametrize(("minutes", "calls"), [(60, 1), (None, 3)])
+def test_only_credentials_that_expire_are_kept(minutes: int | None, calls: int, tmp_path: Path) -> None:
+    end = None if minutes is None else datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=minutes)
+    answer = {"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b"}
+    (tmp_path / "answer").write_text(json.dumps(answer | ({} if end is None else {"Expiration": end.isoformat()})))
+    command = f"sh -c 'echo >> {tmp_path}/calls; cat {tmp_path}/answer'"
+    (tmp_path / "config").write_text(f"[default]\ncredential_process = {command}\n")
+    found = [delta_options(S3Options()) for _ in range(3)]
+    assert [options["aws_access_key_id"] for options in found] == ["a"] * 3
+    assert len((tmp_path / "calls").read_text()) == calls
 
 
 @pytest.mark.parametrize("path", ["/data/lake", "lake", "file:///data/lake", "s3/lake", "/data/a b:c%/ä"])

@@ -116,7 +116,7 @@ def test_a_caution_says_why_there_are_no_traces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, masks: str | None, expected: str
 ) -> None:
     lake = make_lake(tmp_path, [record(1000, 0, "orders")], [])
-    monkeypatch.setattr(answer, "newest_commit", lambda _: (0, ArchiveCommit(1, "run", masks=masks)))
+    monkeypatch.setattr(answer, "newest_commit", lambda *_: (0, ArchiveCommit(1, "run", masks=masks)))
     (caution,) = (each for each in story_of(lake, Question(key=KEY)).cautions if "traces" in each or "traced" in each)
     assert caution.startswith(expected)
 
