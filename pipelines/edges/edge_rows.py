@@ -31,7 +31,7 @@ from commitlake.pipelines.edges.spans import Spans
 from commitlake.pipelines.edges.steps import FROM, OF_CLIENTS, STEPS, TO, WAITING, repeated
 from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.schemas.layouts.rocketmq.topics import SYSTEM_PREFIX, Kind
-from commitlake.schemas.tables.edges import EDGES, EdgeKind, StepOutcome
+from commitlake.schemas.tables.edges import EDGES, AbsentReason, EdgeKind, StepOutcome
 
 SCHEMA: pa.Schema = arrow_schema(EDGES)
 BOTH = "both"
@@ -54,15 +54,15 @@ def link_all(members: pa.Table, entries: pa.Table, ops: pa.Table, spans: Spans) 
         *link_retries(f, spans),
         *link_transactions(f, ops, spans),
         *link_replays(f, spans),
-        link_produced(f, _entries_of_action(entries, Action.PUB)),
+        link_produced(f, _entries_of_action(entries, Action.PUB), spans),
         link_consumed(
             f,
             join_consumptions(_entries_of_action(entries, Action.BEFORE), _entries_of_action(entries, Action.AFTER)),
             spans,
         ),
         link_logged(f, _entries_of_action(entries, Action.LOGGED), spans),
-        link_ended(f, _entries_of_action(entries, Action.END)),
-        link_recalled(f, _entries_of_action(entries, Action.RECALL)),
+        link_ended(f, _entries_of_action(entries, Action.END), spans),
+        link_recalled(f, _entries_of_action(entries, Action.RECALL), spans),
     ]
     return pa.concat_tables([STEPS.empty_table(), *parts]).combine_chunks()
 
@@ -122,7 +122,7 @@ def steps_of_rows(rows: pa.Table) -> pa.Table:
     known |= {
         "from_key": pc.if_else(of_replays, pa.scalar(None, pa.string()), keys),
         "to_key": keys,
-        "is_begun": _begun(rows),
+        "may_change": _may_change(rows),
     }
     for name, told, column in zip(("broker", "offset"), evidence, ("broker", "physical_offset"), strict=True):
         of_record = pc.if_else(lacks_to, rows.column(f"from_{column}"), rows.column(f"to_{column}"))
@@ -130,10 +130,23 @@ def steps_of_rows(rows: pa.Table) -> pa.Table:
     return pa.table([known[f.name].cast(f.type) for f in STEPS], schema=STEPS)
 
 
-def _begun(rows: pa.Table) -> Column:
+def _may_change(rows: pa.Table) -> Column:
+    """Return a mask of the open steps that do not lack an end: actions of clients, which may have another one."""
+    kinds = rows.column("kind")
     no_end = pc.and_(pc.is_null(rows.column("outcome")), pc.is_null(rows.column("cost_ms")))
-    one = pc.or_(pc.is_null(rows.column("attempt")), no_end)
-    return pc.and_(pc.equal(rows.column("kind"), str(EdgeKind.CONSUMED)), one)
+    one = pc.and_(pc.equal(kinds, str(EdgeKind.CONSUMED)), pc.or_(pc.is_null(rows.column("attempt")), no_end))
+    return pc.or_(one, _is_settled(rows))
+
+
+def _is_settled(rows: pa.Table) -> Column:
+    """Return a mask of the clients' actions whose record is known, or was refused."""
+    reasons = rows.column("absent_reason")
+    is_refused = pc.fill_null(pc.equal(reasons, str(AbsentReason.REFUSED)), False)
+    return pc.and_(_is_of_client(rows.column("kind")), pc.or_(pc.is_null(reasons), is_refused))
+
+
+def _is_of_client(kinds: Column) -> Column:
+    return pc.is_in(kinds, pa.array([str(kind) for kind in OF_CLIENTS]))
 
 
 def waiting_members(steps: pa.Table) -> pa.Table:
@@ -182,7 +195,11 @@ def entries_of(steps: pa.Table) -> pa.Table:
     kinds = steps.column("kind")
     for kind, action in _ACTIONS.items():
         chosen = steps.filter(pc.equal(kinds, str(kind)))
-        tables.append(_to_entries(chosen, action, chosen.column("producer_group")))
+        has_record = pc.is_null(chosen.column("absent_reason"))
+        absent, linked = chosen.filter(pc.invert(has_record)), chosen.filter(has_record)
+        tables.append(_to_entries(absent, action, absent.column("producer_group")))
+        # If a step to a known record is open, its trace did not name the place.
+        tables.append(_to_entries(linked, action, linked.column("producer_group"), ("topic", "sent_offset")))
     consumed = steps.filter(pc.equal(kinds, str(EdgeKind.CONSUMED)))
     is_logged = pc.fill_null(pc.less(consumed.column("evidence_physical_offset"), 0), False)
     logged, consumed = consumed.filter(is_logged), consumed.filter(pc.invert(is_logged))
@@ -224,7 +241,7 @@ def _to_entries(
 
 def needed_places(steps: pa.Table) -> pa.Table:
     """Return the places of records in open steps that must be read to link these steps again."""
-    of_clients = pc.is_in(steps.column("kind"), pa.array([str(kind) for kind in OF_CLIENTS]))
+    of_clients = _is_of_client(steps.column("kind"))
     lacks_from = pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False)
     found = [PLACES.empty_table()]
     for end, chosen in ((FROM, of_clients), (TO, pc.and_(lacks_from, pc.invert(of_clients)))):
@@ -237,8 +254,8 @@ def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Arra
     """Return a mask of the open steps that must be linked again, because new rows may complete them.
 
     Steps of records whose predecessor is absent, or that were sent again, are always linked again; there are few of
-    them. A later attempt of a consumption is linked again when its time is over: without a copy by then, its group
-    consumes in order.
+    them. An action of a client is linked again when its broker's records until then are read, and a later attempt of
+    a consumption when its time is over: without a copy by then, its group consumes in order.
 
     Args:
         steps: open steps.
@@ -248,12 +265,16 @@ def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Arra
         spans: extent of the lake, with the increment.
     """
     key = pc.coalesce(steps.column("from_key"), steps.column("to_key"))
-    of_clients = pc.is_in(steps.column("kind"), pa.array([str(kind) for kind in OF_CLIENTS]))
+    kinds = steps.column("kind")
+    of_clients = _is_of_client(kinds)
     lacks_from = pc.and_(pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False), pc.invert(of_clients))
     found: Array = pc.or_(pc.is_in(key, keys), lacks_from).to_numpy()
-    is_consumed = pc.equal(steps.column("kind"), str(EdgeKind.CONSUMED)).to_numpy()
-    is_later = is_consumed & (numbers_of(steps.column("attempt")) > 0)
-    found = found | (is_later & spans.are_newly_complete(numbers_of(steps.column("event_timestamp")) + LATE_US))
+    times = numbers_of(steps.column("event_timestamp"))
+    # What a producer sent without a place is linked by the store time of its trace, which is not known here.
+    by_trace = pc.equal(kinds, str(EdgeKind.PRODUCED)).to_numpy()
+    found = found | (_is_settled(steps).to_numpy() & (by_trace | spans.are_newly_complete(times + 1)))
+    is_later = pc.equal(kinds, str(EdgeKind.CONSUMED)).to_numpy() & (numbers_of(steps.column("attempt")) > 0)
+    found = found | (is_later & spans.are_newly_complete(times + LATE_US))
     if ops.num_rows:
         ends = [steps.column(f"from_{name}") for name in ("broker", "queue_id", "queue_offset")]
         left, right = key_codes(ends, [ops.column(name) for name in ("broker", "queue_id", "half_offset")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.edges.client_actions import ENTRIES, Action
 from commitlake.pipelines.edges.edge_rows import (
     are_touched,
     entries_of,
@@ -20,13 +22,14 @@ from commitlake.pipelines.edges.edge_rows import (
     waiting_members,
 )
 from commitlake.pipelines.edges.finding import is_in_places, places_of_halves, places_of_keys, read_places
-from commitlake.pipelines.edges.matching import Column, key_codes
-from commitlake.pipelines.edges.members import MEMBERS, DelayLevels
+from commitlake.pipelines.edges.matching import Column, key_codes, match_same_key
+from commitlake.pipelines.edges.members import MEMBERS, TIME, DelayLevels
 from commitlake.pipelines.edges.reading import PLACES, RowContents, members_of_rows, places_of, plain_of
 from commitlake.pipelines.edges.spans import LINK_US, Spans
 from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, close_overdue, is_open
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
+_PLACE = ("broker", "physical_offset")
 _FINAL = (AbsentReason.AMBIGUOUS, AbsentReason.REFUSED)
 
 
@@ -74,22 +77,20 @@ class Increments:
         touched = are_touched(waiting, _keys_of_open_steps(new, waiting), new.ops, cancels, spans)
         again, left = select_rows(waiting, touched), select_rows(waiting, ~touched)
         definers = pa.concat_tables([
-            places_of(new.members, "broker", "physical_offset"),
-            places_of(new.entries, "broker", "physical_offset"),
+            places_of(new.members, *_PLACE),
+            places_of(new.entries, *_PLACE),
         ])  # fmt: skip
-        entries = pa.concat_tables([new.entries, entries_of(again)])
-        members = [
-            new.members,
-            waiting_members(again),
-            self._read_members(needed_places(again)),
-            self._needed_plain_members(new, again),
-        ]
+        entries = pa.concat_tables([new.entries, self._with_store_times(entries_of(again))])
+        whole = [new.members, self._read_members(needed_places(again)), self._needed_plain_members(new, again)]
+        members = [*whole, waiting_members(again)]
         steps = self._link_members(members, entries, new.ops, definers, again)
         if has_earlier:
-            more_keys = pa.chunked_array([*_keys_of_clients(new), *_keys_of_later(steps)], pa.string())
-            found = self._read_earlier_members(steps, more_keys)
+            actions = _entries_by_key(entries)
+            more_keys = [*_keys_of_clients(new), *actions.column("unique_key").chunks]
+            since = _before_all(actions, ("event_timestamp", "store_timestamp"))
+            known = pa.concat_tables([places_of(table, *_PLACE) for table in whole])
+            found = self._read_earlier_members(steps, pa.chunked_array(more_keys, pa.string()), since, known)
             if found.num_rows:
-                # Before those made of open steps, which lack what a step does not have, such as the first topic.
                 steps = self._link_members([found, *members], entries, new.ops, definers, again)
         steps = pa.concat_tables([close_overdue(steps, self._spans), close_overdue(left, self._spans)])
         steps = self._without_erased(steps)
@@ -120,9 +121,7 @@ class Increments:
         def needed(rows: pa.Table) -> Array:
             by_key: Array = pc.is_in(rows.column("unique_key"), wanted).to_numpy()
             if origins.num_rows:
-                by_key = by_key | is_in_places(rows, ("broker", "physical_offset"), origins).to_numpy(
-                    zero_copy_only=False
-                )
+                by_key = by_key | is_in_places(rows, _PLACE, origins).to_numpy(zero_copy_only=False)
             return by_key
 
         return plain_of(new.plain, needed)
@@ -132,8 +131,30 @@ class Increments:
             return MEMBERS.empty_table()
         return members_of_rows(read_places(self._lake, places), self._delay_levels)
 
-    def _read_earlier_members(self, steps: pa.Table, more_keys: pa.ChunkedArray) -> pa.Table:
-        """Read earlier records from the lake, as members: those at absent ends of steps, and those with `more_keys`."""
+    def _with_store_times(self, entries: pa.Table) -> pa.Table:
+        """Return entries of open steps, with the store times of their traces where the link depends on these."""
+        is_by_time = pc.and_(
+            pc.equal(entries.column("action"), str(Action.PUB)), pc.is_null(entries.column("sent_offset"))
+        )
+        if not is_by_time.combine_chunks().true_count:
+            return entries
+        rows = read_places(self._lake, places_of(entries.filter(is_by_time), *_PLACE))
+        at, _ = match_same_key(
+            *key_codes(*([table.column(name) for name in PLACES.names] for table in (entries, rows)))
+        )
+        times = rows.column("store_timestamp").cast(TIME).take(pa.array(at, mask=at < 0))
+        times = pc.coalesce(times, entries.column("event_timestamp"))  # if the trace is no longer in the lake
+        return entries.set_column(ENTRIES.get_field_index("store_timestamp"), ENTRIES.field("store_timestamp"), times)
+
+    def _read_earlier_members(
+        self, steps: pa.Table, more_keys: pa.ChunkedArray, since: int, known: pa.Table
+    ) -> pa.Table:
+        """Read earlier records from the lake, as members: those at absent ends of steps, and those with `more_keys`.
+
+        Args:
+            since: store time of the oldest records with `more_keys` that are needed, microseconds since 1970.
+            known: places of records that need not be read, as a table of `PLACES`.
+        """
         lacking = steps.filter(pc.is_valid(steps.column("absent_end")))
         is_final = pc.is_in(lacking.column("absent_reason"), pa.array(list(map(str, _FINAL))))
         waits = pc.and_(
@@ -144,7 +165,7 @@ class Increments:
         more_keys = more_keys.drop_null()
         if not lacking.num_rows and not len(more_keys):
             return MEMBERS.empty_table()
-        since = _earliest_link_time(lacking if lacking.num_rows else steps)
+        since = min([since] * bool(len(more_keys)) + [_earliest_link_time(lacking)] * bool(lacking.num_rows))
         found = [self._read_members(places_of(lacking, "from_broker", "from_physical_offset"))]
         halves = lacking.filter(pc.equal(lacking.column("kind"), str(EdgeKind.FINISHED)))
         keys = pc.coalesce(lacking.column("from_key"), lacking.column("to_key")).combine_chunks()
@@ -154,7 +175,8 @@ class Increments:
             found.append(self._read_members(places_of_halves(self._lake, numbers, since)))
             keys = pa.concat_arrays([keys, found[-1].column("unique_key").combine_chunks()])
         keys = pa.concat_arrays([keys, more_keys.combine_chunks()])
-        found.append(self._read_members(places_of_keys(self._lake, keys, since)))
+        places = places_of_keys(self._lake, keys, since)
+        found.append(self._read_members(places.filter(pc.invert(is_in_places(places, _PLACE, known)))))
         return _distinct_members(pa.concat_tables(found))
 
     def _without_erased(self, steps: pa.Table) -> pa.Table:
@@ -172,14 +194,15 @@ def _keys_of_clients(new: RowContents) -> list[pa.Array]:
     return list(new.members.filter(is_by_client).column("unique_key").chunks)
 
 
-def _keys_of_later(steps: pa.Table) -> list[pa.Array]:
-    """Return the unique keys of clients' actions that are linked to a record with a later store time.
+def _entries_by_key(entries: pa.Table) -> pa.Table:
+    """Return the entries that are linked by unique key and time: all earlier records with their keys are needed.
 
-    Clocks may differ. But an earlier run may also have linked the record on which the client acted, so that it is not
-    among the members: for example a half message that its broker has stored again since.
+    The message of an entry may be among the new rows, and a copy of it, such as one that an application sent before, in
+    an earlier run.
     """
-    is_later = pc.greater(steps.column("from_timestamp"), steps.column("event_timestamp"))
-    return list(steps.filter(pc.fill_null(is_later, False)).column("from_key").chunks)
+    actions = entries.column("action")
+    has_place = pc.and_(pc.equal(actions, str(Action.PUB)), pc.is_valid(entries.column("sent_offset")))
+    return entries.filter(pc.invert(pc.or_(has_place, pc.equal(actions, str(Action.LOGGED)))))
 
 
 def _were_open(steps: pa.Table, again: pa.Table) -> Array:
@@ -205,17 +228,27 @@ def _keys_of_open_steps(new: RowContents, waiting: pa.Table) -> pa.Array:
 
 
 def _distinct_members(members: pa.Table) -> pa.Table:
-    """Return one member for each place: the first one given, which has the most complete data."""
+    """Return one member for each place: the first one given, which has the most complete data.
+
+    A record that was read has more than one made of an open step, except whether it was committed.
+    """
     members = members.combine_chunks()
     if not members.num_rows:
         return members
-    numbered = members.select(PLACES.names).append_column("row", pa.array(np.arange(members.num_rows)))
-    firsts = numbered.group_by(PLACES.names).aggregate([("row", "min")]).column("row_min")
-    rows = np.sort(numbers_of(firsts))
-    return members if len(rows) == members.num_rows else members.take(pa.array(rows)).combine_chunks()
+    numbered = members.select([*_PLACE, "is_committed"]).append_column("row", pa.array(np.arange(members.num_rows)))
+    distinct = numbered.group_by(_PLACE).aggregate([("row", "min"), ("is_committed", "any")]).sort_by("row_min")
+    if distinct.num_rows == members.num_rows:
+        return members
+    members = members.take(distinct.column("row_min"))
+    place = MEMBERS.get_field_index("is_committed")
+    return members.set_column(place, MEMBERS.field(place), distinct.column("is_committed_any")).combine_chunks()
 
 
 def _earliest_link_time(steps: pa.Table) -> int:
-    times = pc.coalesce(*(steps.column(name) for name in ("to_timestamp", "event_timestamp", "from_timestamp")))
-    known = times.drop_null()
+    return _before_all(steps, ("to_timestamp", "event_timestamp", "from_timestamp"))
+
+
+def _before_all(rows: pa.Table, names: Sequence[str]) -> int:
+    """Return the time `LINK_DAYS` before the earliest row, by the first of the columns that has a time; 0 for none."""
+    known = pc.coalesce(*(rows.column(name) for name in names)).drop_null()
     return int(numbers_of(known).min()) - LINK_US if len(known) else 0

@@ -117,6 +117,11 @@ class Spans:
         """Return the store time up to which all rows of a broker are linked."""
         return self.complete_us.get(broker, self.brokers[broker].last_us)
 
+    @property
+    def all_complete_us(self) -> int:
+        """Store time up to which the rows of every broker are linked."""
+        return min(map(self.complete_of, self.brokers), default=0)
+
     def are_complete(self, brokers: pa.Array, times: Array) -> Array:
         """Return, for each broker and time, whether all rows up to the time are linked; False if the broker is null."""
         names = pc.dictionary_encode(brokers)

@@ -43,7 +43,7 @@ STEPS = pa.schema([
     ("evidence_entry", pa.int32()),
     ("definer_broker", pa.string()),           # record that defines the step: if it is new, so is the step
     ("definer_offset", pa.int64()),
-    ("is_begun", pa.bool_()),                  # if consumption: True if only its start, or only its end, is known
+    ("may_change", pa.bool_()),                # True if no end is absent, but later rows may change the step
 ])  # fmt: skip
 """Columns of a table of steps."""
 
@@ -106,8 +106,7 @@ def absent(end: str, rows: Array, reasons: Column) -> dict[str, Column]:
 def is_open(steps: pa.Table) -> Array:
     """Return a mask of the steps that a later run may still complete."""
     not_yet = pc.fill_null(pc.equal(steps.column("absent_reason"), str(AbsentReason.NOT_YET)), False)
-    begun = pc.fill_null(steps.column("is_begun"), False)
-    found: Array = pc.or_(not_yet, begun).to_numpy()
+    found: Array = pc.or_(not_yet, pc.fill_null(steps.column("may_change"), False)).to_numpy()
     return found
 
 
@@ -160,10 +159,10 @@ def close_overdue(steps: pa.Table, spans: Spans) -> pa.Table:
     new = np.where(overdue & (old == str(AbsentReason.NOT_YET)), reasons, old)
     all_reasons = np.array(steps.column("absent_reason").to_pylist(), object)
     all_reasons[waiting] = new
-    begun = steps.column("is_begun").to_numpy().copy()
-    begun[waiting[overdue]] = False
+    may_change = steps.column("may_change").to_numpy().copy()
+    may_change[waiting[overdue]] = False
     steps = _replace_column(steps, "absent_reason", pa.array(all_reasons, pa.string()))
-    return _replace_column(steps, "is_begun", pa.array(begun.tolist(), pa.bool_()))
+    return _replace_column(steps, "may_change", pa.array(may_change.tolist(), pa.bool_()))
 
 
 def repeated(text: str | None, count: int) -> pa.Array:

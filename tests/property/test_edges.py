@@ -48,6 +48,7 @@ SHAPES = (
     "pending",
     "given up",
     "sent again",
+    "refused",
 )
 _EXAMPLES = max(3, settings().max_examples // 8)
 
@@ -93,8 +94,9 @@ class Stores:
 def story(number: int, shape: str, start: float, traced: bool) -> list[Event]:
     """Return the records that a message of some shape leaves."""
     key, origin = f"U{number}", f"{number} first"
-    if shape == "plain":
-        events: list[Event] = [(start, origin, lambda _: record(key, seconds=start))]
+    if shape in {"plain", "refused"}:  # its application sent it again after a refusal
+        at = start + 30 * (shape == "refused")
+        events: list[Event] = [(at, origin, lambda _: record(key, seconds=at))]
     elif shape == "in order":  # a failure without a copy, and a message so late that a copy would exist by then
         events = [(start, origin, lambda _: record(key, seconds=start))]
         events.append((start + 90, f"{number} later", lambda _: record(f"{key} later", seconds=start + 90)))
@@ -151,8 +153,13 @@ def _transaction(number: int, shape: str, start: float) -> list[Event]:
 
 def _traces(number: int, shape: str, start: float) -> list[Event]:
     key, first = f"U{number}", f"{number} first"
+    if shape == "sent again":  # consumed before and after the second copy, and reported as sent without a place
+        sent = [_sent_trace(key, at, succeeded=True) for at in (start + 1, start + 41)]
+        return [*sent, *_consumption(key, 0, start + 1, 0), *_consumption(key, 0, start + 42, 0)]
+    if shape == "refused":
+        return [_sent_trace(key, start + 1, succeeded=False)]
     if shape not in {"plain", "in order", "retried", "dead"}:
-        return [(start + 2, "trace", lambda _: trace(decided(key, "UNKNOW", start + 2), seconds=start + 2))]
+        return [_decision_trace(key, start + 2), _decision_trace(key, start + 8)]
     found: list[Event] = [
         (start + 1, "trace pub", lambda places: trace(pub(key, places[first], start), seconds=start + 1))
     ]
@@ -163,9 +170,18 @@ def _traces(number: int, shape: str, start: float) -> list[Event]:
     return found
 
 
+def _sent_trace(key: str, at: float, *, succeeded: bool) -> Event:
+    """Return the trace of a producer that does not know the place of its message."""
+    return at, "trace sent", lambda _: trace(pub(key, None, at - 1, succeeded=succeeded), seconds=at)
+
+
+def _decision_trace(key: str, at: float) -> Event:
+    return at, "trace", lambda _: trace(decided(key, "UNKNOW", at), seconds=at)
+
+
 def _consumption(key: str, attempt: int, start: float, code: int) -> list[Event]:
     """Return the traces of a consumption that takes eight seconds."""
-    request, end = f"{key} {attempt}", start + 8
+    request, end = f"{key} {attempt} {start}", start + 8
     return [
         (start, "trace begin", lambda _: trace(begun(key, request, attempt, start), seconds=start)),
         (end, "trace end", lambda _: trace(ended(key, request, code, end), seconds=end)),
@@ -215,6 +231,11 @@ def test_any_number_of_runs_gives_the_steps_of_one_run(
 @pytest.mark.parametrize("end", [2, 3, 4])
 def test_a_copy_from_before_is_known_when_a_message_is_sent_again(end: int) -> None:
     assert_runs_give_the_same_steps([("sent again", 5, False), ("committed", 15, False)], [(end, "ab")])
+
+
+@pytest.mark.parametrize("cuts", [[(4, "b")], [(6, "a")], [(8, "ab")], [(4, "b"), (10, "a"), (11, "b")]], ids=str)
+def test_a_client_acted_on_the_same_copy_in_any_number_of_runs(cuts: list[tuple[int, str]]) -> None:
+    assert_runs_give_the_same_steps([("sent again", 17, True), ("given up", 20, True)], cuts)
 
 
 def assert_runs_give_the_same_steps(shapes: Sequence[tuple[str, int, bool]], cuts: Sequence[tuple[int, str]]) -> None:

@@ -12,16 +12,19 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.client_actions import ENTRIES
-from commitlake.pipelines.edges.links.common import action_columns, is_null, member_at_time, members_at
+from commitlake.pipelines.edges.links.common import (
+    action_columns,
+    is_null,
+    may_find_another,
+    member_at_time,
+    members_at,
+)
 from commitlake.pipelines.edges.links.copies import consumable, leads_to_dead_letters
 from commitlake.pipelines.edges.matching import (
     NONE,
-    Column,
     Families,
     count_same,
-    first_after,
     key_codes,
-    latest_before,
     match_same_key,
     rank_within,
 )
@@ -34,27 +37,33 @@ LATE_US = 60_000_000
 """Time within which a broker has stored the copy of a message after a consumption failed, microseconds."""
 
 
-def link_produced(f: Families, entries: pa.Table) -> pa.Table:
+def link_produced(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps to the records that producers sent, by the offset message id or by the unique key alone.
 
-    With the unique key alone, a record that was sent again after the trace was stored is not taken into account.
+    With the unique key alone, a record that was sent again after the trace was stored is not taken into account. A send
+    that failed for its producer, for example because of a timeout, may have been stored before the trace.
 
-    Below, the broker refused the second message:
+    Below, the broker refused the second message, which the application sent again later. It stored the third one, but
+    its answer came too late:
 
-    >>> from commitlake.pipelines.edges.links.examples import entries_of, members_of, print_steps
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
     >>> members = members_of('''
     ...     physical_offset unique_key role kind   topic
     ...     100             K1         sent normal orders
+    ...     200             K3         sent normal orders
+    ...     990             K2         sent normal orders
     ... ''')
     >>> entries = entries_of('''
-    ...     physical_offset unique_key group topic  sent_offset outcome
-    ...     900             K1         shop  orders 100         success
-    ...     950             K2         shop  orders -           failed
+    ...     physical_offset unique_key group topic  sent_offset outcome store_timestamp
+    ...     900             K1         shop  orders 100         success 900
+    ...     950             K2         shop  orders -           failed  950
+    ...     960             K3         shop  orders -           failed  960
     ... ''')
-    >>> print_steps(link_produced(members, entries), "producer_group")
+    >>> print_steps(link_produced(members, entries, LAKE), "producer_group")
     kind     from to  outcome absent_reason producer_group
     produced -    100 success -             shop
     produced -    -   failed  refused       shop
+    produced -    200 failed  -             shop
     """
     is_first = f.has("role", Role.SENT, Role.HALF, Role.COMMITTED, Role.RETRY) | (
         f.has("role", Role.WAITING) & (f.numbers("attempt") == 0) & (f.numbers("rolls") == 0)
@@ -66,28 +75,36 @@ def link_produced(f: Families, entries: pa.Table) -> pa.Table:
     is_plain = is_first & ~f.has("role", Role.COMMITTED) & (f.numbers("checks") == 0) & f.is_null("replay_id")
     plain = f.where(is_plain)
     left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], plain))
-    then, others = member_at_time(left, numbers_of(entries.column("store_timestamp")) + 1, right, plain, f)
+    until = numbers_of(entries.column("store_timestamp")) + 1
+    then, others = member_at_time(left, until, right, plain, f)
     has_place = ~is_null(placed)
     counts = np.where(has_place, counts, others)
     found = np.where(has_place, members_at(sent, exact), then)
+    failed = pc.fill_null(pc.equal(entries.column("outcome"), str(StepOutcome.FAILED)), False).to_numpy()
+    # What an application sends after a failure is another message, with the same key if it is the same object.
+    counts = np.where(failed & (members_at(f.times, found) >= until), 0, counts)
     found = np.where(counts == 1, found, NONE)
-    failed = pc.fill_null(pc.equal(entries.column("outcome"), str(StepOutcome.FAILED)), False)
-    reasons = pc.if_else(failed, str(AbsentReason.REFUSED), str(AbsentReason.NOT_YET))
+    reasons = pc.if_else(mask_of(failed), str(AbsentReason.REFUSED), str(AbsentReason.NOT_YET))
     reasons = pc.if_else(mask_of(counts > 1), str(AbsentReason.AMBIGUOUS), reasons)
+    # A send that failed may have reached any broker.
+    may_be_stored = (counts == 0) & failed & (spans.all_complete_us <= until)
+    may_change = may_find_another(f, np.where(has_place, NONE, found), entries, until, spans)
+    origin_topics = f.column("origin_topic").take(pa.array(then, mask=then < 0))
     return make_steps(EdgeKind.PRODUCED, f.table, None, found, {
         "to_key": entries.column("unique_key"),
-        "to_topic": entries.column("topic"),
+        "to_topic": pc.coalesce(entries.column("topic").combine_chunks(), origin_topics),
         "to_physical_offset": placed,
         "producer_group": entries.column("group"),
+        "may_change": mask_of(may_change | may_be_stored),
         **action_columns(entries),
         **absent(TO, found, reasons),
     })  # fmt: skip
 
 
-def link_ended(f: Families, entries: pa.Table) -> pa.Table:
+def link_ended(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     """Return the steps for transactions that producers ended, each from the newest half message at that time.
 
-    >>> from commitlake.pipelines.edges.links.examples import entries_of, members_of, print_steps
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
     >>> members = members_of('''
     ...     physical_offset role
     ...     100             half
@@ -98,24 +115,18 @@ def link_ended(f: Families, entries: pa.Table) -> pa.Table:
     ...     900             shop  200             unknown
     ...     950             shop  400             committed
     ... ''')
-    >>> print_steps(link_ended(members, entries))
+    >>> print_steps(link_ended(members, entries, LAKE))
     kind  from to outcome   absent_reason
     ended 100  -  unknown   -
     ended 300  -  committed -
     """
-    halves = f.with_role(Role.HALF)
-    left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], halves))
-    until = numbers_of(entries.column("event_timestamp")) + 1
-    latest = latest_before(left, until, right, f.times[halves])
-    first = first_after(left, np.zeros(len(left), np.int64), right, f.times[halves])
-    found = members_at(halves, np.where(latest >= 0, latest, first))
-    return make_steps(EdgeKind.ENDED, f.table, found, None, _producer_columns(entries, found))
+    return _link_decisions(EdgeKind.ENDED, f, entries, f.with_role(Role.HALF), spans)
 
 
-def link_recalled(f: Families, entries: pa.Table) -> pa.Table:
-    """Return the steps from timer messages that producers recalled.
+def link_recalled(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
+    """Return the steps from timer messages that producers recalled, each from the newest one at that time.
 
-    >>> from commitlake.pipelines.edges.links.examples import entries_of, members_of, print_steps
+    >>> from commitlake.pipelines.edges.links.examples import LAKE, entries_of, members_of, print_steps
     >>> members = members_of('''
     ...     physical_offset role    by_timer
     ...     100             waiting yes
@@ -124,24 +135,27 @@ def link_recalled(f: Families, entries: pa.Table) -> pa.Table:
     ...     physical_offset group outcome
     ...     900             shop  success
     ... ''')
-    >>> print_steps(link_recalled(members, entries))
+    >>> print_steps(link_recalled(members, entries, LAKE))
     kind     from to outcome absent_reason
     recalled 100  -  success -
     """
     is_first = (f.numbers("by_timer") != 0) & (f.numbers("rolls") == 0)
     timers = f.where(f.has("role", Role.WAITING) & is_first)
-    left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], timers))
-    found = members_at(timers, match_same_key(left, right)[0])
-    return make_steps(EdgeKind.RECALLED, f.table, found, None, _producer_columns(entries, found))
+    return _link_decisions(EdgeKind.RECALLED, f, entries, timers, spans)
 
 
-def _producer_columns(entries: pa.Table, found: Array) -> dict[str, Column]:
-    return {
+def _link_decisions(kind: EdgeKind, f: Families, entries: pa.Table, records: Array, spans: Spans) -> pa.Table:
+    """Return the steps from the records on which producers decided: each from the newest one at that time."""
+    left, right = key_codes([entries.column("unique_key")], f.columns(["unique_key"], records))
+    until = numbers_of(entries.column("event_timestamp")) + 1
+    found, _ = member_at_time(left, until, right, records, f)
+    return make_steps(kind, f.table, found, None, {
         "from_key": entries.column("unique_key"),
         "producer_group": entries.column("group"),
+        "may_change": mask_of(may_find_another(f, found, entries, until, spans)),
         **action_columns(entries),
         **absent(FROM, found, repeated(str(AbsentReason.NOT_YET), len(found))),
-    }
+    })  # fmt: skip
 
 
 def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
@@ -188,12 +202,13 @@ def link_consumed(f: Families, entries: pa.Table, spans: Spans) -> pa.Table:
     found = np.where((counts == 1) & (attempts >= 0), found, NONE)
     is_ambiguous = mask_of((counts > 1) & (attempts >= 0))
     reasons = pc.if_else(is_ambiguous, str(AbsentReason.AMBIGUOUS), str(AbsentReason.NOT_YET))
+    may_change = pc.or_(entries.column("is_begun"), mask_of(may_find_another(f, found, entries, until, spans)))
     return make_steps(EdgeKind.CONSUMED, f.table, found, None, {
         "from_key": entries.column("unique_key"),
         "consumer_group": entries.column("group"),
         "attempt": entries.column("attempt"),
         "request_id": entries.column("request_id"),
-        "is_begun": entries.column("is_begun"),
+        "may_change": may_change,
         **action_columns(entries),
         **absent(FROM, found, reasons),
     })  # fmt: skip

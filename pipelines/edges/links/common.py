@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.plain_arrays import mask_of
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
 from commitlake.pipelines.edges.matching import NONE, Column, Families, count_before, first_after, latest_before
-from commitlake.pipelines.edges.spans import Spans
+from commitlake.pipelines.edges.spans import LINK_US, Spans
 from commitlake.pipelines.edges.steps import repeated
 from commitlake.schemas.tables.edges import AbsentReason
 
@@ -60,8 +60,9 @@ def action_columns(entries: pa.Table) -> dict[str, Column]:
 def member_at_time(left: Array, until: Array, right: Array, rows: Array, f: Families) -> tuple[Array, Array]:
     """Find, for each event, the newest record with its key at the event's time, and the number of such records.
 
-    If none existed, the clocks differ, and the first later one counts. Members that are stored later never change the
-    result, so several runs give the steps of a single one.
+    Of the records, those within `LINK_DAYS` before the event count, as later runs look no further back. If there is no
+    earlier record at all, the clocks differ, and the first later one counts. A record that is stored after the event
+    never changes the result, so several runs give the steps of a single one: see `may_find_another`.
 
     Args:
         left: key of each event.
@@ -70,11 +71,31 @@ def member_at_time(left: Array, until: Array, right: Array, rows: Array, f: Fami
         rows: member numbers.
         f: all members.
     """
-    counts = count_before(left, until, right, f.times[rows])
-    found = latest_before(left, until, right, f.times[rows])
-    later = first_after(left, until, right, f.times[rows])
+    times = f.times[rows]
+    counts = count_before(left, until, right, times)
+    counts = np.maximum(counts - count_before(left, until - LINK_US, right, times), np.minimum(counts, 1))
+    found = latest_before(left, until, right, times)
+    later = first_after(left, until, right, times)
     is_late = counts == 0
     return members_at(rows, np.where(is_late, later, found)), np.where(is_late, later >= 0, counts)
+
+
+def may_find_another(f: Families, found: Array, entries: pa.Table, until: Array, spans: Spans) -> Array:
+    """Return a mask of the events that a later run may link otherwise: not all records until then are read.
+
+    That is asked of the broker of the record that was found; if it also has the trace, all records before that are
+    read. Copies on other brokers are not waited for, since a broker may never be archived again.
+
+    Args:
+        found: member number for each event, -1 for none.
+        entries: entries of the events.
+        until: time of each event, microseconds.
+    """
+    brokers = f.column("broker").take(pa.array(found, mask=found < 0))
+    is_same = pc.fill_null(pc.equal(brokers, entries.column("broker").combine_chunks()), False)
+    is_read = is_same.to_numpy(zero_copy_only=False) & (until <= numbers_of(entries.column("store_timestamp")) + 1)
+    may_find: Array = (found >= 0) & ~is_read & ~spans.are_complete(brokers, until)
+    return may_find
 
 
 def members_at(rows: Array, found: Array) -> Array:

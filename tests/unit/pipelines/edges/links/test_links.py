@@ -29,9 +29,9 @@ LINKS: dict[str, Callable[[Families], list[pa.Table]]] = {
     "retries": lambda f: link_retries(f, LAKE),
     "transactions": lambda f: link_transactions(f, OPS.empty_table(), LAKE),
     "replays": lambda f: link_replays(f, LAKE),
-    "produced": lambda f: [link_produced(f, NO_ENTRIES)],
-    "ended": lambda f: [link_ended(f, NO_ENTRIES)],
-    "recalled": lambda f: [link_recalled(f, NO_ENTRIES)],
+    "produced": lambda f: [link_produced(f, NO_ENTRIES, LAKE)],
+    "ended": lambda f: [link_ended(f, NO_ENTRIES, LAKE)],
+    "recalled": lambda f: [link_recalled(f, NO_ENTRIES, LAKE)],
     "consumed": lambda f: [link_consumed(f, join_consumptions(NO_ENTRIES, NO_ENTRIES), LAKE)],
     "logged": lambda f: [link_logged(f, NO_ENTRIES, LAKE)],
 }
@@ -68,7 +68,7 @@ def test_steps_are_printed_in_aligned_columns(capsys: pytest.CaptureFixture[str]
         physical_offset unique_key group topic  sent_offset outcome
         900             K2         shop  orders -           failed
     """)
-    print_steps(link_produced(Families(MEMBERS.empty_table()), entries))
+    print_steps(link_produced(Families(MEMBERS.empty_table()), entries, LAKE))
     assert capsys.readouterr().out.splitlines() == [
         "kind     from to outcome absent_reason",
         "produced -    -  failed  refused",
