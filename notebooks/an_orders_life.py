@@ -30,7 +30,7 @@ lake = Lake(notebook.lake.root)
 
 # COMMAND ----------
 
-story = lake.lineage(key=notebook.values["key"], start=notebook.time("from"), end=notebook.time("to"))
+story = lake.lineage(key=notebook.values["key"], since=notebook.time("from"), until=notebook.time("to"))
 report = lineage_report(story, [])
 notebook.say(report.verdict.sentence)
 

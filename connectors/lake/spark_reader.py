@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from operator import and_, ge, le, lt, or_
@@ -129,29 +129,38 @@ def _convert_spark_errors() -> Iterator[None]:
         raise QueryError(about_data[1]) from None
 
 
-def selected(selection: Selection, *, has_dates: bool = True) -> Column:
+def selected(selection: Selection, *, has_dates: bool = True, time: str = "store_timestamp") -> Column:
     """Return a selection of messages as a filter condition on a DataFrame with the columns of `messages`.
+
+    Texts are values of the condition, and no SQL, which settings of a session may change: Spark replaces `${…}` in it,
+    and may keep backslashes.
 
     Args:
         selection: the selection.
         has_dates: as for `commitlake.connectors.lake.sql.conditions`.
+        time: name of the column of store times.
     """
-    parts = [functions.col(column).isin(*map(_literal, values)) for column, values in selection.values]
+    parts = [has_one_of(column, values) for column, values in selection.values]
     if selection.keys:
         parts.append(functions.arrays_overlap("keys", functions.array(*map(_literal, selection.keys))))
     if selection.ids:
         parts.append(reduce(or_, (_has_id(message_id) for message_id in selection.ids)))
-    time = functions.col("born_timestamp" if selection.is_by_birth else "store_timestamp")
+    column = functions.col("born_timestamp" if selection.is_by_birth else time)
     has_dates = has_dates and not selection.is_by_birth
     for moment, compare in ((selection.start, ge), (selection.end, lt)):
         if moment is not None:
-            parts.append(compare(time, functions.timestamp_micros(functions.lit(epoch_us(moment)))))
+            parts.append(compare(column, functions.timestamp_micros(functions.lit(epoch_us(moment)))))
             if has_dates:
                 compare_dates = ge if compare is ge else le
                 parts.append(compare_dates(functions.col("store_date"), functions.expr(date_literal(moment))))
     if selection.where:
         parts.append(functions.expr(f"({selection.where}\n)"))
     return reduce(and_, parts, functions.lit(True))
+
+
+def has_one_of(column: str, values: Iterable[str | int]) -> Column:
+    """Return the condition that a column has one of these values, which are texts as users write them."""
+    return functions.col(column).isin(*map(_literal, values))
 
 
 def _literal(value: str | int) -> Column:

@@ -28,7 +28,15 @@ from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar, Unpack, c
 from commitlake.connectors.catalog.names import SchemaName, is_catalog_place, parse_name
 from commitlake.connectors.lake.lake import Lake as Tables
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.pipelines.analysis.selecting import Chosen, Texts, make_selection, texts_of
+from commitlake.pipelines.analysis.selecting import (
+    Chosen,
+    Texts,
+    Time,
+    choosing_messages,
+    make_selection,
+    texts_of,
+    time_of,
+)
 from commitlake.pipelines.lineage.answer import records_of, rows_of, story_and_rows
 from commitlake.pipelines.lineage.masked import mask_story
 from commitlake.pipelines.lineage.story import MAX_RECORDS, Question, Record, Story
@@ -37,7 +45,6 @@ from commitlake.schemas.errors import UsageError
 from commitlake.schemas.selection import Selection
 from commitlake.schemas.tables.columns import Columns
 from commitlake.schemas.tables.lake_tables import LAKE_TABLES, LakeTable
-from commitlake.schemas.times import with_zone
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,8 +146,11 @@ class Lake(Generic[Frame]):
             raise LakeError(f"no table is named {name!r}: expected one of {', '.join(LAKE_TABLES)}")
         return self._tables.table(LAKE_TABLES[name])
 
+    @choosing_messages
     def messages(self, *, columns: Texts | None = None, body: Body | None = None, **chosen: Unpack[Chosen]) -> Frame:
         """Return messages: one row for each record of a broker's log, in no particular order.
+
+        A message must meet all conditions that are given; of several values in one, it must have any.
 
         Args:
             columns: Columns of `messages`; all by default.
@@ -149,7 +159,7 @@ class Lake(Generic[Frame]):
                 decompressed, is null, and `body_error` says why; both are null if the lake does not have the body.
                 Bodies are read from the packs: with Spark by the executors, which need CommitLake and access to the
                 packs; a task reads a pack, and each part of it once. Without Spark, they must fit into memory.
-            **chosen: Conditions, see `commitlake.pipelines.analysis.selecting.Chosen`.
+            **chosen: Conditions, see `Chosen`.
 
         Raises:
             LakeError: There is no lake, or a column does not exist.
@@ -170,6 +180,7 @@ class Lake(Generic[Frame]):
         form = BodyForm.named(body)
         return self._tables.messages(make_selection(**chosen), wanted, form)
 
+    @choosing_messages
     def tps(
         self, *, by: Texts = "topic", window: datetime.timedelta | str = "5 minutes", **chosen: Unpack[Chosen]
     ) -> Frame:
@@ -185,7 +196,7 @@ class Lake(Generic[Frame]):
                 `origin_topic`; an empty list counts all messages together.
             window: Length of the windows, in whole seconds: a `timedelta`, or a text such as `5 minutes` or `30s`. They
                 begin at multiples of their length since 1970, UTC.
-            **chosen: Conditions, see `commitlake.pipelines.analysis.selecting.Chosen`.
+            **chosen: Conditions, see `Chosen`.
 
         Returns:
             The columns `commitlake.schemas.tables.rates.rate_columns`: the groups, which may be null, `window_start`,
@@ -202,15 +213,17 @@ class Lake(Generic[Frame]):
         question = make_rates_question(by, window, make_selection(**chosen))
         return self._tables.rates(question, [name.replace("-", "_") for name in question.by])
 
+    @choosing_messages
     def dead_letters(self, *, group: Texts | None = None, body: Body | None = None, **chosen: Unpack[Chosen]) -> Frame:
         """Return messages that consumer groups gave up: one row for each, in no particular order.
+
+        Topics are those that the messages were sent to, and times those at which they were stored as dead letters. All
+        have the kind `dlq`, so that `kind` cannot be given.
 
         Args:
             group: Names of consumer groups; all by default.
             body: Add the columns `body` and `body_error`, as `messages` does.
-            **chosen: Conditions, see `commitlake.pipelines.analysis.selecting.Chosen`. Topics are those that the
-                messages were sent to, and times those at which they were stored as dead letters. All have the kind
-                `dlq`, so that `kind` cannot be given.
+            **chosen: Conditions, see `Chosen`.
 
         Returns:
             The columns `commitlake.schemas.tables.dead_letters.DEAD_LETTERS`: `group`, `reason`, `replayed`, and those
@@ -233,10 +246,10 @@ class Lake(Generic[Frame]):
         self,
         *,
         key: str | None = None,
-        message_id: str | None = None,
+        id: str | None = None,  # noqa: A002 (as in `Chosen`)
         place: tuple[str, int] | None = None,
-        start: datetime.datetime | None = None,
-        end: datetime.datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         depth: int | None = None,
         related_by: str | None = None,
         limit: int = MAX_RECORDS,
@@ -248,10 +261,10 @@ class Lake(Generic[Frame]):
 
         Args:
             key: A business key.
-            message_id: An offset message id, or a client's message id.
+            id: An offset message id, or a client's message id.
             place: Broker and physical offset of a record.
-            start: Only records stored at or after this time; UTC if it has no time zone.
-            end: Only records stored before this time.
+            since: Earliest store time: a `datetime` or ISO 8601, UTC without a time zone.
+            until: Latest store time, exclusive.
             depth: Number of edges to follow from these records; None for all.
             related_by: A property; records with the same value of it are included.
             limit: Largest number of matching records; if there are more, the newest are taken. `Story.not_shown` has
@@ -262,9 +275,10 @@ class Lake(Generic[Frame]):
 
         Raises:
             UsageError: Not exactly one of key, id and place is given.
-            UsageError: A mask is invalid, or needs a key.
+            UsageError: A time is not valid, or a mask is invalid, or needs a key.
         """
-        question = Question(key, message_id, place, _zoned(start), _zoned(end), depth, related_by, limit)
+        start, end = time_of("since", since), time_of("until", until)
+        question = Question(key, id, place, start, end, depth, related_by, limit)
         story, rows = story_and_rows(self.paths, question)
         if bodies:
             from commitlake.pipelines.lineage.bodies import with_bodies
@@ -282,17 +296,18 @@ class Lake(Generic[Frame]):
         self,
         *,
         key: str | None = None,
-        message_id: str | None = None,
+        id: str | None = None,  # noqa: A002 (as in `Chosen`)
         place: tuple[str, int] | None = None,
-        start: datetime.datetime | None = None,
-        end: datetime.datetime | None = None,
+        since: Time | None = None,
+        until: Time | None = None,
         limit: int = MAX_RECORDS,
     ) -> list[Record]:
         """Return the records of a key, an id or a place in time order, without further steps.
 
         Arguments and errors are those of `lineage`. If there are more records than the limit, the newest are taken.
         """
-        return records_of(self.paths, Question(key, message_id, place, _zoned(start), _zoned(end), limit=limit))
+        start, end = time_of("since", since), time_of("until", until)
+        return records_of(self.paths, Question(key, id, place, start, end, limit=limit))
 
     def body(self, record: Record | tuple[str, int] | str) -> bytes | None:
         """Return the decompressed body of a message; None if the lake does not have it.
@@ -315,15 +330,17 @@ class Lake(Generic[Frame]):
             raise UsageError(f"expected one record of {question.words}, found {len(rows)}")
         return fetch_body(open_store(self.bodies), rows[0])
 
-    def topics(self, start: datetime.datetime, end: datetime.datetime) -> TopicGraph:
+    def topics(self, since: Time, until: Time) -> TopicGraph:
         """Return which topics feed which in a time range, by keys that pass from one topic to the other.
 
         Args:
-            start: Records stored at or after this time; UTC if it has no time zone.
-            end: Records stored before this time.
+            since: Earliest store time: a `datetime` or ISO 8601, UTC without a time zone.
+            until: Latest store time, exclusive.
+
+        Raises:
+            UsageError: A time is missing or not valid.
         """
-        return topic_graph(self.paths, with_zone(start), with_zone(end))
-
-
-def _zoned(moment: datetime.datetime | None) -> datetime.datetime | None:
-    return None if moment is None else with_zone(moment)
+        start, end = time_of("since", since), time_of("until", until)
+        if start is None or end is None:
+            raise UsageError("topics: expected since and until, found None")
+        return topic_graph(self.paths, start, end)

@@ -1,10 +1,16 @@
-"""The choice of messages, from the arguments of a method of `Lake`."""
+"""The choice of messages, from the arguments of a method of `Lake`.
+
+All methods that choose messages take the same keyword arguments: those of `Chosen`. Type checkers and editors know them
+from `Unpack[Chosen]`; `choosing_messages` shows them to `help()`, and to notebooks, too.
+"""
 
 from __future__ import annotations
 
 import datetime
+import inspect
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, TypedDict, TypeVar
+from typing import ParamSpec, TypeAlias, TypedDict, TypeVar, cast
 
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -12,6 +18,8 @@ from commitlake.schemas.selection import Selection
 from commitlake.schemas.times import parse_iso, with_zone
 
 _Value = TypeVar("_Value")
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
 Texts: TypeAlias = str | Iterable[str]
 """One text, or several, of which a message must have one."""
 Time: TypeAlias = datetime.datetime | str
@@ -24,15 +32,15 @@ class Chosen(TypedDict, total=False):
     None, or what is left out, is no condition; an empty list is an error, because it selects nothing.
 
     Attributes:
-        broker: name of the store.
-        topic: topic in which the message is stored.
-        queue: queue in which it is stored.
-        key: business key.
-        id: offset message id, or client message id (UNIQ_KEY).
-        tag: tag.
-        kind: kind of record, such as `normal` or `retry`.
-        since: earliest store time.
-        until: latest store time, exclusive.
+        broker: Name of the store, or names.
+        topic: Topics in which the messages are stored.
+        queue: Queues in which they are stored.
+        key: Business keys.
+        id: Offset message ids, or client message ids (UNIQ_KEY).
+        tag: Tags.
+        kind: Kinds of record, such as `normal` or `retry`.
+        since: Earliest store time: a `datetime` or ISO 8601, UTC without a time zone.
+        until: Latest store time, exclusive.
         where: SQL predicate on a row of `messages`, in the dialect of the engine.
     """
 
@@ -46,6 +54,28 @@ class Chosen(TypedDict, total=False):
     since: Time | None
     until: Time | None
     where: str | None
+
+
+_CHOSEN_DOC = "    **chosen: Conditions, see `Chosen`."
+"""Line of a docstring that `choosing_messages` replaces with the arguments."""
+
+
+def choosing_messages(method: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+    """Show the arguments of `Chosen` in the signature and the docstring of a method that takes them as `**chosen`.
+
+    `help()`, and what notebooks show for a method, would else only have the name `chosen`.
+    """
+    signature = inspect.signature(method)
+    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    shown = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in Chosen.__annotations__.items()
+    ]
+    vars(method)["__signature__"] = signature.replace(parameters=[*own, *shown])
+    if method.__doc__ and Chosen.__doc__:  # Python -OO leaves them out
+        listed = re.findall(r"^    \w+: .*$", inspect.cleandoc(Chosen.__doc__), re.MULTILINE)
+        method.__doc__ = inspect.cleandoc(method.__doc__).replace(_CHOSEN_DOC, "\n".join(listed))
+    return method
 
 
 def make_selection(
@@ -72,13 +102,13 @@ def make_selection(
     return Selection(
         brokers=texts_of("broker", broker),
         topics=texts_of("topic", topic),
-        queue_ids=_numbers_of("queue", queue),
+        queue_ids=_values_of("queue", queue, int, "whole numbers"),
         keys=texts_of("key", key),
         ids=texts_of("id", id),
         tags=texts_of("tag", tag),
         kinds=_kinds_of(kind),
-        start=_time("since", since),
-        end=_time("until", until),
+        start=time_of("since", since),
+        end=time_of("until", until),
         where=where,
     )
 
@@ -92,31 +122,17 @@ def texts_of(name: str, value: Texts | None) -> Sequence[str]:
     Raises:
         UsageError: if the list is empty, or has another value than a text.
     """
+    return _values_of(name, value, str, "texts")
+
+
+def _values_of(name: str, value: _Value | Iterable[_Value] | None, kind: type[_Value], expected: str) -> list[_Value]:
     if value is None:
         return []
-    return (
-        [value] if isinstance(value, str) else _checked_values(name, value, "texts", lambda each: isinstance(each, str))
-    )
-
-
-def _numbers_of(name: str, value: int | Iterable[int] | None) -> Sequence[int]:
-    if value is None:
-        return []
-    return (
-        [value]
-        if isinstance(value, int)
-        else _checked_values(name, value, "whole numbers", lambda each: isinstance(each, int))
-    )
-
-
-def _checked_values(
-    name: str, values: Iterable[_Value], expected: str, is_expected: Callable[[object], bool]
-) -> list[_Value]:
-    found = list(values)
+    found: list[_Value] = [value] if isinstance(value, kind) else list(cast("Iterable[_Value]", value))
     if not found:
         raise UsageError(f"{name}: expected at least one value, found none; leave it out for all messages")
     for each in found:
-        if not is_expected(each):
+        if not isinstance(each, kind):
             raise UsageError(f"{name}: expected {expected}, found {each!r:.50}")
     return found
 
@@ -129,7 +145,15 @@ def _kinds_of(value: Texts | None) -> Sequence[str]:
     return kinds
 
 
-def _time(name: str, value: Time | None) -> datetime.datetime | None:
+def time_of(name: str, value: Time | None) -> datetime.datetime | None:
+    """Return a time in UTC; None for None.
+
+    Args:
+        name: name of the argument, for the error.
+
+    Raises:
+        UsageError: if it is no time, or one that tables cannot have.
+    """
     try:
         if isinstance(value, datetime.datetime):
             return with_zone(value).astimezone(datetime.UTC)

@@ -14,8 +14,9 @@ from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.body_batches import BodyForm
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
-from commitlake.connectors.lake.spark_reader import selected, table_name
-from commitlake.connectors.lake.sql import Engine, column_name, is_one_of, text_literal
+from commitlake.connectors.lake.spark_reader import has_one_of, selected, table_name
+from commitlake.connectors.lake.sql import Engine, column_name
+from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.connectors.storage.uris import absolute_place
 from commitlake.pipelines.analysis.arrow_tables import with_body_columns
@@ -33,6 +34,8 @@ from commitlake.schemas.tables.rates import RATE_COUNTS
 from commitlake.schemas.times import epoch_us
 
 _MICROSECOND = datetime.timedelta(microseconds=1)
+_ABSENT = {"42P01", "42K03", "42704", None}
+"""States of errors for a table, path or schema that does not exist; None from servers that do not send the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +96,7 @@ class SparkTables:
         computed = computed_columns(None, Engine.SPARK)
         found = dead_letters_of(self.table(LAKE_TABLES["messages"]).where(selected(dead)), computed)
         if selection.topics:
-            topics = [text_literal(topic, Engine.SPARK) for topic in selection.topics]
-            found = found.where(is_one_of("origin_topic", topics))
+            found = found.where(has_one_of("origin_topic", selection.topics))
         return self._with_bodies(found, DEAD_LETTERS, form)
 
     def _with_bodies(self, found: DataFrame, columns: Columns, form: BodyForm | None) -> DataFrame:
@@ -129,7 +131,10 @@ class SparkTables:
             assert rows is not None
             counts = {name: part.sums[name] for name in RATE_COUNTS.names}
             keys = dict(zip(groups, part.groups, strict=True))
-            parts.append(window_counts(rows.where(part.where), keys, part.window, counts))
+            of_messages = part.table == "messages"
+            time = "store_timestamp" if of_messages else "minute"
+            wanted = rows.where(selected(part.selection, has_dates=of_messages, time=time)).where(part.more)
+            parts.append(window_counts(wanted, keys, part.window, counts))
         start_us, end_us = epoch_us(question.start), epoch_us(question.end)
         assert question.window is not None
         return rates_of(parts, groups, question.window // _MICROSECOND, start_us, end_us)
@@ -139,7 +144,13 @@ class SparkTables:
         return str(self.place) if isinstance(self.place, SchemaName) else self.place.root
 
     def _find(self, table: LakeTable) -> tuple[DataFrame | None, str]:
-        """Return a table as a DataFrame, or None and the reason; only the schema is read, no Spark job runs."""
+        """Return a table as a DataFrame, or None and the reason if it does not exist.
+
+        Only the schema is read, no Spark job runs.
+
+        Raises:
+            LakeError: if the session cannot open it for another reason, such as a missing permission or a damaged log.
+        """
         place = self.place
         if isinstance(place, SchemaName):
             name = f"`{place.catalog}`.`{place.schema}`.`{table.name}`"
@@ -148,8 +159,11 @@ class SparkTables:
         try:
             found = self.spark.table(name)
             found.schema  # noqa: B018 (Spark Connect opens the table only now)
-        except AnalysisException as error:
-            return None, str(error).strip().partition("\n")[0].rstrip(".;")
+        except EXECUTION_ERRORS as error:
+            reason = _reason(error)
+            if isinstance(error, AnalysisException) and error.getSqlState() in _ABSENT:
+                return None, reason
+            raise LakeError(f"Spark cannot open the table {table.name!r} of {self._shown}: {reason}") from error
         return found, ""
 
     def _bodies(self) -> str:
@@ -160,3 +174,9 @@ class SparkTables:
         row = self.spark.sql(f"DESCRIBE DETAIL `{self.place.catalog}`.`{self.place.schema}`.messages").first()
         assert row is not None
         return f"{root_of(row['location'], 'messages')}/bodies"
+
+
+def _reason(error: Exception) -> str:
+    """Return the sentence of an error of Spark, without its stack; py4j puts a line of its own before it."""
+    lines = str(error).strip().splitlines()
+    return next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else repr(error)).rstrip(".;")

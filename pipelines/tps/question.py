@@ -110,6 +110,8 @@ class PartialCount(NamedTuple):
     Attributes:
         table: name of the table.
         where: SQL of the condition for the rows.
+        selection: the rows to count, with their time range.
+        more: SQL of a further condition for these rows, without texts of the user; part of `where`.
         groups: SQL of each group column.
         window: SQL of the start of a row's window.
         sums: SQL of each sum, by name.
@@ -117,6 +119,8 @@ class PartialCount(NamedTuple):
 
     table: str
     where: str
+    selection: Selection
+    more: str
     groups: Sequence[str]
     window: str
     sums: Mapping[str, str]
@@ -243,11 +247,13 @@ class RatesQuestion:
         found = []
         for part in self.parts():
             sums = {name: self._sum_sql(sql) for name, sql in part.table.sums.items()}
-            rows = PartialCount(part.table.name, part.where(), part.groups(), part.window_start(self.window), sums)
+            selection = replace(part.selection, start=part.start, end=part.end)
+            window = part.window_start(self.window)
+            rows = PartialCount(part.table.name, part.where(), selection, "true", part.groups(), window, sums)
             found.append(rows)
             if part.table is MESSAGES:  # see `rechecked`
                 sums = {**dict.fromkeys(SUMS, "sum(0)"), "prepared": "-count(*)"}
-                found.append(rows._replace(where=f"{rows.where} AND {_IS_RECHECKED}", sums=sums))
+                found.append(rows._replace(where=f"{rows.where} AND {_IS_RECHECKED}", more=_IS_RECHECKED, sums=sums))
         return found
 
     def _sum_sql(self, sql: str) -> str:

@@ -41,6 +41,7 @@ from tests.support.analysed_lakes import (
 )
 from tests.support.hypothesis_profiles import load
 from tests.support.lakes import GrowingLake
+from tests.support.logs import new_message
 
 load()
 
@@ -127,6 +128,44 @@ def test_what_is_missing_is_named(lake: Lake[DataFrame], spark: SparkSession, tm
         commitlake.open(str(tmp_path), spark).messages()
     with pytest.raises(AnalysisException, match="tagz"):
         lake.messages(where="tagz = 'x'")
+
+
+def test_a_table_that_cannot_be_read_is_not_taken_for_one_that_is_missing(
+    growing: GrowingLake, spark: SparkSession, tmp_path: Path
+) -> None:
+    copy = growing.copy_to(tmp_path / "copy")
+    for file in (Path(copy.lake.uri("topic_minutes")) / "_delta_log").glob("*.json"):
+        file.write_text("{")
+    lake = commitlake.open(copy.lake.root, spark)
+    with pytest.raises(LakeError, match=r"Spark cannot open the table 'topic_minutes' of .*: org\.apache\.spark"):
+        lake.tps()  # would else be counted from messages
+
+
+def test_settings_of_the_session_do_not_change_texts(spark: SparkSession, tmp_path: Path) -> None:
+    topics = ["it's \\ 订单", "${spark.app.name}", "a\\'b"]
+    growing = GrowingLake(tmp_path)
+    growing.write(
+        message
+        for topic in topics
+        for message in (
+            new_message(0, topic=topic),
+            new_message(1, topic="%DLQ%x", properties=(("RETRY_TOPIC", topic),)),
+        )
+    )
+    growing.archive()
+    here, lake = commitlake.open(growing.lake.root), commitlake.open(growing.lake.root, spark)
+    for value in ("true", "false"):
+        spark.conf.set("spark.sql.parser.escapedStringLiterals", value)
+        try:
+            for topic in topics:
+                for window in ("1 minute", "1s"):
+                    rates = rows_of(lake.tps(topic=topic, window=window))
+                    assert rates == rows_of(here.tps(topic=topic, window=window)) != []
+                assert rows_of(lake.messages(topic=topic)) == rows_of(here.messages(topic=topic)) != []
+                letters = rows_of(lake.dead_letters(topic=topic))
+                assert letters == rows_of(here.dead_letters(topic=topic)) != []
+        finally:
+            spark.conf.unset("spark.sql.parser.escapedStringLiterals")
 
 
 @settings(max_examples=2)

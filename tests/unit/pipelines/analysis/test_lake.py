@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import commitlake
 from commitlake.pipelines.analysis.lake import Lake
+from commitlake.pipelines.analysis.selecting import Chosen, make_selection
 from commitlake.pipelines.message_keys.follow import catch_up_keys
 from commitlake.schemas.errors import UsageError
 from tests.support.lakes import GrowingLake
@@ -56,10 +59,10 @@ def test_records_and_bodies_are_found_by_key_offset_and_id(archived: GrowingLake
 
 def test_a_story_has_bodies_on_request_and_masked_values(archived: GrowingLake) -> None:
     lake = commitlake.open(archived.lake.root)
-    plain = lake.lineage(message_id="U4")
+    plain = lake.lineage(id="U4")
     assert plain.records[0].body is None
-    assert lake.lineage(message_id="U4", bodies=True).records[0].body == b'{"email":"ada@example.com","n":4}'
-    masked = lake.lineage(message_id="U4", bodies=True, masks=["body.email=null"])
+    assert lake.lineage(id="U4", bodies=True).records[0].body == b'{"email":"ada@example.com","n":4}'
+    masked = lake.lineage(id="U4", bodies=True, masks=["body.email=null"])
     assert b"ada" not in (masked.records[0].body or b"")
 
 
@@ -68,8 +71,28 @@ def test_times_without_a_zone_are_utc(archived: GrowingLake) -> None:
     first = lake.records(key="order-1")[0].stored_at
     assert first is not None
     plain = first.replace(tzinfo=None) + datetime.timedelta(milliseconds=1)
-    assert len(lake.records(key="order-1", start=plain)) == 2
+    assert len(lake.records(key="order-1", since=plain)) == 2
     assert [node.topic for node in lake.topics(plain - datetime.timedelta(days=1), plain).topics] == ["orders"]
+
+
+def test_times_may_be_texts_and_wrong_ones_are_named(archived: GrowingLake) -> None:
+    lake = commitlake.open(archived.lake.root)
+    assert lake.records(key="order-1", until="2020-11-15T00:00") == []
+    with pytest.raises(UsageError, match="since: expected a time in ISO 8601"):
+        lake.lineage(key="order-1", since="yesterday")
+    with pytest.raises(UsageError, match="topics: expected since and until"):
+        lake.topics("2023-11-15", None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", [Lake.messages, Lake.tps, Lake.dead_letters])
+def test_help_and_notebooks_show_the_conditions(method: Callable[..., object]) -> None:
+    signature = inspect.signature(method)
+    assert "chosen" not in signature.parameters
+    for name in Chosen.__annotations__:
+        assert signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert signature.parameters[name].default is None
+        assert f"\n    {name}: " in inspect.getdoc(method)  # type: ignore[operator]
+    assert list(inspect.signature(make_selection).parameters) == list(Chosen.__annotations__)
 
 
 def test_lineage_does_not_load_spark_pandas_or_the_compiler(tmp_path: Path) -> None:
