@@ -360,6 +360,10 @@ class PinnedLake(Lake):
             self._tables[table] = _OpenTable(opened, options)
         return opened
 
+    def pinned(self) -> PinnedLake:
+        """Return this view, whose tables stay as they are."""
+        return self
+
     def __reduce__(self) -> tuple[type[PinnedLake], tuple[str, S3Options | None]]:
         """Pickle only the lake's place, because another process opens its own tables."""
         return PinnedLake, (self.root, self.s3)

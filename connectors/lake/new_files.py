@@ -17,8 +17,7 @@ from commitlake.connectors.lake.delta_log.versions import (
     AddedVersion,
     VersionGoneError,
     added_versions,
-    snapshot_files,
-    table_files,
+    files_of_table,
 )
 from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.lake import Lake
@@ -76,16 +75,15 @@ def readable_files(lake: Lake, after: int, table: str = "messages") -> NewFiles:
         after: the version; -1 for none.
         table: name of the table that is followed.
     """
-    uri = lake.uri(table)
-    options = lake.storage_options
+    lake = lake.pinned()
     try:
         files, newest = new_files(lake, after, table)
     except VersionGoneError:
-        whole = snapshot_files(uri, options)
+        whole = files_of_table(lake.uri(table), lake.table(table))
         return NewFiles(whole.files, whole.version, from_scratch=True)
-    whole = snapshot_files(uri, options) if files else AddedVersion(newest, ())
+    whole = files_of_table(lake.uri(table), lake.table(table)) if files else AddedVersion(newest, ())
     replaced = sorted({file.name for file in files} - {file.name for file in whole.files})
-    found = table_files(uri, options).get_file_info(replaced) if replaced else []
+    found = lake.folder(table).get_file_info(replaced) if replaced else []
     if any(info.type == pafs.FileType.NotFound for info in found):
         return NewFiles(whole.files, whole.version, from_scratch=True)
     return NewFiles(files, newest)
@@ -99,14 +97,13 @@ def new_files(lake: Lake, after: int, table: str = "messages") -> tuple[list[Add
     Raises:
         VersionsError: if the log no longer has these versions, or rows were changed.
     """
-    uri = lake.uri(table)
-    options = lake.storage_options
+    uri, opened = lake.uri(table), lake.table(table)
     if after < 0:  # the current files: earlier versions may have had files that no longer exist
-        whole = snapshot_files(uri, options)
+        whole = files_of_table(uri, opened)
         return list(whole.files), whole.version
     files: list[AddedFile] = []
     newest = after
-    for version in added_versions(uri, after, options):
+    for version in added_versions(uri, after, lake.storage_options, newest=opened.version()):
         newest = version.version
         if version.is_erasure:  # its rows are not new, and readers of an older file skip erased messages
             continue

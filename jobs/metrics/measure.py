@@ -56,7 +56,7 @@ class Measured:
         lag = measure_lag(arguments)
         if arguments.lake is None:
             return cls(lag)
-        lake = lake_of(arguments)
+        lake = lake_of(arguments).pinned()
         with naming_damaged_files(lake, _READ):
             state = read_archive_state(lake)
             return cls(lag, state, count_by_group(lake), read_traffic(lake, state), queue_ends(lake, lag))

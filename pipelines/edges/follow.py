@@ -123,9 +123,10 @@ def catch_up_edges(
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    wanted, consumed = lake.table("messages").version(), _consumptions_version(lake)
-    is_done = (version := followed_version(lake)) >= wanted and followed_consumptions(lake) >= consumed
-    if is_done and not _has_changes(lake, states):
+    reading = lake.pinned()
+    wanted, consumed = reading.table("messages").version(), _consumptions_version(reading)
+    is_done = (version := followed_version(reading)) >= wanted and followed_consumptions(reading) >= consumed
+    if is_done and not _has_changes(reading, states):
         return EdgesUpdate(version, seconds=time.monotonic() - started)
     tries = list(follow_to(wanted, lambda: follow_edges(lake, runner, states, without_roles), wait))
     version = tries[-1].version
@@ -152,16 +153,18 @@ def follow_edges(
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    progress, consumptions, done = followed_version(lake), followed_consumptions(lake), followed_erasure(lake)
-    erased = read_erased_places(lake)
-    new, consumed = _find_new_files(lake, progress, consumptions)
+    reading = lake.pinned()
+    progress, done = followed_version(reading), followed_erasure(reading)
+    consumptions = followed_consumptions(reading)
+    erased = read_erased_places(reading)
+    new, consumed = _find_new_files(reading, progress, consumptions)
     is_done = new.version <= progress and not new.from_scratch and consumed.version <= consumptions
-    if is_done and not _has_changes(lake, states):
+    if is_done and not _has_changes(reading, states):
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
     catch_up_keys(lake, runner)
     begins = progress < 0 or new.from_scratch
-    removed = [] if begins else _open_files(lake)
-    work = _Work(lake, erased, secrets.token_hex(8), without_roles)
+    removed = [] if begins else _open_files(reading)
+    work = _Work(reading, erased, secrets.token_hex(8), without_roles)
     states = states.without(_places_table(erased))
     files = work.run(list(new.files), consumed.files, _read_open_steps(lake, removed), states, has_earlier=not begins)
     step = (None if progress < 0 else progress, new.version)

@@ -111,9 +111,10 @@ def follow_keys(lake: Lake, runner: Runner = HERE, prepared: PreparedKeys | None
         VersionsError: if rows of `messages` were changed.
     """
     started = time.monotonic()
-    progress, done = followed_version(lake), followed_erasure(lake)
-    erased = read_erased_places(lake)
-    new = readable_files(lake, progress)
+    reading = lake.pinned()
+    progress, done = followed_version(reading), followed_erasure(reading)
+    erased = read_erased_places(reading)
+    new = readable_files(reading, progress)
     version = new.version
     if prepared is not None and _has_all_keys(prepared, new, erased):
         written = prepared.files

@@ -22,7 +22,7 @@ from commitlake.connectors.arrays import Array
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import commits_after, newest_commit
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.delta_log.versions import AddedFile, snapshot_files
+from commitlake.connectors.lake.delta_log.versions import AddedFile, files_of_table
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import erasure_number
 from commitlake.connectors.lake.followed_runs import last_finished
@@ -101,7 +101,7 @@ def backfill_minutes(lake: Lake, runner: Runner = HERE, *, from_scratch: bool = 
         raise LakeError(
             f"nothing was archived into {lake.root} yet: expected an archive commit in {lake.uri('messages')}"
         )
-    snapshot = snapshot_files(lake.uri("messages"), lake.storage_options, table.version())
+    snapshot = files_of_table(lake.uri("messages"), table)
     before = _followed_sequence(lake)
     counted = {} if from_scratch else _counted_ranges(lake)
     tasks = _Tasks(lake, f"{BACKFILLED}{newest[1].sequence}", counted)

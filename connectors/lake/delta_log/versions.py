@@ -118,19 +118,23 @@ class AddedVersion:
             )
 
 
-def added_versions(table_uri: str, after: int, storage_options: StorageOptions = None) -> Iterator[AddedVersion]:
-    """Yield the versions after a given one, oldest first, up to the newest at the time of the call.
+def added_versions(
+    table_uri: str, after: int, storage_options: StorageOptions = None, *, newest: int | None = None
+) -> Iterator[AddedVersion]:
+    """Yield the versions after a given one, oldest first.
 
     Args:
         table_uri: path or URI of the table.
         after: number of the last processed version; -1 for none.
         storage_options: deltalake's options for an object store.
+        newest: number of the last version to yield; by default the newest at the time of the call.
 
     Raises:
         VersionGoneError: if a version's commit file no longer exists, or `after` is newer than the table.
         VersionsError: if files contain more than the table's rows.
     """
-    newest = _open(table_uri, storage_options).version()
+    if newest is None:
+        newest = _open(table_uri, storage_options).version()
     if after > newest:
         raise VersionGoneError(
             f"{table_uri} ends with version {newest}, expected {after} or later: it was recreated, or set back. "
@@ -153,6 +157,15 @@ def snapshot_files(table_uri: str, storage_options: StorageOptions = None, versi
     table = _open(table_uri, storage_options)
     if version is not None:
         table.load_as_version(version)
+    return files_of_table(table_uri, table)
+
+
+def files_of_table(table_uri: str, table: DeltaTable) -> AddedVersion:
+    """Return all files of an open table as one version.
+
+    Raises:
+        VersionsError: if files contain more than the table's rows.
+    """
     files = []
     for action in file_actions(table).to_pylist():
         if action.get("deletion_vector"):

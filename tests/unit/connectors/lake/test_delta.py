@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
 from commitlake.connectors.lake import delta
 from commitlake.connectors.lake.delta import delta_table, seal
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.lake import Lake
+from tests.support.opened_tables import opened
 
+__all__ = ["opened"]  # a fixture
 VERSIONS = 4
 
 
@@ -79,20 +81,6 @@ def test_a_damaged_entry_is_found_although_the_table_was_opened_before(table: Pa
         delta_table(str(table))
     entry.write_bytes(whole)
     assert numbers(table) == list(range(VERSIONS))
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The tables that were opened."""
-    found: list[str] = []
-    really = DeltaTable.__init__
-
-    def count(self: DeltaTable, table_uri: str, *arguments: object, **options: object) -> None:
-        found.append(Path(table_uri).name)
-        really(self, table_uri, *arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(DeltaTable, "__init__", count)
-    return found
 
 
 def test_a_pinned_lake_opens_a_table_once_and_stays_at_its_version(table: Path, opened: list[str]) -> None:

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,6 +28,9 @@ from commitlake.jobs.snapshot.command import main as snapshot
 from commitlake.pipelines.lag.answer import LagAnswer
 from tests.support.lakes import MIDNIGHT_MS, GrowingLake
 from tests.support.logs import new_message
+from tests.support.opened_tables import opened
+
+__all__ = ["opened"]  # a fixture
 
 AT = MIDNIGHT_MS // 1000 + 600
 OFFSETS = {"orders@billing": {0: 4, 1: 5}, "%RETRY%billing@billing": {0: 0}, "orders@shipping": {0: 5, 1: 5}}
@@ -74,6 +78,14 @@ def written(request: pytest.FixtureRequest, growing: GrowingLake, tmp_path: Path
     path = tmp_path / "commitlake.prom"
     assert main([*place, "--textfile", str(path), "--cluster", "shop", "--quiet"]) == 0
     return path.read_text()
+
+
+def test_a_lake_is_measured_at_one_version_of_each_table(
+    growing: GrowingLake, opened: list[str], tmp_path: Path
+) -> None:
+    assert main(["--lake", growing.lake.root, "--textfile", str(tmp_path / "commitlake.prom"), "--quiet"]) == 0
+    again = sorted(name for name, count in Counter(opened).items() if count > 1)
+    assert again == ["messages"]  # by the lag, which has a view of its own
 
 
 def test_names_and_labels_are_those_of_rocketmq_exporter(written: str) -> None:

@@ -1,4 +1,4 @@
-"""A run without new messages completes an earlier unfinished run."""
+"""A run without new messages completes an earlier unfinished run, and opens few tables."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from commitlake.pipelines.audit.tables import compare_archive_runs
 from commitlake.pipelines.message_keys.progress import followed_version
 from commitlake.pipelines.repair.plan import plan_repair
 from tests.support.lakes import GrowingLake, shop_messages
+from tests.support.opened_tables import opened
+
+__all__ = ["opened"]  # a fixture
 
 
 @pytest.mark.parametrize("keys", [True, False])
@@ -47,3 +50,22 @@ def test_changed_topics_are_recorded_without_new_messages(tmp_path: Path) -> Non
     assert not compare_archive_runs(growing.lake, read_moment(growing.lake))
     growing.write(shop_messages(5, seed=1))
     assert run_archive(ThreadRunner(1), config).messages == 5
+
+
+def test_a_run_opens_tables_a_limited_number_of_times(tmp_path: Path, opened: list[str]) -> None:
+    growing = GrowingLake(tmp_path)
+    config = Config(str(growing.store), growing.lake.root)
+    counts = []
+    for seed in range(2):
+        growing.write(shop_messages(20, seed=seed))
+        run_archive(ThreadRunner(1), config)
+    for seed in range(2, 5):
+        growing.write(shop_messages(20, seed=seed))
+        opened.clear()
+        run_archive(ThreadRunner(1), config)
+        counts.append(len(opened))
+    opened.clear()
+    run_archive(ThreadRunner(1), config)
+    # Each takes six requests in an object store, and reads the whole log since the newest checkpoint.
+    assert counts == [27, 27, 27]
+    assert len(opened) == 8
