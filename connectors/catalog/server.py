@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from commitlake.connectors.catalog.names import ADDRESS_VARIABLES, CatalogError
 from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.storage.uris import is_uri
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
 
@@ -64,7 +65,7 @@ def catalog_server() -> CatalogServer | None:
 
 def _url(given: str, variable: str) -> str:
     """Return a server's URL without a path; Databricks' own tools accept its host name alone."""
-    url = given if "://" in given or variable != "DATABRICKS_HOST" else f"https://{given}"
+    url = given if is_uri(given) or variable != "DATABRICKS_HOST" else f"https://{given}"
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -15,9 +15,9 @@ from commitlake.connectors.lake.delta_log.check import WAY_OUT, LogDamagedError,
 from commitlake.connectors.lake.delta_log.entries import OUTSIDE
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.files import LogFolder
+from commitlake.connectors.lake.paths import folder_here
 from commitlake.connectors.storage.errors import S3Error
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.connectors.storage.uris import is_s3
 
 
 def delta_table(uri: str, s3: S3Options | None = None) -> DeltaTable:
@@ -95,7 +95,7 @@ def storage_options(uri: str, s3: S3Options | None = None) -> dict[str, str] | N
     Raises:
         S3Error: if an object store requires credentials, and there are none.
     """
-    if not is_s3(uri):
+    if folder_here(uri) is not None:
         return None
     from commitlake.connectors.storage.s3_clients import delta_options, s3_options
 

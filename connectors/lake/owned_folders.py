@@ -14,11 +14,11 @@ from pathlib import Path
 
 from commitlake.connectors.formats.registry import all_formats
 from commitlake.connectors.lake.delta_log.names import LOG
-from commitlake.connectors.lake.paths import LakeError, local_folder
+from commitlake.connectors.lake.paths import LakeError, folder_here
 from commitlake.connectors.log_format.format import Format
 from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.connectors.storage.uris import S3Uri, is_s3, parse_s3_uri
+from commitlake.connectors.storage.uris import S3Uri, parse_s3_uri
 from commitlake.schemas import shipped
 from commitlake.schemas.layouts.segments import is_segment_name
 
@@ -74,9 +74,9 @@ def owned_folder(place: str, s3: S3Options | None = None) -> OwnedFolder | None:
     Raises:
         S3Error: if the place names no bucket, or the object store cannot be reached.
     """
-    if is_s3(place):
+    spelled = folder_here(place)
+    if spelled is None:
         return _owned_prefix(parse_s3_uri(place), s3)
-    spelled = local_folder(place)
     resolved = Path(os.path.realpath(spelled))
     for folder in dict.fromkeys([spelled, *spelled.parents, resolved, *resolved.parents]):
         owner = _owner_of(folder)

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from commitlake.connectors.lake.delta_log.names import LOG, SEALS
-from commitlake.connectors.storage.uris import is_uri
+from commitlake.connectors.storage.uris import is_s3, is_uri
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_tree, kind_of
 
@@ -20,6 +20,15 @@ from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_
 def local_folder(place: str) -> Path:
     """Return the absolute path, without `..`, of a local folder given as a path or a `file:` URI; links stay."""
     return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
+
+
+def folder_here(place: str) -> Path | None:
+    """Return the folder of this machine that a path or a `file:` URI names, or None for a place in an object store.
+
+    >>> folder_here("/data/lake"), folder_here("s3://bucket/lake")
+    (PosixPath('/data/lake'), None)
+    """
+    return None if is_s3(place) else local_folder(place)
 
 
 class LakeError(CommitLakeError):

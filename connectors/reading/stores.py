@@ -34,7 +34,7 @@ from commitlake.connectors.reading.files.shipped import (
     shipped_sizes,
 )
 from commitlake.connectors.reading.unread import UNREAD, check_supported, folder_names, unsupported_logs
-from commitlake.connectors.storage.uris import is_uri
+from commitlake.connectors.storage.uris import is_uri, scheme_prefix
 from commitlake.schemas import shipped
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.segments import is_segment_name, parse_segment_name
@@ -373,9 +373,7 @@ def _log_folder(filesystem: pafs.FileSystem, given: str, path: str, formats: For
                 f"(in Spark: format({layout!r}), or the option layout)"
             )
     if info.type == pafs.FileType.Directory:
-        _check_supported(
-            filesystem, given.split("://", maxsplit=1)[0] + "://" if is_uri(given) else "", path, formats.wanted
-        )
+        _check_supported(filesystem, scheme_prefix(given), path, formats.wanted)
     raise StoreError(f"{given} is not a store: there is no {names} folder in it")
 
 
@@ -408,7 +406,7 @@ def _default_broker_name(filesystem: pafs.FileSystem, root: str) -> str:
 
 def _list_store(given: str, root: str, broker: str, formats: Sequence[Format]) -> Store:
     filesystem, _ = resolve_filesystem(given)
-    prefix = given.split("://", maxsplit=1)[0] + "://" if is_uri(given) else ""
+    prefix = scheme_prefix(given)
     try:
         entries = filesystem.get_file_info(pafs.FileSelector(root, allow_not_found=True))
     except PermissionError:

@@ -58,6 +58,15 @@ def is_uri(place: str) -> bool:
     return "://" in place
 
 
+def scheme_prefix(place: str) -> str:
+    """Return the scheme of a URI as it is written, with `://`; an empty text for the path of a folder.
+
+    >>> scheme_prefix("S3://bucket/lake"), scheme_prefix("/data/lake")
+    ('S3://', '')
+    """
+    return place.partition("://")[0] + "://" if is_uri(place) else ""
+
+
 def absolute_place(place: str) -> str:
     """Return a path as an absolute path; return a URI unchanged."""
     return place if is_uri(place) else str(Path(place).absolute())

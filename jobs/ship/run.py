@@ -89,11 +89,11 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
         JobError: if it is the store itself, or no target.
     """
     place: str = command.to
-    if is_s3(place):
-        set_s3_environment(command)
-        check_no_owner(place, "--to")
     if is_storage(place):
-        return _storage_target(command, place)
+        target = _storage_target(command, place)
+        if is_s3(place):  # lakes are in no other object stores
+            check_no_owner(place, "--to")
+        return target
     if has_scheme(place):
         check_no_secret(place)
         raise JobError(
@@ -112,8 +112,7 @@ def open_target(command: ShipOptions, source: SourceStore) -> ShipTarget:
 
 def _storage_target(command: ShipOptions, place: str) -> StorageTarget:
     """Return a prefix in an object store or HDFS, as a target or as a source."""
-    if is_s3(place):
-        set_s3_environment(command)
+    set_s3_environment(command)
     return StorageTarget(open_storage(place, Pace(command.rate)))
 
 

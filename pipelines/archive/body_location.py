@@ -15,9 +15,9 @@ from commitlake.connectors.lake.archive_log import ArchiveCommit, read_last_comm
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.owned_folders import broker_folders, check_no_owner
 from commitlake.connectors.lake.packs.stores import open_store
-from commitlake.connectors.lake.paths import LakeError, local_folder
+from commitlake.connectors.lake.paths import LakeError, folder_here
 from commitlake.connectors.reading.stores import Store
-from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
+from commitlake.connectors.storage.uris import parse_s3_uri
 
 logger = logging.getLogger(__name__)
 
@@ -82,9 +82,10 @@ def check_outside_stores(stores: Iterable[Store], place: str, option: str) -> No
     Raises:
         LakeError: naming the folder.
     """
-    if is_s3(place):
+    folder = folder_here(place)
+    if folder is None:
         return
-    chosen = Path(os.path.realpath(_canonical_root(place)))
+    chosen = Path(os.path.realpath(folder))
     for store in stores:
         if store.is_remote:
             continue
@@ -127,9 +128,7 @@ def _location_text(root: str) -> str:
 
 def _canonical_root(root: str) -> str:
     """Return a folder's absolute path, or an s3:// URI in its canonical form."""
-    if is_s3(root):
-        return str(parse_s3_uri(root))
-    return str(local_folder(root))
+    return str(folder_here(root) or parse_s3_uri(root))
 
 
 def folder_around(lake: Lake, bodies: str) -> str | None:
@@ -143,13 +142,13 @@ def folder_around(lake: Lake, bodies: str) -> str | None:
     Args:
         bodies: root of the packs, as a folder, a `file:` URI, or `s3://bucket/prefix`.
     """
-    if is_s3(bodies):
+    spelled, root = folder_here(bodies), folder_here(lake.root)
+    if spelled is None:
         prefix, place = f"{lake.root.rstrip('/')}/", f"{str(parse_s3_uri(bodies)).rstrip('/')}/"
-        is_inside = is_s3(lake.root) and place.startswith(prefix) and not place.startswith(f"{lake.bodies}/")
+        is_inside = root is None and place.startswith(prefix) and not place.startswith(f"{lake.bodies}/")
         return prefix + place.removeprefix(prefix).partition("/")[0] if is_inside else None
-    if is_s3(lake.root):
+    if root is None:
         return None
-    spelled, root = local_folder(bodies), local_folder(lake.root)
     own = root / "bodies"
     if spelled.is_relative_to(own) or spelled.resolve().is_relative_to(own.resolve()):
         return None

@@ -38,7 +38,7 @@ from commitlake.connectors.reading.request import Request
 from commitlake.connectors.reading.snapshots import divide
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.storage.uris import is_s3, is_uri
+from commitlake.connectors.storage.uris import is_uri
 from commitlake.pipelines.archive.bodies import BodyPacks
 from commitlake.pipelines.archive.profile_files import max_inline_bytes, stage_profile
 from commitlake.pipelines.archive.refusals import Refusals
@@ -310,7 +310,7 @@ def check_written(lake: Lake, bodies: PackLocation, manifest: Sequence[ManifestR
             if row.path:
                 path = Path(lake.uri(row.table)) / row.path
                 _check_size(str(path), row.size, _file_size(path))
-    if not is_s3(bodies.root):
+    if bodies.s3 is None:
         store = open_store(bodies)
         for row in manifest:
             for name, size in row.pack_sizes.items():

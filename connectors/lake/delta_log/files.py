@@ -17,10 +17,9 @@ from deltalake.exceptions import TableNotFoundError
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER, SEALS
 from commitlake.connectors.lake.delta_log.newest_versions import read_newest, write_newest
 from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_files
-from commitlake.connectors.lake.paths import local_folder
+from commitlake.connectors.lake.paths import folder_here
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.connectors.storage.uris import is_s3
 
 _ENTRY = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.\d{10}|\.[0-9a-f-]{36})?\.(?:parquet|json)")
@@ -88,7 +87,7 @@ class LogFolder:
         self.table_uri = table_uri
         self._s3 = s3
         self._options = storage_options
-        self._folder = None if is_s3(table_uri) else local_folder(table_uri)
+        self._folder = folder_here(table_uri)
         if self._folder is not None and not self._folder.is_dir():
             raise TableNotFoundError(f"{table_uri}: expected a folder with a table, found none")
 

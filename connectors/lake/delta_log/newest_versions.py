@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 from contextlib import suppress
 from pathlib import Path
 
 from commitlake.connectors.lake.delta_log.versions import StorageOptions, table_files
+from commitlake.connectors.lake.paths import folder_here
 from commitlake.connectors.storage.opening import open_lake_storage
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.connectors.storage.uris import is_s3
 from commitlake.schemas.layouts.numbers import INT64_MAX
 from commitlake.schemas.store_files import read_file
 
@@ -53,7 +54,7 @@ def read_newest(table_uri: str, storage_options: StorageOptions = None) -> int:
     """
     root, name = _split_table_uri(table_uri)
     try:
-        if is_s3(table_uri):
+        if folder_here(root) is None:
             with table_files(root, storage_options).open_input_stream(f"{NOTES}/{name}.json") as source:
                 data = bytes(source.read())
         else:
@@ -86,11 +87,8 @@ def delete_newest(table_uri: str, storage_options: StorageOptions = None) -> Non
 
 def _split_table_uri(table_uri: str) -> tuple[str, str]:
     """Return the folder that holds a table, and the table's name."""
-    if is_s3(table_uri):
-        root, _, name = table_uri.rstrip("/").rpartition("/")
-        return root, name
-    path = Path(table_uri)
-    return str(path.parent), path.name
+    root, name = posixpath.split(table_uri.rstrip("/"))
+    return root or posixpath.curdir, name
 
 
 def _parse(data: bytes, name: str) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from commitlake.connectors.lake.paths import folder_here
 from commitlake.connectors.storage.s3_options import S3Options
-from commitlake.connectors.storage.uris import is_s3, parse_s3_uri
+from commitlake.connectors.storage.uris import parse_s3_uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ def pack_location(root: str, endpoint: str | None = None, region: str | None = N
     Raises:
         S3Error: if the root is in an object store and names no bucket, or the endpoint is not a URL.
     """
-    if not is_s3(root):
+    if folder_here(root) is not None:
         return PackLocation(root)
     parse_s3_uri(root)
     from commitlake.connectors.storage.s3_clients import s3_options
