@@ -134,9 +134,10 @@ class Command(Common, ABC):
         Raises:
             JobError: for a combination of options that is refused.
         """
-        if (refused := conflict(cls, arguments)) is not None:
+        command = cls(**values_of(cls, arguments))
+        if (refused := conflict(command)) is not None:
             raise JobError(*refused)
-        return cls(**values_of(cls, arguments))
+        return command
 
     @classmethod
     def parse(cls, *words: str) -> Self:

@@ -367,14 +367,14 @@ def values_of(kind: type[Options], arguments: argparse.Namespace) -> dict[str, A
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
-def conflict(kind: type[Options], arguments: argparse.Namespace) -> tuple[str, str] | None:
+def conflict(options: Options) -> tuple[str, str] | None:
     """Return the error and the hint for the first combination of options that is refused; None if there is none."""
-    declared = declarations(kind)
+    declared = declarations(type(options))
     for name, entry in declared.items():
-        if isinstance(entry, Shorthand) or not _is_given(declared, arguments, name):
+        if isinstance(entry, Shorthand) or not _is_given(options, name):
             continue
         for rule in entry.rules:
-            if _is_given(declared, arguments, rule.other) != rule.is_refused_with:
+            if _is_given(options, rule.other) != rule.is_refused_with:
                 continue
             variables = {variable_of(each) for each in entry.names_of(name)}
             if not (rule.allows_variables and variables & os.environ.keys()):
@@ -392,21 +392,20 @@ def given_options(options: Options, names: Iterable[str]) -> list[str]:
     A value that chooses nothing, such as False or 0, does not count: a settings file may state it for all actions.
     """
     declared = declarations(type(options))
-    defaults = {each.name: each.default for each in fields(cast("Any", options))}
     return [
         _option_on_command_line(declared, name)
         for name in names
-        if getattr(options, name) not in (defaults[name], None, False, 0, (), [])
+        if _is_given(options, name) and getattr(options, name) not in (None, False, 0, (), [])
     ]
 
 
-def _is_given(declared: Mapping[str, Declaration | Shorthand], arguments: argparse.Namespace, named: str) -> bool:
+def _is_given(options: Options, named: str) -> bool:
     """Return True if an option has a value (`named` is "field value"), or any but its default (only "field")."""
     name, _, value = named.partition(" ")
-    entry = declared[name]
-    assert isinstance(entry, Declaration)
-    found = getattr(arguments, name)
-    return bool(str(found) == value if value else found != entry.settings["default"])
+    found = getattr(options, name)
+    if value:
+        return str(found) == value
+    return any(each.name == name and found != each.default for each in fields(cast("Any", options)))
 
 
 def _option_on_command_line(declared: Mapping[str, Declaration | Shorthand], named: str) -> str:

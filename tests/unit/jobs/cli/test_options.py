@@ -104,7 +104,7 @@ def test_the_help_has_the_declared_texts_sections_and_names() -> None:
     ],
 )
 def test_a_combination_that_is_refused_is_said_with_a_hint(words: list[str], error: str, hint: str) -> None:
-    assert conflict(Shop, Shop.parser().parse_args(words)) == (error, hint)
+    assert conflict(Shop(**values_of(Shop, Shop.parser().parse_args(words)))) == (error, hint)
 
 
 def test_options_of_which_one_must_be_given_are_refused_without_any(capsys: pytest.CaptureFixture[str]) -> None:
