@@ -27,6 +27,8 @@ from tests.servers.server import Server
 SOURCES = Path(__file__).with_name("s3_server")
 REGION = "us-east-1"
 READY_TIMEOUT_SECONDS = 60
+UNSET = ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN")
+"""Variables that would lead clients to another server or user."""
 
 
 class S3Server(Server):
@@ -75,7 +77,7 @@ class S3Server(Server):
             self._process.kill()
 
     def environment(self, endpoint: str | None = None) -> dict[str, str]:
-        """Return a client's environment variables: the server's address and its credentials.
+        """Return a client's environment variables: the server's address and its credentials, and no profile.
 
         Args:
             endpoint: Another URL of the server, such as a proxy's.
@@ -85,6 +87,9 @@ class S3Server(Server):
             "AWS_REGION": REGION,
             "AWS_ACCESS_KEY_ID": self.access_key,
             "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+            "AWS_EC2_METADATA_DISABLED": "true",
         }
 
     def client(self) -> Any:

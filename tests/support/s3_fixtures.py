@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers.s3 import S3Server
+from tests.servers.s3 import UNSET, S3Server
 
 
 @pytest.fixture(scope="session")
@@ -22,11 +22,8 @@ def s3_environment(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None
     """Set a user's environment: the server and its credentials, and no profile."""
     for name, value in s3_server.environment().items():
         monkeypatch.setenv(name, value)
-    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN"):
+    for name in UNSET:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """Groups of tests against real servers: one process runs all tests of a group, so its fixtures are created once.
 
-A group is a file, or a folder whose tests share a server. pytest-xdist's own groups (`--dist loadgroup`) have no effect
-since pytest 9.2, which ignores changes of a test's id: tests would be distributed over all processes, and each would
-start its own servers.
+A group is a file, or a folder whose tests share a server, or the tests of a folder that share one of several servers.
+pytest-xdist's own groups (`--dist loadgroup`) have no effect since pytest 9.2, which ignores changes of a test's id:
+tests would be distributed over all processes, and each would start its own servers.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ LONGEST = (
     "spark/test_follow.py",
     "test_guard_real_broker.py",
     "broker/test_timers.py",
-    "hdfs/test_ship.py",
+    "copies[hdfs]",
     "spark/test_stream.py",
     "replay/test_killed_replays.py",
     "broker/test_java_clients.py",
     "s3/test_lake.py",
-    "s3/test_ship.py",
+    "copies[s3]",
     "spark/test_audit_twins.py",
     "spark/test_source.py",
     "spark/test_query_engines.py",
     "spark/test_stream_kills.py",
     "broker/test_replication.py",
     "spark/test_signals.py",
-    "azure/test_ship.py",
+    "copies[azure]",
     "verify/test_on_spark.py",
     "s3/test_faults.py",
     "rebuild/test_real_brokers.py",
@@ -59,6 +59,8 @@ _ROOT = Path(__file__).parents[2]
 _USES_SPARK = re.compile(r"\bspark: SparkSession\b|>>> .*\bspark\.")  # in a test, or in a doctest
 _WITH_ONE_SERVER = ("hbase", "remoting")
 """Folders whose tests share a server that takes long to start."""
+_WITH_SEVERAL_SERVERS = re.compile(r"(?P<folder>copies)/.*\[(?:.*-)?(?P<server>s3|azure|gcs|hdfs)[]-]")
+"""Folders whose tests share several servers, and the parameter of a test that names its server."""
 _APART = (
     "killed/test_killed_archive.py",
     "rebuild/test_real_brokers.py",
@@ -70,7 +72,10 @@ _APART = (
 
 
 def file_group(nodeid: str) -> str:
-    """Return the file of a test, or its folder if that shares a server."""
+    """Return the file of a test, or its folder if that shares a server, with the server's name if there are several."""
+    found = _WITH_SEVERAL_SERVERS.match(nodeid.removeprefix(FOLDER))
+    if found is not None:
+        return f"{found['folder']}[{found['server']}]"
     path = nodeid.partition("::")[0].removeprefix(FOLDER)
     folder = path.partition("/")[0]
     return folder if folder in _WITH_ONE_SERVER else path
@@ -91,7 +96,7 @@ def place(nodeid: str) -> int:
 @cache
 def uses_spark(name: str) -> bool:
     """Return whether a test of a group uses the session of Spark of its process."""
-    path = name.partition("::")[0]
+    path = name.partition("::")[0].partition("[")[0]
     root = next((place for place in (_ROOT / FOLDER / path, _ROOT / path) if place.exists()), _ROOT / path)
     files = [root] if root.is_file() else root.glob("test_*.py")
     return any(_USES_SPARK.search(file.read_text()) for file in files)

@@ -52,5 +52,12 @@ def test_long_tests_that_share_nothing_are_groups_of_their_own() -> None:
     assert len({group(nodeid) for nodeid in SHARED}) == 1
 
 
+def test_tests_that_share_one_of_several_servers_are_a_group() -> None:
+    folder = "tests/integration/copies"
+    names = ("test_ship.py::test_it[s3]", "test_ship.py::test_it[hdfs]", "test_manifests.py::test_it[True-2-hdfs]")
+    assert [group(f"{folder}/{name}") for name in names] == ["copies[s3]", "copies[hdfs]", "copies[hdfs]"]
+    assert {place(f"{folder}/{name}") for name in names} < set(range(len(LONGEST)))
+
+
 def test_long_groups_start_first() -> None:
     assert [place(nodeid) for nodeid in (SHARED[0], APART[0], OTHERS[0])] == [0, 2, len(LONGEST)]

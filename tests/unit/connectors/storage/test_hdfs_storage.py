@@ -1,4 +1,4 @@
-"""A target in HDFS whose requests fail, with a NameNode in memory; tests/integration/hdfs has a real one."""
+"""A target in HDFS whose requests fail, with a NameNode in memory; tests/integration/copies has a real one."""
 
 from __future__ import annotations
 
