@@ -11,12 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
+
 from commitlake.connectors.lake.committer import append_rows
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.manifest import ManifestRow, RefusalCounts
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
 from commitlake.pipelines.archive.profile_files import gather_profiles, open_profiles_file
+from commitlake.pipelines.archive.queue_ends import QueueEnds
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.work import ArchiveWork
 from commitlake.pipelines.quality.figures import PageFigures
@@ -40,12 +43,14 @@ class Judged:
         warnings: sentences on expectations that were not met.
         report: results of the suites; None if they did not run.
         figures: further sums for the page.
+        incomplete: brokers whose logs have damaged or missing ranges, or were not read as a whole.
     """
 
     files: Mapping[str, DataFile] = field(default_factory=dict)
     warnings: Sequence[str] = field(default=())
     report: QualityReport | None = None
     figures: PageFigures = field(default_factory=PageFigures)
+    incomplete: frozenset[str] = frozenset()
 
 
 def judge_run(
@@ -55,6 +60,7 @@ def judge_run(
     page: RunPage | None = None,
     losses: Losses | None = None,
     begin: BeginJudging | None = None,
+    ends: QueueEnds | None = None,
     *,
     is_masked: bool = False,
 ) -> Judged:
@@ -66,6 +72,7 @@ def judge_run(
             because the verdict is not final before.
         losses: losses of the run, for the verdict.
         begin: starts the judge; by default this process judges.
+        ends: the ends of queues after the commit before; read if they are not known.
         is_masked: True if rows may be masked.
 
     Raises:
@@ -74,11 +81,14 @@ def judge_run(
         ProfileError: if a task's profile is missing or damaged.
     """
     run_id = work.commit.run_id
-    judging, figures = (begin or _judge_in_this_process)(_run_facts(work, manifest, is_masked=is_masked)), PageFigures()
+    facts, ends = _run_facts(work, manifest, is_masked=is_masked), ends or QueueEnds()
+    ends.begin(lake, work.last, [name for name, broker in facts.brokers.items() if broker.log_bytes is not None])
+    judging, figures = (begin or _judge_in_this_process)(facts), PageFigures()
     with open_profiles_file(lake, run_id) as profiles:  # the file is dropped if the run is stopped
         for piece in gather_profiles(lake, manifest):
             for stretch in split_by_topics(piece):
-                judging.add(stretch)
+                judging.add(pa.concat_tables([stretch, ends.before(stretch)]))
+                ends.add(stretch)
                 figures.add(stretch)
                 profiles.add(stretch)
         report = judging.report()
@@ -90,7 +100,9 @@ def judge_run(
                 page.show(ShownRun(lake, run_id, verdict, work.commit.ranges, report, figures))
             raise _quality_error(report, work, page.path if page else None)
     written = write_plain_file(results, lake, "quality_results", f"part-{run_id}.zstd.parquet")
-    return Judged({"profiles": profiles.written, "quality_results": written}, sentences(report), report, figures)
+    files = {"profiles": profiles.written, "quality_results": written}
+    incomplete = [name for name, broker in facts.brokers.items() if broker.is_damaged or broker.log_bytes is None]
+    return Judged(files, sentences(report), report, figures, frozenset(incomplete))
 
 
 def _judge_in_this_process(facts: RunFacts) -> ProfileJudge:

@@ -50,6 +50,7 @@ from commitlake.pipelines.archive.body_location import bodies_root, check_bodies
 from commitlake.pipelines.archive.following import NOTHING_FOLLOWED, FollowedTables, follow_tables
 from commitlake.pipelines.archive.judging import Judged, judge_run
 from commitlake.pipelines.archive.profile_files import staging
+from commitlake.pipelines.archive.queue_ends import QueueEnds
 from commitlake.pipelines.archive.run_page import RunPage, ShownRun
 from commitlake.pipelines.archive.store_config import write_config_changes, write_files_changes
 from commitlake.pipelines.archive.task import ArchiveTasks, check_written
@@ -108,6 +109,7 @@ class Config:
         hbase: HBase table to update; None for none.
         page: page that shows the run at its end, or when it is stopped; None for none.
         judge: starts the judge of a run's profile; by default this process judges.
+        queue_ends: the ends of queues that the run's queue offsets continue, kept from commit to commit.
         source: brokers to pull from instead of `store`; None to read files.
         masks: rules to mask messages; None for none.
         problems: sentences on files beside the logs that could not be read before the run, for its verdict.
@@ -130,6 +132,7 @@ class Config:
     hbase: HBaseOptions | None = None
     page: RunPage | None = None
     judge: BeginJudging | None = None
+    queue_ends: QueueEnds = field(default_factory=QueueEnds, compare=False)
     source: BrokerSource | None = None
     masks: ArchiveMasks | None = None
     problems: Sequence[str] = ()
@@ -295,13 +298,21 @@ def run_archive(
         _check_refused(manifest, config)
         losses = _losses_in_manifest(manifest, config)
         judged = (
-            judge_run(lake, work, manifest, config.page, losses, config.judge, is_masked=config.masks is not None)
+            judge_run(
+                lake,
+                work,
+                manifest,
+                config.page,
+                losses,
+                config.judge,
+                config.queue_ends,
+                is_masked=config.masks is not None,
+            )
             if config.quality and parts
             else Judged()
         )
     problems = list(config.problems)
-    files = {**judged.files, **_write_config(lake, work, started_at, problems)}
-    commit = _commit(config, work, manifest, files, started_at)
+    commit = _commit(config, work, manifest, judged, _write_config(lake, work, started_at, problems), started_at)
     finish_runs(lake, commit.run_id, config.parser_version)
     followed = _update_followers(lake, work.stores, config, runner, problems, manifest, erased.number)
     assert commit.counts is not None
@@ -504,9 +515,11 @@ def _commit(
     config: Config,
     work: ArchiveWork,
     manifest: Sequence[ManifestRow],
-    single_files: Mapping[str, DataFile],
+    judged: Judged,
+    configuration: Mapping[str, DataFile],
     started_at: datetime.datetime,
 ) -> ArchiveCommit:
+    single_files = {**judged.files, **configuration}
     files: dict[str, list[DataFile]] = defaultdict(list, {table: [file] for table, file in single_files.items()})
     for row in manifest:
         if row.path:
@@ -518,7 +531,10 @@ def _commit(
     lake = Lake(config.lake)
     commit = replace(work.commit.with_written(counts, files), bodies=bodies_root(lake, config.bodies))
     commit = replace(commit, masks=None if config.masks is None else config.masks.to_text())
-    return commit_run(lake, messages, commit, work.started_from)
+    commit = commit_run(lake, messages, commit, work.started_from)
+    if judged.report is not None:
+        config.queue_ends.commit(commit.ranges, judged.incomplete)
+    return commit
 
 
 def _refused_counts(manifest: Sequence[ManifestRow]) -> tuple[int, int]:

@@ -39,7 +39,8 @@ def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
     """Return one row for each window of a profile: its columns, and figures that compare it with neighbouring windows.
 
     Args:
-        profile: a merged table of `PROFILE`; all of a queue's windows, or none.
+        profile: a merged table of `PROFILE`; all of a queue's windows, or none. A row without messages is the end of a
+            queue in an earlier run: its offsets are compared, and it is not returned.
 
     Raises:
         ProfileError: if the table is not a profile.
@@ -59,7 +60,8 @@ def windows_of(profile: pa.Table, facts: RunFacts) -> pd.DataFrame:
     windows["repeated_offsets"] = np.where(ordered, windows["duplicate_offsets"], 0)
     stretch = windows["last_physical_offset"] + windows["max_size"] - windows["first_physical_offset"]
     windows["bytes_beyond"] = (windows["bytes"] - stretch).clip(lower=0).fillna(0)
-    return _add_times(windows, queues, facts.now)
+    is_new = windows["messages"].to_numpy() > 0
+    return _add_times(windows[is_new].reset_index(drop=True), queues[is_new], facts.now)
 
 
 def _map_names(names: pa.ChunkedArray, value_of: Callable[[str], object]) -> Array:

@@ -265,7 +265,7 @@ _LARGE_RECORD = 4 << 20
 QUEUES = Suite(
     "queues",
     Grain.WINDOW,
-    "Each queue's offsets are consecutive, from window to window; observed is the number of offsets",
+    "Each queue's offsets are consecutive, from window to window and from commit to commit; observed is their number",
     (
         none_of(
             "no_message_is_lost",

@@ -90,7 +90,7 @@ def archive(root: Path, lake: Lake, split_bytes: int) -> None:
     with staging(lake, work.commit.run_id) as manifest:
         manifest.extend(tasks.run(0, splits))
         judged = judge_run(lake, work, manifest, None)
-    commit = _commit(config, work, manifest, judged.files, datetime.datetime.now(datetime.UTC))
+    commit = _commit(config, work, manifest, judged, {}, datetime.datetime.now(datetime.UTC))
     finish_runs(lake, commit.run_id, "1")
     follow_keys(lake)
 

@@ -1,0 +1,196 @@
+"""The last queue offset that earlier runs archived of each queue, with which a run's queue offsets must continue.
+
+The suites judge the profile of one commit. Before that, a profile gets a row without messages for the end of each of
+its queues, so that a jump between two commits is found as one within a commit. The ends are read from the newest files
+of `profiles`, and then kept in memory from commit to commit. A queue whose end is not known begins with any offset: a
+new one, one that has had no message for long, and all queues of a broker after a run without a profile or with damage.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from commitlake.connectors.lake.archive_log import ArchiveCommit, CommittedRange
+from commitlake.connectors.lake.delta_log.file_actions import file_actions
+from commitlake.connectors.lake.delta_log.versions import AddedFile
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.rows.table_rows import TableRows
+from commitlake.connectors.plain_arrays import mask_of, numbers_of
+from commitlake.pipelines.quality.profile_columns import PROFILES_SCHEMA, SCHEMA
+from commitlake.schemas.errors import CommitLakeError
+from commitlake.schemas.tables.profile import QUEUE_KEYS, RUN_ID, RUNS
+
+_LOG = logging.getLogger(__name__)
+_MAX_BYTES = 32 << 20
+_MAX_RUNS = 10_000
+_READ = pa.schema([
+    PROFILES_SCHEMA.field(name) for name in (*QUEUE_KEYS, "last_physical_offset", RUNS.name, RUN_ID.name)
+])  # fmt: skip
+_ENDS = pa.schema([
+    *(PROFILES_SCHEMA.field(name) for name in (*QUEUE_KEYS, "last_physical_offset")),
+    ("last_queue_offset", pa.int64()),  # of the last row in the log's order; null if not known
+    PROFILES_SCHEMA.field(RUN_ID.name),
+])  # fmt: skip
+
+
+@dataclass
+class QueueEnds:
+    """The ends of queues, for all commits of a process."""
+
+    _ends: pa.Table = field(default_factory=_ENDS.empty_table)
+    _new: list[pa.Table] = field(default_factory=list)
+    _until: dict[str, int] = field(default_factory=dict)  # end of the log that `_ends` covers, by broker
+
+    def begin(self, lake: Lake, last: ArchiveCommit, brokers: Collection[str]) -> None:
+        """Begin a commit, and read the ends of queues that are not known from the commit before it.
+
+        Args:
+            last: the newest commit in the lake.
+            brokers: brokers of the new commit.
+        """
+        self._new = []
+        ends = {name: last.stores[name].end for name in brokers if name in last.stores}
+        unknown = [name for name, end in ends.items() if self._until.get(name) != end]
+        if unknown:
+            self._ends = pa.concat_tables([_without(self._ends, unknown), _read_ends(lake, last, unknown)])
+            self._until |= {name: ends[name] for name in unknown}
+
+    def before(self, profile: pa.Table) -> pa.Table:
+        """Return a row without messages for each queue of a profile whose end is known.
+
+        Args:
+            profile: a table of `PROFILE`.
+        """
+        queues = profile.select(QUEUE_KEYS).group_by(QUEUE_KEYS).aggregate([])
+        known = self._ends.filter(pc.is_valid(self._ends.column("last_queue_offset")))
+        ends = known.join(queues, list(QUEUE_KEYS), join_type="left semi").combine_chunks()
+        places, offsets = (numbers_of(ends.column(name)) for name in ("last_physical_offset", "last_queue_offset"))
+        run_type = SCHEMA.field(RUNS.name).type
+        runs = pa.StructArray.from_arrays(
+            [pa.array(values) for values in (places, places, offsets, offsets)], fields=list(run_type.value_type)
+        )
+        columns = {name: ends.column(name) for name in QUEUE_KEYS}
+        columns["messages"] = pa.array(np.zeros(len(ends), np.int64))
+        columns[RUNS.name] = pa.ListArray.from_arrays(pa.array(np.arange(len(ends) + 1, dtype=np.int32)), runs)
+        return pa.table(
+            [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(len(ends), f.type) for f in SCHEMA],
+            schema=SCHEMA,
+        )
+
+    def add(self, profile: pa.Table) -> None:
+        """Note the ends of queues in a profile of the new commit, given as a table of `PROFILE`."""
+        self._new.append(_ends_of(profile.append_column(RUN_ID.name, pa.nulls(profile.num_rows, pa.string()))))
+
+    def commit(self, ranges: Mapping[str, CommittedRange], incomplete: Collection[str]) -> None:
+        """End a commit that has succeeded.
+
+        Args:
+            ranges: ranges of the brokers' logs that it archived.
+            incomplete: brokers of which it lacks messages, which explains any later jump.
+        """
+        self._ends = _without(_newest_ends([self._ends, *self._new]), incomplete)
+        self._until |= {name: part.end for name, part in ranges.items()}
+        self._new = []
+
+
+def _read_ends(lake: Lake, last: ArchiveCommit, brokers: Collection[str]) -> pa.Table:
+    """Read the ends of all queues of some brokers from the lake; none if its tables cannot be read."""
+    try:
+        ends, runs = _read_profiles(lake, brokers)
+        return _after_damage(lake, _after_unjudged(lake, ends, runs, last)) if ends.num_rows else ends
+    except CommitLakeError as error:
+        _LOG.warning("%s; queue offsets are not compared with those of earlier runs", error)
+        return _ENDS.empty_table()
+
+
+def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[str]]:
+    """Return the ends of queues according to the newest files of `profiles`, and the runs that these files describe."""
+    table = lake.find("profiles")
+    ends, runs, size = _ENDS.empty_table(), set[str](), 0
+    reader = TableRows(lake.uri("profiles"), lake.s3, _READ)
+    for file in [] if table is None else _newest_files(table):
+        for rows in reader.read(file):
+            runs.update(pc.unique(rows.column(RUN_ID.name)).to_pylist())
+            ends = _newest_ends([ends, _ends_of(rows.filter(_is_one_of(rows, brokers)))])
+        size += file.size
+        if size > _MAX_BYTES:
+            break
+    return ends, runs
+
+
+def _newest_files(table: DeltaTable) -> list[AddedFile]:
+    """Return the data files of a table, the last written first."""
+    actions = file_actions(table).sort_by([("modification_time", "descending")]).to_pylist()
+    names = [unquote(action["path"]) for action in actions]
+    return [
+        AddedFile(name, name, None, action["size_bytes"], None) for name, action in zip(names, actions, strict=True)
+    ]
+
+
+def _after_unjudged(lake: Lake, ends: pa.Table, runs: set[str], last: ArchiveCommit) -> pa.Table:
+    """Return the ends after the last run without a known profile, which may have continued any queue."""
+    if last.counts is not None and last.counts.messages and last.run_id not in runs:
+        return _ENDS.empty_table()
+    table = lake.find("archive_runs")
+    if table is None:
+        return _ENDS.empty_table()
+    sql = f"SELECT run_id, sequence FROM archive_runs WHERE messages > 0 AND sequence > {last.sequence - _MAX_RUNS}"
+    sequences = dict(
+        zip(*(column.to_pylist() for column in run_sql(table, "archive_runs", sql).read_all()), strict=True)
+    )
+    barrier = max((number for run_id, number in sequences.items() if run_id not in runs), default=0)
+    sequences.setdefault(last.run_id, last.sequence)
+    later = [run_id for run_id, number in sequences.items() if number > barrier]
+    return ends.filter(pc.is_in(ends.column(RUN_ID.name), pa.array(later, pa.string())))
+
+
+def _after_damage(lake: Lake, ends: pa.Table) -> pa.Table:
+    """Return the ends that are after all damaged and missing ranges of their broker."""
+    for name in ("quarantine", "gaps"):
+        table = lake.find(name)
+        if table is None:
+            continue
+        damage = run_sql(table, name, f"SELECT broker, max(end_offset) AS last FROM {name} GROUP BY broker").read_all()
+        for broker, last in zip(*(column.to_pylist() for column in damage.columns), strict=True):
+            is_later = numbers_of(ends.column("last_physical_offset")) >= (last or 0)
+            ends = ends.filter(mask_of(is_later | ~_is_one_of(ends, [broker]).to_numpy(zero_copy_only=False)))
+    return ends
+
+
+def _ends_of(rows: pa.Table) -> pa.Table:
+    """Return the end of each queue in rows of `profiles`."""
+    rows = rows.combine_chunks()
+    lists = rows.column(RUNS.name).combine_chunks()
+    counts = numbers_of(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()))
+    ends = np.cumsum(counts) - 1
+    last = lists.flatten().field("last_queue_offset").take(pa.array(ends, mask=counts == 0))
+    columns = {name: rows.column(name) for name in _ENDS.names if name in rows.column_names}
+    return _newest_ends(
+        [pa.table([{**columns, "last_queue_offset": last}[name] for name in _ENDS.names], schema=_ENDS)]
+    )
+
+
+def _newest_ends(tables: Iterable[pa.Table]) -> pa.Table:
+    """Return the end with the largest physical offset of each queue."""
+    ends = pa.concat_tables(tables).combine_chunks()
+    order = pc.sort_indices(ends, [("last_physical_offset", "ascending")])
+    numbered = ends.take(order).append_column("row", pa.array(np.arange(ends.num_rows)))
+    rows = numbered.group_by(QUEUE_KEYS).aggregate([("row", "max")]).column("row_max")
+    return ends.take(order.take(rows.combine_chunks())).combine_chunks()
+
+
+def _without(ends: pa.Table, brokers: Collection[str]) -> pa.Table:
+    return ends.filter(pc.invert(_is_one_of(ends, brokers)))
+
+
+def _is_one_of(rows: pa.Table, brokers: Collection[str]) -> pa.Array:
+    return pc.is_in(rows.column("broker"), pa.array(list(brokers), pa.string()))
