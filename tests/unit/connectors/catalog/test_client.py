@@ -11,6 +11,8 @@ from commitlake.connectors.catalog import client as requests
 from commitlake.connectors.catalog.client import CatalogClient
 from commitlake.connectors.catalog.names import CatalogError, SchemaName
 from commitlake.connectors.catalog.server import CatalogServer
+from commitlake.schemas.errors import ExitCode
+from tests.support.exit_codes import exits
 from tests.support.unity_catalog import API, Answer, UnityCatalog, refusal
 
 TOKEN = "dapi-secret-0123"
@@ -71,7 +73,9 @@ def test_a_busy_server_is_asked_again(catalog: UnityCatalog, status: int) -> Non
 
 def test_a_server_that_stays_busy_is_unavailable(catalog: UnityCatalog) -> None:
     catalog.answers += [refusal(503, "BUSY", f"no\x1b[2J {TOKEN}")] * 3
-    with pytest.raises(CatalogError, match=r"answered 503: no\\x1b\[2J \*\*\*\. Check its address"):
+    with pytest.raises(
+        CatalogError, match=r"answered 503: no\\x1b\[2J \*\*\*\. Check its address", check=exits(ExitCode.FAILED)
+    ):
         client_of(catalog).find("catalogs", "unity")
     assert not catalog.answers
 
@@ -80,7 +84,7 @@ def test_a_server_that_is_not_there_is_unavailable() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         client = CatalogClient(CatalogServer(f"http://127.0.0.1:{closed.getsockname()[1]}"), sleep=lambda _: None)
-        with pytest.raises(CatalogError, match=r"cannot be reached: .*refused"):
+        with pytest.raises(CatalogError, match=r"cannot be reached: .*refused", check=exits(ExitCode.FAILED)):
             client.find("catalogs", "unity")
 
 
@@ -113,7 +117,7 @@ def test_a_huge_answer_is_not_read(catalog: UnityCatalog, monkeypatch: pytest.Mo
 def test_an_endless_answer_is_given_up(catalog: UnityCatalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "_ANSWER_SECONDS", 0)
     catalog.answers += [Answer(body=b" " * 100, part=1)] * 3
-    with pytest.raises(CatalogError, match="no whole answer within 0 s"):
+    with pytest.raises(CatalogError, match="no whole answer within 0 s", check=exits(ExitCode.FAILED)):
         client_of(catalog).find("catalogs", "unity")
 
 

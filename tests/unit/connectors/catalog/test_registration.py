@@ -14,6 +14,8 @@ from commitlake.connectors.catalog.names import CatalogError, SchemaName
 from commitlake.connectors.catalog.registration import Registration, register_lake
 from commitlake.connectors.catalog.server import CatalogServer
 from commitlake.connectors.catalog.tables import CatalogTable
+from commitlake.schemas.errors import ExitCode
+from tests.support.exit_codes import exits
 from tests.support.unity_catalog import UnityCatalog
 
 NAME = SchemaName("unity", "logs")
@@ -22,6 +24,7 @@ COLUMN = {"name": "broker", "type_text": "string", "type_name": "STRING", "type_
 NAMES = ("messages", "quarantine", "message_keys", "edges", "profiles", "topic_minutes", "archive_runs", "evidence")
 TABLES = [CatalogTable(name, f"what {name} has", [COLUMN]) for name in NAMES]
 STEPS = 1 + 1 + len(NAMES)  # schema, volume, tables
+USAGE, REFUSED = ExitCode.USAGE, ExitCode.REFUSED
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +110,7 @@ def test_a_schema_of_another_lake_is_left_alone(catalog: UnityCatalog, kind: str
     if kind == "volumes":
         catalog.kinds["tables"].clear()
     before = str(catalog.kinds)
-    with pytest.raises(CatalogError, match="name another schema"):
+    with pytest.raises(CatalogError, match="name another schema", check=exits(REFUSED)):
         register(catalog)
     assert str(catalog.kinds) == before
 
@@ -126,21 +129,23 @@ def test_other_columns_in_the_catalog_are_reported(catalog: UnityCatalog) -> Non
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "message", "code"),
     [
-        ({"storage_location": "s3://elsewhere/lake/edges"}, "tables of two lakes: 'messages' is in s3://bucket/lake"),
-        ({"storage_location": "s3://bucket/lake/secrets"}, "expected a URI that ends with /edges"),
-        ({"storage_location": None}, "expected s3://bucket/prefix/edges"),
-        ({"storage_location": ["s3://bucket/lake/edges"]}, "expected s3://bucket/prefix/edges"),
-        ({"table_type": "MANAGED"}, "expected an external Delta table"),
-        ({"data_source_format": "ICEBERG"}, "expected an external Delta table"),
-        ({"table_type": "\x1b" * 999}, "expected an external Delta table"),
+        ({"storage_location": "s3://elsewhere/lake/edges"}, "of two lakes: 'messages' is in s3://bucket/lake", REFUSED),
+        ({"storage_location": "s3://bucket/lake/secrets"}, "expected a URI that ends with /edges", USAGE),
+        ({"storage_location": None}, "expected s3://bucket/prefix/edges", USAGE),
+        ({"storage_location": ["s3://bucket/lake/edges"]}, "expected s3://bucket/prefix/edges", USAGE),
+        ({"table_type": "MANAGED"}, "expected an external Delta table", REFUSED),
+        ({"data_source_format": "ICEBERG"}, "expected an external Delta table", REFUSED),
+        ({"table_type": "\x1b" * 999}, "expected an external Delta table", REFUSED),
     ],
 )
-def test_a_lake_that_is_not_one_is_refused(catalog: UnityCatalog, change: dict[str, Any], message: str) -> None:
+def test_a_lake_that_is_not_one_is_refused(
+    catalog: UnityCatalog, change: dict[str, Any], message: str, code: ExitCode
+) -> None:
     register(catalog)
     catalog.kinds["tables"]["unity.logs.edges"].update(change)
-    with pytest.raises(CatalogError, match=message) as refused:
+    with pytest.raises(CatalogError, match=message, check=exits(code)) as refused:
         find_lake("unity.logs")
     assert "\x1b" not in str(refused.value)
     assert len(str(refused.value)) < 400
@@ -183,7 +188,7 @@ def test_a_volume_that_another_registration_made_meanwhile_is_refused_before_the
         return create(client, kind, name, body)
 
     monkeypatch.setattr(CatalogClient, "create", be_second)
-    with pytest.raises(CatalogError, match=r"the volume unity\.logs\.bodies is not the folder"):
+    with pytest.raises(CatalogError, match=r"the volume unity\.logs\.bodies is not the folder", check=exits(REFUSED)):
         register(catalog)
     assert "unity.logs.messages" not in catalog.kinds["tables"]
 

@@ -20,8 +20,10 @@ from commitlake.connectors.reading.settings_files import naming_settings
 from commitlake.connectors.reading.snapshots import Snapshot, take_snapshot
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.unread import watch_unread_warnings
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.jmq.checkpoint import FILE_NAME, parse_journal_checkpoint, serialize_journal_checkpoint
 from commitlake.schemas.layouts.segments import segment_name
+from tests.support.exit_codes import exits
 from tests.support.indexed_stores import OPTIONS, SEGMENT_BYTES, message, write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
 from tests.support.store_damages import patch
@@ -217,6 +219,6 @@ def test_sources_fail_unless_they_are_permissive(root: Path) -> None:
     move(root, root / "dledger-n0" / "data", LAST)
     snapshot = take_snapshot(find_stores(str(root), formats=COMMITLOGS))
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
-    with pytest.raises(StoreError, match="dledger-n0/data"):
+    with pytest.raises(StoreError, match="dledger-n0/data", check=exits(ExitCode.DAMAGE)):
         check_complete(snapshot.ranges["broker-a"], Mode.FAILFAST)
     check_complete(snapshot.ranges["broker-a"], Mode.PERMISSIVE)

@@ -20,7 +20,9 @@ from commitlake.connectors.reading.kernel import hop as kernel
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.reading.request import Filters, Request
 from commitlake.connectors.reading.walking import End, walk
+from commitlake.schemas.errors import ExitCode
 from tests.support.batches import log_of, rows_of, source_schema, splits_of
+from tests.support.exit_codes import exits
 from tests.support.logs import messages, new_message, open_segment
 
 NOTHING = np.empty((COMMITLOG_PART_COUNT, 0), np.int64)
@@ -67,7 +69,7 @@ def test_a_segment_that_is_deleted_while_it_is_read_is_an_error_and_no_gap(tmp_p
         list(walk(DeletedObject(split.path, 0), split, 1000, 1 << 20, End()))
     steps = walk(DeletedObject(split.path, 1500), split, 1000, 1 << 20, End())
     assert next(steps).parts.shape[1]
-    with pytest.raises(StoreError, match="was deleted while it was read: read it again"):
+    with pytest.raises(StoreError, match="was deleted while it was read: read it again", check=exits(ExitCode.FAILED)):
         list(steps)
 
 

@@ -12,8 +12,10 @@ from commitlake.connectors.checksums import combine_crcs
 from commitlake.connectors.shipping.folder import FolderTarget
 from commitlake.connectors.shipping.target import ShipError
 from commitlake.connectors.storage.pace import Pace
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import LOG_MANIFEST, Part, ShippedFile
 from commitlake.schemas.store_files import UnsafeFileError
+from tests.support.exit_codes import exits
 from tests.support.ship_targets import folder_target
 
 
@@ -54,9 +56,9 @@ def test_manifest_of_another_agent_is_not_replaced(tmp_path: Path) -> None:
     target.replace_manifest(LOG_MANIFEST, b"2")
     (tmp_path / "copy" / LOG_MANIFEST).write_bytes(b"3")
     for _ in range(2):
-        with pytest.raises(ShipError, match="another agent"):
+        with pytest.raises(ShipError, match="another agent", check=exits(ExitCode.REFUSED)):
             target.replace_manifest(LOG_MANIFEST, b"4")
-    with pytest.raises(ShipError, match="another agent"):
+    with pytest.raises(ShipError, match="another agent", check=exits(ExitCode.REFUSED)):
         folder_target(tmp_path / "copy")
     target.close()
     folder_target(tmp_path / "copy").close()

@@ -8,8 +8,10 @@ import pytest
 from commitlake.pipelines.replay.errors import ReplayError
 from commitlake.pipelines.replay.mapping import target_queues, target_topics
 from commitlake.pipelines.replay.plan import QueueMapping, Target
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.hashing import java_hash
 from commitlake.schemas.remoting.routes import MessageQueue
+from tests.support.exit_codes import exits
 from tests.support.replays import rows_of
 
 QUEUES = [MessageQueue("orders", broker, queue) for broker in ("broker-a", "broker-b") for queue in range(2)]
@@ -74,5 +76,5 @@ def test_messages_without_a_key_stay_together_by_queue(mapping: QueueMapping) ->
 
 
 def test_a_topic_that_is_not_in_the_plan_is_refused() -> None:
-    with pytest.raises(ReplayError, match="the target has no topic orders"):
+    with pytest.raises(ReplayError, match="the target has no topic orders", check=exits(ExitCode.REFUSED)):
         target_queues(rows_of([{}]), target_topics(rows_of([{}]), None), Target("", None, QueueMapping.SAME, ()), [])

@@ -16,11 +16,13 @@ from commitlake.pipelines.replay.batches import Batch, encode_part
 from commitlake.pipelines.replay.errors import ReplayError, StoppedError
 from commitlake.pipelines.replay.sending import Landing, QueueSender, TargetClient
 from commitlake.pipelines.replay.sent_messages import Origin, find_sent
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.commitlog import Message
 from commitlake.schemas.layouts.rocketmq.properties import parse_properties
 from commitlake.schemas.remoting.batch import parse_batch
 from commitlake.schemas.remoting.codes import ResponseCode
 from commitlake.schemas.remoting.routes import MessageQueue
+from tests.support.exit_codes import exits
 from tests.support.replays import rows_of
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
@@ -183,7 +185,11 @@ def test_messages_reported_as_stored_but_not_found_are_not_sent_again() -> None:
         return -1
 
     target = Target(hide)
-    with pytest.raises(ReplayError, match=r"found -1; and 4 of the messages are not found in the queue\. Nothing more"):
+    with pytest.raises(
+        ReplayError,
+        match=r"found -1; and 4 of the messages are not found in the queue\. Nothing more",
+        check=exits(ExitCode.REFUSED),
+    ):
         send(target, make_batch())
     assert target.sends == 1
 
@@ -293,13 +299,17 @@ def test_a_send_fails_after_its_patience() -> None:
 
 @pytest.mark.parametrize("code", [ResponseCode.TOPIC_NOT_EXIST, ResponseCode.NO_PERMISSION])
 def test_a_missing_topic_ends_the_replay(code: ResponseCode) -> None:
-    with pytest.raises(ReplayError, match="orders: broker answered"):
+    with pytest.raises(ReplayError, match="orders: broker answered", check=exits(ExitCode.REFUSED)):
         send(Target(RefusedError("broker", code, "no")), make_batch())
 
 
 def test_a_recreated_topic_is_not_searched() -> None:
     target = Target(UnreachableError("no connection"))
-    with pytest.raises(ReplayError, match="ends at 5, but ended at 9 before: the topic was deleted and created again"):
+    with pytest.raises(
+        ReplayError,
+        match="ends at 5, but ended at 9 before: the topic was deleted and created again",
+        check=exits(ExitCode.REFUSED),
+    ):
         send(target, make_batch(), end=9)
 
 

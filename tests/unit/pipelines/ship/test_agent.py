@@ -13,9 +13,11 @@ from commitlake.connectors.shipping.target import ShipError, ShipTarget
 from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceFile, SourceStore
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest, part_name, serialize_manifest
 from commitlake.schemas.store_files import UnsafeFileError
+from tests.support.exit_codes import exits
 from tests.support.logs import closed_segment, messages, open_segment, write_store
 from tests.support.ship_targets import MemoryTarget, copied_files, folder_target, manifests
 from tests.support.small_stores import all_messages
@@ -410,13 +412,13 @@ def test_prefix_of_another_store_is_refused(tmp_path: Path) -> None:
     target = MemoryTarget()
     agent_of(write_store(tmp_path / "a", [(0, open_segment(messages(3), SIZE))]), target).ship_round()
     other = write_store(tmp_path / "b", [(0, open_segment(messages(3, seed=2), SIZE))])
-    with pytest.raises(ShipError, match="another store"):
+    with pytest.raises(ShipError, match="another store", check=exits(ExitCode.REFUSED)):
         agent_of(other, target)
-    with pytest.raises(ShipError, match="broker-b"):
+    with pytest.raises(ShipError, match="broker-b", check=exits(ExitCode.REFUSED)):
         agent_of(tmp_path / "a", target, ShipSettings("broker-b"))
     foreign = MemoryTarget()
     foreign.objects["commitlog/notes.txt"] = b""
-    with pytest.raises(ShipError, match="no agent has shipped"):
+    with pytest.raises(ShipError, match="no agent has shipped", check=exits(ExitCode.REFUSED)):
         agent_of(other, foreign)
 
 

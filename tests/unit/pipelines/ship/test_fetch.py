@@ -14,7 +14,9 @@ from commitlake.pipelines.ship.agent import ShipAgent
 from commitlake.pipelines.ship.fetch import Fetcher
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
+from tests.support.exit_codes import exits
 from tests.support.ship_targets import MemoryTarget, copied_files, folder_target
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
 
@@ -61,7 +63,7 @@ def test_changed_copy_and_other_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ShipError, match=r"no shipped/log.json"):
         fetch_to(tmp_path / "folder", source)
     ShipAgent(SourceStore(str(tmp_path / "store")), source, SETTINGS).ship_round()
-    with pytest.raises(ShipError, match="not fetched"):
+    with pytest.raises(ShipError, match="not fetched", check=exits(ExitCode.REFUSED)):
         fetch_to(tmp_path / "store", source)
     first = min(parse_manifest(source.objects[LOG_MANIFEST], "").files)
     data = source.objects[first]

@@ -22,6 +22,8 @@ from commitlake.connectors.lake.delta_log.versions import (
     table_files,
     table_id,
 )
+from commitlake.schemas.errors import ExitCode
+from tests.support.exit_codes import exits
 
 _VECTOR = {
     "storageType": "u",
@@ -157,7 +159,7 @@ def test_a_file_that_cannot_be_read_by_itself_is_refused(uri: str, action: dict[
     commit = Path(uri) / "_delta_log" / f"{1:020d}.json"
     commit.write_text(commit.read_text() + "\n" + json.dumps({"add": add}))
     versions = added_versions(uri, 0)
-    with pytest.raises(VersionsError, match=message):
+    with pytest.raises(VersionsError, match=message, check=exits(ExitCode.DAMAGE)):
         next(versions)
 
 

@@ -26,8 +26,10 @@ from commitlake.connectors.reading.snapshots import plan_splits, take_snapshot
 from commitlake.connectors.reading.splits import Split
 from commitlake.connectors.reading.stores import find_stores
 from commitlake.connectors.reading.walking import End, walk
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.scan import DEFAULT_MAX_RECORD_BYTES, Fault
 from commitlake.schemas.tables.messages import SOURCE
+from tests.support.exit_codes import exits
 from tests.support.logs import closed_segment, messages, new_message, records, write_store
 
 SIZE = 4 << 20
@@ -73,7 +75,7 @@ def test_file_that_is_cut_within_a_page_of_a_step_is_an_error(split: Split, kept
         steps = walk(file, split, 1 << 16, DEFAULT_MAX_RECORD_BYTES, End())
         next(steps)
         os.truncate(split.path, kept)
-        with pytest.raises(StoreError, match="was truncated while it was read"):
+        with pytest.raises(StoreError, match="was truncated while it was read", check=exits(ExitCode.FAILED)):
             next(steps)
 
 
@@ -102,7 +104,7 @@ def test_truncating_a_file_while_its_steps_are_read_is_an_error(split: Split) ->
         step = next(steps)
         os.truncate(split.path, 0)
         assert not step.window[: 1 << 20].any()
-        with pytest.raises(StoreError, match="was truncated while it was read"):
+        with pytest.raises(StoreError, match="was truncated while it was read", check=exits(ExitCode.FAILED)):
             next(steps)
 
 

@@ -14,10 +14,12 @@ from commitlake.connectors.reading.errors import DamagedLogError
 from commitlake.connectors.reading.options import Mode
 from commitlake.connectors.rocketmq.errors import NoRouteError, ProtocolError, RocketMQError, UnreachableError
 from commitlake.connectors.rocketmq.source.batch import read_ranges, schema_of
+from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.rocketmq.sysflag import BodyCodec, compression_bits
 from commitlake.schemas.remoting.codes import RequestCode, ResponseCode
 from commitlake.schemas.remoting.frames import Command
 from tests.support.batches import source_schema
+from tests.support.exit_codes import exits
 from tests.support.live_brokers import LiveBroker, LiveCluster
 from tests.support.live_reading import create_topic, delete_first_segments, offsets, options, partitions, put, rows
 from tests.support.peer import reply
@@ -157,7 +159,11 @@ def test_a_queue_that_ends_too_early_is_an_error(cluster: LiveCluster, broker: L
     parts = partitions(options(cluster))
     broker.store.delete_queues("orders")
     put(broker, 4)
-    with pytest.raises(RocketMQError, match="offsets 2 to 5: 3 messages cannot be read: the queue ends at 2"):
+    with pytest.raises(
+        RocketMQError,
+        match="offsets 2 to 5: 3 messages cannot be read: the queue ends at 2",
+        check=exits(ExitCode.USAGE),
+    ):
         rows(options(cluster), parts)
     assert offsets(rows(options(cluster, failOnDataLoss="false"), parts)) == {0: [0, 1], 1: [0, 1]}
 
