@@ -21,16 +21,14 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import obstore
 from obstore import exceptions
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import AzureStore
 
-from commitlake.connectors.plain_connections import warn_of_plain
-from commitlake.connectors.storage.cloud_storage import CloudStorage
-from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.storage.cloud_storage import BUSY, CloudStorage, explain_status, find_endpoint
+from commitlake.connectors.storage.errors import LATER, CloudError, CloudUnavailableError
 from commitlake.connectors.storage.storage import Content, Entry, FoundFile, ReplacedError
 from commitlake.connectors.storage.uris import CloudUri
 from commitlake.schemas.shipped import Part
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
 _STATUS = re.compile(r"status code: ([0-9]{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>")
-_LATER = "Run it again later: nothing is lost, and nothing is done twice"
 _CREDENTIALS = (
     "Set AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or AZURE_CLIENT_ID, AZURE_TENANT_ID and "
     "AZURE_CLIENT_SECRET, or give the machine's managed identity a role"
@@ -48,8 +45,6 @@ _CREDENTIALS = (
 _CONTAINER = "Create the container, or correct its name, the account or AZURE_STORAGE_ENDPOINT"
 _NETWORK = "Is the account right, or AZURE_STORAGE_ENDPOINT, and does the server run? If so, run it again later"
 _NO_CREDENTIALS = re.compile(r"token request|Access Key|[Cc]redential|SAS|authoriz")
-_BUSY = frozenset({"408", "429", "500", "502", "503", "504"})
-_DENIED = frozenset({"401", "403"})
 _DENIED_ERRORS = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 ERRORS = (exceptions.BaseError, OSError)  # a writer's errors are OSErrors, whatever they are
 
@@ -64,25 +59,21 @@ def azure_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
     """
     text = str(error)
     status, code = _STATUS.search(text), answer_code(error)
-    number = status[1] if status else ""
+    number = int(status[1]) if status else None
     if _NO_CREDENTIALS.search(text.partition("Error performing")[0]) or "token request" in text:
         found, advice = "no credentials that can be used", _CREDENTIALS
-        if number in _BUSY or (not number and "HTTP error" in text):
+        if number in BUSY if number else "HTTP error" in text:
             # The server of tokens may be back soon; on a machine without an identity, it never is.
             return CloudUnavailableError(f"{found}, because their server cannot be reached", advice, what)
-    elif (isinstance(error, FileNotFoundError) or number == "404") and code in {"ContainerNotFound", None}:
+    elif (isinstance(error, FileNotFoundError) or number == 404) and code in {"ContainerNotFound", None}:
         found, advice = f"no container {uri.container!r} in the account {uri.account!r}", _CONTAINER
-    elif isinstance(error, _DENIED_ERRORS) or number in _DENIED:
-        found, advice = f"access denied ({code or number})", _CREDENTIALS
-    elif number in _BUSY:
-        found, advice = f"a server that is busy or not well ({code or number}), also when asked again", _LATER
-    elif number:
-        found, advice = f"the answer {code or number}", "See the server's log for its reason"
+    elif number or isinstance(error, _DENIED_ERRORS):
+        found, advice = explain_status(number or 403, code or str(number or ""), _CREDENTIALS)
     elif "HTTP error" in text:
         found, advice = "no server at the endpoint, or a connection that broke off, also when tried again", _NETWORK
     else:
         found, advice = f"wrong settings ({type(error).__name__})", _CREDENTIALS
-    kind = CloudUnavailableError if advice in {_LATER, _NETWORK} else CloudError
+    kind = CloudUnavailableError if advice in {LATER, _NETWORK} else CloudError
     return kind(found, advice, what)
 
 
@@ -119,7 +110,7 @@ def azure_client(uri: CloudUri, attempts: int = MAX_ATTEMPTS) -> Any:
 
 @lru_cache(maxsize=64)
 def _client(uri: CloudUri, attempts: int) -> Any:
-    endpoint = next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES)), None)
+    endpoint = find_endpoint(_ENDPOINT_VARIABLES, _ENDPOINT_VARIABLES[0])
     if endpoint is None and uri.suffix != _PUBLIC_CLOUD:
         endpoint = f"https://{uri.account}.blob.{uri.suffix}"
     config: AzureConfig = {"account_name": uri.account}
@@ -129,28 +120,11 @@ def _client(uri: CloudUri, attempts: int) -> Any:
         return AzureStore(
             uri.container,
             config=config,
-            client_options={"allow_http": _is_plain(endpoint), "timeout": _REQUEST_TIMEOUT},
+            client_options={"allow_http": (endpoint or "").lower().startswith("http://"), "timeout": _REQUEST_TIMEOUT},
             retry_config={"max_retries": attempts - 1, "retry_timeout": _RETRY_TIMEOUT, "backoff": _BACKOFF},
         )
     except exceptions.BaseError as error:
         raise azure_error(error, uri, f"{uri}: ") from None
-
-
-def _is_plain(endpoint: str | None) -> bool:
-    """Return whether an endpoint lacks TLS; warn if it does and is not on this machine."""
-    if endpoint is None:
-        return False
-    try:
-        parts = urlsplit(endpoint)
-    except ValueError:
-        parts = urlsplit("")
-    if "@" in endpoint or "?" in endpoint or parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise CloudError(
-            "AZURE_STORAGE_ENDPOINT: expected https://HOST, without credentials", "Correct it, or leave it out"
-        )
-    if parts.scheme == "http":
-        warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
-    return parts.scheme == "http"
 
 
 def forget_clients() -> None:

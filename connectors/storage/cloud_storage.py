@@ -1,20 +1,29 @@
-"""Common parts of the adapters for Azure and Google: folders as key prefixes, and reads of ranges of objects."""
+"""Common parts of the adapters for Azure and Google: folders as key prefixes, reads of ranges, endpoints, statuses."""
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
-from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.plain_connections import warn_of_plain
+from commitlake.connectors.storage.errors import LATER, CloudError
 from commitlake.connectors.storage.pace import Pace
-from commitlake.connectors.storage.storage import Entry, FoundFile, RangeFile, ReadableStorage, ReplacedError, checked
+from commitlake.connectors.storage.storage import (
+    Entry,
+    FoundFile,
+    RangeFile,
+    ReadableStorage,
+    ReplacedError,
+    VersionedFile,
+    checked,
+    replaced_while_read,
+)
 from commitlake.connectors.storage.uris import parse_cloud_uri
 from commitlake.schemas.errors import CommitLakeError
-
-_MAX_LOOKS = 5
-"""Attempts to begin to read an object that is being replaced."""
 
 
 class CloudStorage(ReadableStorage):
@@ -114,53 +123,61 @@ class CloudStorage(ReadableStorage):
         return self.root.key(checked(name))
 
 
-class _CloudFile(RangeFile):
-    """An object opened for reads of ranges.
-
-    Raises:
-        FileNotFoundError: if it does not exist.
-    """
+class _CloudFile(VersionedFile):
+    """An object opened for reads of ranges; see VersionedFile."""
 
     def __init__(self, storage: CloudStorage, name: str) -> None:
-        super().__init__()
         self._storage, self._name = storage, name
-        self._found = self._find_file()
+        super().__init__(storage.place_of(name))
 
-    def _find_file(self) -> FoundFile:
-        found = self._storage.head(self._name)
-        if found is None:
-            raise self._missing_error()
-        return found
+    def newest_version(self) -> FoundFile | None:
+        """See VersionedFile."""
+        return self._storage.head(self._name)
 
-    def size(self) -> int:
-        """Return the number of bytes."""
-        return self._found.size
-
-    def read_at(self, size: int, start: int) -> bytes:
-        """Read from a position; see RangeFile."""
-        is_first = self.is_first_read()
-        for _ in range(_MAX_LOOKS):
-            found = self._found
-            end = min(found.size, start + size)
-            if start >= end:
-                return b""
-            try:
-                # In a newer object, the range could end anywhere.
-                data = self._storage.read(self._name, start, end, found)
-            except ReplacedError:
-                if start or not is_first:
-                    break
-                self._found = self._find_file()
-                continue
-            if data is None:
-                raise self._missing_error()
-            return data
-        raise replaced_while_read(self._storage.place_of(self._name))
-
-    def _missing_error(self) -> FileNotFoundError:
-        return FileNotFoundError(f"{self._storage.place_of(self._name)} does not exist")
+    def read_version(self, version: FoundFile, start: int, end: int) -> bytes | None:
+        """See VersionedFile; in a newer object, the range could end anywhere."""
+        return self._storage.read(self._name, start, end, version)
 
 
-def replaced_while_read(place: str) -> CloudUnavailableError:
-    """Return the error for an object that was replaced or deleted during a read."""
-    return CloudUnavailableError(f"{place} was replaced while it was read", "Run it again")
+BUSY = frozenset({408, 429, 500, 502, 503, 504})
+"""HTTP statuses after which a later request may succeed."""
+_DENIED = frozenset({401, 403})
+
+
+def explain_status(status: int, code: str, denied: str) -> tuple[str, str]:
+    """Return what was found, and what to do, for the HTTP status of an answer.
+
+    Args:
+        status: the status.
+        code: what the server calls it.
+        denied: what to do if access is denied.
+    """
+    if status in _DENIED:
+        return f"access denied ({code})", denied
+    if status in BUSY:
+        return f"a server that is busy or not well ({code}), also when asked again", LATER
+    return f"the answer {code}", "See the server's log for its reason"
+
+
+def find_endpoint(variables: Sequence[str], shown: str) -> str | None:
+    """Return the endpoint in the environment, and warn if it has no TLS and is not on this machine.
+
+    Args:
+        variables: names of variables, of which the first that is set counts.
+        shown: what an error calls them.
+
+    Raises:
+        CloudError: if it is not a URL, or has credentials.
+    """
+    endpoint = next(filter(None, map(os.environ.get, variables)), None)
+    if endpoint is None:
+        return None
+    try:
+        parts = urlsplit(endpoint)
+    except ValueError:
+        parts = urlsplit("")
+    if "@" in endpoint or "?" in endpoint or parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise CloudError(f"{shown}: expected https://HOST, without credentials", "Correct it, or leave it out")
+    if parts.scheme == "http":
+        warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
+    return endpoint

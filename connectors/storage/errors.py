@@ -13,6 +13,9 @@ from __future__ import annotations
 
 from commitlake.schemas.errors import CommitLakeError, ExitCode
 
+LATER = "Run it again later: nothing is lost, and nothing is done twice"
+"""Advice after a temporary failure."""
+
 
 class ObjectStoreError(CommitLakeError):
     """An object store cannot be used, or its name is invalid.

@@ -13,7 +13,6 @@ import http.client
 import os
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
 
 import requests
 import urllib3.exceptions
@@ -24,11 +23,10 @@ from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from google.cloud.storage.retry import DEFAULT_RETRY
 from requests.adapters import HTTPAdapter
 
-from commitlake.connectors.plain_connections import warn_of_plain
-from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError
+from commitlake.connectors.storage.cloud_storage import BUSY, explain_status, find_endpoint
+from commitlake.connectors.storage.errors import LATER, CloudError, CloudUnavailableError
 from commitlake.connectors.storage.uris import CloudUri
 
-_LATER = "Run it again later: nothing is lost, and nothing is done twice"
 _CREDENTIALS = (
     "Name the key file of a service account in GOOGLE_APPLICATION_CREDENTIALS, run 'gcloud auth application-default "
     "login', or give the machine a service account"
@@ -40,8 +38,6 @@ _ROLE = (
 _BUCKET = "Create the bucket, or correct its name or COMMITLAKE_GCS_ENDPOINT"
 _NETWORK = "Is COMMITLAKE_GCS_ENDPOINT right, if it is set, and does the network reach it? If so, run it again later"
 _CERTIFICATE = "Name the file of its authority in REQUESTS_CA_BUNDLE"
-_BUSY = frozenset({408, 429, 500, 502, 503, 504})
-_DENIED = frozenset({401, 403})
 ERRORS = (
     api.GoogleAPIError, auth.GoogleAuthError, DataCorruption, InvalidResponse, requests.RequestException,
     urllib3.exceptions.HTTPError, http.client.HTTPException, OSError, ValueError,
@@ -71,14 +67,14 @@ def gcs_error(error: Exception, uri: CloudUri, what: str) -> CloudError:
     if status is not None:
         found, advice = _explain_status(status, error, uri)
     elif isinstance(error, DataCorruption):
-        found, advice = "bytes whose checksum is wrong, which were changed on their way", _LATER
+        found, advice = "bytes whose checksum is wrong, which were changed on their way", LATER
     elif isinstance(error, (requests.exceptions.SSLError, urllib3.exceptions.SSLError)):
         found, advice = "a certificate that is not trusted", _CERTIFICATE
     elif isinstance(error, _OF_NETWORK):
         found, advice = "no server at the endpoint, or a connection that broke off, also when tried again", _NETWORK
     else:
         found, advice = f"wrong settings ({type(error).__name__})", _CREDENTIALS
-    kind = CloudUnavailableError if advice in {_LATER, _NETWORK} else CloudError
+    kind = CloudUnavailableError if advice in {LATER, _NETWORK} else CloudError
     return kind(found, advice, what)
 
 
@@ -101,7 +97,7 @@ def is_token_server_away(error: BaseException) -> bool:
         cause = error.__cause__ or (error.args[0] if error.args else None)
     if isinstance(cause, auth.TransportError):
         status = getattr(cause.args[1], "status", None) if len(cause.args) > 1 else None
-        return status is None or status in _BUSY
+        return status is None or status in BUSY
     return isinstance(error, auth.GoogleAuthError) and bool(getattr(error, "retryable", False))
 
 
@@ -119,11 +115,7 @@ def _explain_status(status: int, error: Exception, uri: CloudUri) -> tuple[str, 
     code = _reason(error) or str(status)
     if status == http.HTTPStatus.NOT_FOUND:
         return f"no bucket {uri.container!r}", _BUCKET
-    if status in _DENIED:
-        return f"access denied ({code})", _ROLE
-    if status in _BUSY:
-        return f"a server that is busy or not well ({code}), also when asked again", _LATER
-    return f"the answer {code}", "See the server's log for its reason"
+    return explain_status(status, code, _ROLE)
 
 
 def _reason(error: Exception) -> str | None:
@@ -164,9 +156,7 @@ def gcs_bucket(uri: CloudUri) -> Any:
 
 @lru_cache(maxsize=1)
 def _client() -> Any:
-    endpoint = next(filter(None, map(os.environ.get, _ENDPOINT_VARIABLES)), None)
-    if endpoint is not None:
-        _check_endpoint(endpoint)
+    endpoint = find_endpoint(_ENDPOINT_VARIABLES, ", or ".join(_ENDPOINT_VARIABLES))
     # No request needs a project, and the search for one may take long.
     client = Client(project=None, client_options={"api_endpoint": endpoint} if endpoint else None)
     session = client._http  # noqa: SLF001 (the package has no other way to the size of its pool)
@@ -174,21 +164,6 @@ def _client() -> Any:
         session.mount(scheme, HTTPAdapter(pool_maxsize=_CONNECTIONS))
     session.configure_mtls_channel()  # with the machine's client certificate, if it has one, and as many connections
     return client
-
-
-def _check_endpoint(endpoint: str) -> None:
-    """Refuse an endpoint that is not a URL, and warn if it has no TLS and is not on this machine."""
-    try:
-        parts = urlsplit(endpoint)
-    except ValueError:
-        parts = urlsplit("")
-    if "@" in endpoint or "?" in endpoint or parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise CloudError(
-            "COMMITLAKE_GCS_ENDPOINT, or STORAGE_EMULATOR_HOST: expected https://HOST, without credentials",
-            "Correct it, or leave it out",
-        )
-    if parts.scheme == "http":
-        warn_of_plain(f"the object store {endpoint}", parts.hostname, "Give its https:// endpoint")
 
 
 def forget_client() -> None:

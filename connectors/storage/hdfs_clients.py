@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import hdfs_native
 
 from commitlake.connectors.printable import printable_line
-from commitlake.connectors.storage.errors import CloudError, CloudNameError, CloudUnavailableError
+from commitlake.connectors.storage.errors import LATER, CloudError, CloudNameError, CloudUnavailableError
 from commitlake.connectors.storage.uris import HdfsUri
 from commitlake.schemas.store_files import FILE_MODE, FOLDER_MODE
 
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 _REMOTE = re.compile(r'RPCError\("(?P<name>[\w.$]{1,200})", "(?P<message>(?:[^"\\]|\\(?!n).)*)', re.DOTALL)
 _MAX_SHOWN = 300
-_LATER = "Run it again later: nothing is lost, and nothing is done twice"
 _NETWORK = "Are the host and the port of the URI right, and do the servers run? If so, run it again later"
 _NAMESERVICE = "Write host and port (hdfs://host:8020/folder), or set HADOOP_CONF_DIR to the cluster's settings"
 _CREDENTIALS = (
@@ -98,7 +97,7 @@ def hdfs_error(error: BaseException, uri: HdfsUri, what: str) -> Exception:
         return _remote_error(_CLASS_END.split(remote["name"])[-1], remote["message"], what)
     kind = CloudError
     if isinstance(error, TimeoutError):
-        kind, found, advice = CloudUnavailableError, "a server that does not answer", _LATER
+        kind, found, advice = CloudUnavailableError, "a server that does not answer", LATER
     elif isinstance(error, NotImplementedError):
         found = f"a feature that the client does not have ({shown})"
         advice = "A folder in an encryption zone cannot be used: use another one"
@@ -112,7 +111,7 @@ def hdfs_error(error: BaseException, uri: HdfsUri, what: str) -> Exception:
     elif text.startswith(_SETTING_ERRORS):
         found, advice = f"wrong settings of Hadoop ({shown})", "Correct HADOOP_CONF_DIR"
     elif text.startswith(_SERVER_ERRORS):
-        kind, found, advice = CloudUnavailableError, f"DataNodes that are not well ({shown})", _LATER
+        kind, found, advice = CloudUnavailableError, f"DataNodes that are not well ({shown})", LATER
     else:
         found, advice = f"{type(error).__name__}: {shown}", _LOG
     return kind(found, advice, what)
@@ -132,7 +131,7 @@ def _remote_error(name: str, message: str, what: str) -> Exception:
     elif name in _QUOTA_ERRORS:
         kind, found, advice = CloudUnavailableError, f"a quota that is used up ({shown})", _SPACE
     elif name in _BUSY_ERRORS or _NO_DATA_NODE.search(message):
-        kind, advice = CloudUnavailableError, _LATER
+        kind, advice = CloudUnavailableError, LATER
         found = f"a cluster that is busy or not well ({name}: {shown})"
     else:
         found, advice = f"{name}: {shown}", _LOG

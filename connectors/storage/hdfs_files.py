@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from commitlake.connectors.storage.errors import CloudUnavailableError
 from commitlake.connectors.storage.hdfs_clients import HdfsClient
-from commitlake.connectors.storage.storage import FoundFile, RangeFile
+from commitlake.connectors.storage.storage import FoundFile, ReplacedError, VersionedFile
 from commitlake.connectors.storage.uris import HdfsUri
 from commitlake.schemas.shipped import VERSION_DIGITS, is_version_name
 from commitlake.schemas.times import from_ms
@@ -76,7 +76,7 @@ def find_versions(client: HdfsClient, folder: str) -> list[Version]:
 
 
 _MAX_LOOKS = 5
-"""Attempts to begin to read a file that is being replaced."""
+"""Attempts to open a file that is being replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,76 +93,63 @@ class _OpenVersion:
     status: FileStatus
     reader: FileReader
 
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return len(self.reader)
 
-class HdfsFile(RangeFile):
-    """A file in HDFS opened for reads of ranges.
 
-    Raises:
-        FileNotFoundError: if it does not exist.
-    """
+class HdfsFile(VersionedFile):
+    """A file in HDFS opened for reads of ranges; see VersionedFile."""
 
     def __init__(self, uri: HdfsUri) -> None:
-        super().__init__()
         self._uri, self._client = uri, HdfsClient(uri)
-        self._opened = self._open()
+        super().__init__(str(uri))
 
-    def _open(self) -> _OpenVersion:
+    def newest_version(self) -> _OpenVersion | None:
+        """See VersionedFile; of a folder of versions, it is the one with the largest number."""
         for _ in range(_MAX_LOOKS):
             path = self._uri.key("")
             found = self._client.status(path)
             if found is not None and found.isdir:
-                path, found = self._newest_version(path, found)
+                path, found = self._newest_of_folder(path, found)
             if found is None:
                 break
             with suppress(FileNotFoundError):
                 return _OpenVersion(path, found, self._client.open(path))
-        raise FileNotFoundError(f"{self._uri} does not exist")
+        return None
 
-    def _newest_version(self, folder: str, found: FileStatus) -> tuple[str, FileStatus | None]:
+    def _newest_of_folder(self, folder: str, found: FileStatus) -> tuple[str, FileStatus | None]:
         numbers = list_versions(self._client, folder)
         if not numbers:
             return folder, None
         path = version_path(folder, numbers[-1])
         return path, self._client.status(path) or found
 
-    def size(self) -> int:
-        """Return the number of bytes."""
-        return len(self._opened.reader)
+    def read_version(self, version: _OpenVersion, start: int, end: int) -> bytes | None:
+        """See VersionedFile; the blocks of a file that was replaced are deleted after some seconds."""
+        try:
+            return self._read_range(version, start, end)
+        except CloudUnavailableError:
+            if not self._is_replaced(version):
+                raise
+            # A reader of parts looks for the file that has these bytes now.
+            if version.path == self._uri.key("") and self._client.status(version.path) is None:
+                return None
+            raise ReplacedError from None
 
-    def read_at(self, size: int, start: int) -> bytes:
-        """Read from a position; see RangeFile."""
-        is_first = self.is_first_read()
-        for _ in range(_MAX_LOOKS):
-            opened = self._opened
-            end = min(len(opened.reader), start + size)
-            if start >= end:
-                return b""
-            try:
-                return self._read_range(opened, start, end)
-            except CloudUnavailableError:
-                # The blocks of a file that was replaced are deleted after some seconds.
-                if not self._is_replaced(opened):
-                    raise
-                if start or not is_first:
-                    # A reader of parts looks for the file that has these bytes now.
-                    if opened.path == self._uri.key("") and self._client.status(opened.path) is None:
-                        raise FileNotFoundError(f"{self._uri} does not exist any more") from None
-                    break
-                self._opened = self._open()
-        raise CloudUnavailableError(f"{self._uri} was replaced while it was read", "Run it again")
-
-    def _read_range(self, opened: _OpenVersion, start: int, end: int) -> bytes:
+    def _read_range(self, version: _OpenVersion, start: int, end: int) -> bytes:
         what = f"{self._uri} cannot be read: "
         try:
-            return self._client.once(lambda _: opened.reader.read_range(start, end - start), what)
+            return self._client.once(lambda _: version.reader.read_range(start, end - start), what)
         except CloudUnavailableError:
-            if self._is_replaced(opened):
+            if self._is_replaced(version):
                 raise
-            return self._client.read(opened.reader, start, end, opened.path)
+            return self._client.read(version.reader, start, end, version.path)
 
-    def _is_replaced(self, opened: _OpenVersion) -> bool:
-        found = self._client.status(opened.path)
-        return found is None or _identity(found) != _identity(opened.status)
+    def _is_replaced(self, version: _OpenVersion) -> bool:
+        found = self._client.status(version.path)
+        return found is None or _identity(found) != _identity(version.status)
 
 
 def _identity(status: FileStatus) -> tuple[int, int]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from botocore import exceptions
 
-from commitlake.connectors.storage.errors import S3Error, S3UnavailableError
+from commitlake.connectors.storage.errors import LATER, S3Error, S3UnavailableError
 
 _CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (AWS_PROFILE), to a user of this server"
 _NETWORK = "Is the endpoint right (--s3-endpoint, AWS_ENDPOINT_URL_S3), and does the server run?"
-_LATER = "Run it again later: nothing is lost, and nothing is done twice"
 _REGION = "Name the region of the bucket (--s3-region, AWS_REGION)"
 # For an unknown key, versitygw answers 404 and other servers 403.
 _WRONG_CREDENTIALS = {
@@ -34,9 +33,9 @@ _BY_CLASS: tuple[tuple[type[Exception], str, str], ...] = (
     (exceptions.SSLError, "a certificate that is not trusted", "Name the file of its authority in AWS_CA_BUNDLE"),
     (exceptions.EndpointConnectionError, "no server at the endpoint", _NETWORK),
     (exceptions.ConnectTimeoutError, "no server at the endpoint", _NETWORK),
-    (exceptions.HTTPClientError, "a connection that broke off ({kind}), also when tried again", _LATER),
-    (exceptions.IncompleteReadError, "a connection that broke off ({kind}), also when tried again", _LATER),
-    (exceptions.ConnectionError, "a connection that broke off ({kind}), also when tried again", _LATER),
+    (exceptions.HTTPClientError, "a connection that broke off ({kind}), also when tried again", LATER),
+    (exceptions.IncompleteReadError, "a connection that broke off ({kind}), also when tried again", LATER),
+    (exceptions.ConnectionError, "a connection that broke off ({kind}), also when tried again", LATER),
     (exceptions.BotoCoreError, "{kind}", _NETWORK),
 )
 
@@ -71,9 +70,7 @@ def _error_of_answer(error: exceptions.ClientError, bucket: str, what: str) -> S
     elif code in {"AccessDenied", "AllAccessDisabled"} or status == 403:
         found, advice = f"access denied ({code})", f"Allow this user to list, read and write in the bucket {bucket!r}"
     elif code in _BUSY or (status or 0) >= 500:
-        return S3UnavailableError(
-            f"a server that is too busy or not well ({code}), also when asked again", _LATER, what
-        )
+        return S3UnavailableError(f"a server that is too busy or not well ({code}), also when asked again", LATER, what)
     else:
         found, advice = f"the answer {code}", "See the server's log for its reason"
     return S3Error(found, advice, what)

@@ -139,30 +139,22 @@ class S3Storage(Storage, LakeStorage):
     def head(self, name: str) -> FoundFile | None:
         """See Storage."""
         place = self._place(name)
-        with self._convert_errors(name, "read"):
-            try:
-                found = self._client.head_object(**place, ChecksumMode="ENABLED")
-            except exceptions.ClientError as error:
-                if error_code(error) in MISSING_OBJECT:
-                    return None
-                raise
-        crc = _parse_crc(found.get("ChecksumCRC32"))
-        return FoundFile(int(found["ContentLength"]), found["LastModified"], found["ETag"], crc)
+        with self._convert_errors(name, "read"), _suppress_missing():
+            found = self._client.head_object(**place, ChecksumMode="ENABLED")
+            crc = _parse_crc(found.get("ChecksumCRC32"))
+            return FoundFile(int(found["ContentLength"]), found["LastModified"], found["ETag"], crc)
+        return None
 
     def get(self, name: str, max_bytes: int) -> Content | None:
         """See Storage."""
         place = self._place(name)
-        with self._convert_errors(name, "read"):
-            try:
-                answer = self._client.get_object(**place)
-                data: bytes = answer["Body"].read(max_bytes + 1)
-            except exceptions.ClientError as error:
-                if error_code(error) in MISSING_OBJECT:
-                    return None
-                raise
-        if len(data) > max_bytes:
-            raise self.too_large(name, max_bytes)
-        return Content(data, answer["ETag"])
+        with self._convert_errors(name, "read"), _suppress_missing():
+            answer = self._client.get_object(**place)
+            data: bytes = answer["Body"].read(max_bytes + 1)
+            if len(data) > max_bytes:
+                raise self.too_large(name, max_bytes)
+            return Content(data, answer["ETag"])
+        return None
 
     def size(self, name: str) -> int | None:
         """See LakeStorage."""
@@ -294,12 +286,11 @@ class S3Storage(Storage, LakeStorage):
         self._client.complete_multipart_upload(**place, UploadId=upload, MultipartUpload={"Parts": numbered})
 
     def _put(self, name: str, data: bytes, **condition: str) -> Any:
-        crc = base64.b64encode(zlib.crc32(data).to_bytes(4, "big")).decode()
         return self._client.put_object(
             **self._place(name),
             Body=PacedBody(data, self.pace),
             ContentLength=len(data),
-            ChecksumCRC32=crc,
+            ChecksumCRC32=_checksum(data),
             **condition,
         )
 
@@ -319,6 +310,16 @@ class S3Storage(Storage, LakeStorage):
 
     def _place(self, name: str) -> dict[str, str]:
         return {"Bucket": self._root.bucket, "Key": self._root.key(checked(name))}
+
+
+@contextmanager
+def _suppress_missing() -> Iterator[None]:
+    """End the block if it requests an object that does not exist."""
+    try:
+        yield
+    except exceptions.ClientError as error:
+        if error_code(error) not in MISSING_OBJECT:
+            raise
 
 
 def _range_of(answer: Mapping[str, Any]) -> tuple[int, int, int]:

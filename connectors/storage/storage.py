@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from commitlake.connectors.storage.errors import ObjectStoreError
+from commitlake.connectors.storage.errors import CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.pace import Pace
 from commitlake.schemas.shipped import MAX_MANIFEST_BYTES, Part
 from commitlake.schemas.store_files import check_relative
@@ -332,7 +332,6 @@ class RangeFile(io.RawIOBase, ABC):
     def __init__(self) -> None:
         super().__init__()
         self._position = 0
-        self._first_read = threading.Lock()  # never released
 
     @abstractmethod
     def size(self) -> int:
@@ -346,10 +345,6 @@ class RangeFile(io.RawIOBase, ABC):
             size: maximum number of bytes.
             start: the position.
         """
-
-    def is_first_read(self) -> bool:
-        """Return True in the first call only: a reader without any data may switch to a newer version of the file."""
-        return self._first_read.acquire(blocking=False)
 
     def readable(self) -> bool:
         """Return True."""
@@ -374,3 +369,75 @@ class RangeFile(io.RawIOBase, ABC):
         data = self.read_at(sys.maxsize if size is None or size < 0 else size, self._position)
         self._position += len(data)
         return data
+
+
+_MAX_LOOKS = 5
+"""Attempts to begin to read a file that is being replaced."""
+
+
+class VersionedFile(RangeFile):
+    """A file that may be replaced while it is read; all bytes are of one version.
+
+    Args:
+        place: URI of the file.
+
+    Raises:
+        FileNotFoundError: if it does not exist.
+    """
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self._place = place
+        self._first_read = threading.Lock()  # never released
+        self._version = self._find_newest()
+
+    @abstractmethod
+    def newest_version(self) -> Any:
+        """Return the newest version, which has a `size` in bytes, or None if there is none."""
+
+    @abstractmethod
+    def read_version(self, version: Any, start: int, end: int) -> bytes | None:
+        """Return a range of a version, which does not exceed its end; None if the file was deleted.
+
+        Raises:
+            ReplacedError: if the file has another version by now.
+        """
+
+    def size(self) -> int:
+        """Return the number of bytes."""
+        return int(self._version.size)
+
+    def read_at(self, size: int, start: int) -> bytes:
+        """Read from a position; see RangeFile."""
+        # A reader that has no data yet, because this is the first read, may switch to a newer version.
+        may_switch = self._first_read.acquire(blocking=False) and start == 0
+        for _ in range(_MAX_LOOKS):
+            version = self._version
+            end = min(version.size, start + size)
+            if start >= end:
+                return b""
+            try:
+                data = self.read_version(version, start, end)
+            except ReplacedError:
+                if not may_switch:
+                    break
+                self._version = self._find_newest()
+                continue
+            if data is None:
+                raise self._missing_error()
+            return data
+        raise replaced_while_read(self._place)
+
+    def _find_newest(self) -> Any:
+        found = self.newest_version()
+        if found is None:
+            raise self._missing_error()
+        return found
+
+    def _missing_error(self) -> FileNotFoundError:
+        return FileNotFoundError(f"{self._place} does not exist")
+
+
+def replaced_while_read(place: str) -> CloudUnavailableError:
+    """Return the error for a file that was replaced or deleted during a read."""
+    return CloudUnavailableError(f"{place} was replaced while it was read", "Run it again")

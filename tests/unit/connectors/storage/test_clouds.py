@@ -13,7 +13,7 @@ from obstore.store import MemoryStore
 
 from commitlake.connectors.reading.errors import StoreError
 from commitlake.connectors.reading.files.shipped import resolve_filesystem
-from commitlake.connectors.storage import azure_storage
+from commitlake.connectors.storage import azure_storage, cloud_storage
 from commitlake.connectors.storage.azure_storage import AzureStorage, azure_client, azure_error, forget_clients
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.filesystem import open_filesystem
@@ -161,7 +161,7 @@ def test_connections_without_encryption_to_other_machines_are_warned_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     warned: list[str] = []
-    monkeypatch.setattr(azure_storage, "warn_of_plain", lambda what, *_: warned.append(what))
+    monkeypatch.setattr(cloud_storage, "warn_of_plain", lambda what, *_: warned.append(what))
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://server:10000/account1")
     azure_client(parse_cloud_uri(PLACE))
     assert warned == ["the object store http://server:10000/account1"]

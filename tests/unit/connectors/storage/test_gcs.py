@@ -21,7 +21,7 @@ from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from requests.adapters import HTTPAdapter
 
 from commitlake.connectors.reading.time_bounds import _READERS
-from commitlake.connectors.storage import gcs_clients
+from commitlake.connectors.storage import cloud_storage, gcs_clients
 from commitlake.connectors.storage.errors import CloudError, CloudUnavailableError, ObjectStoreError
 from commitlake.connectors.storage.filesystem import open_filesystem
 from commitlake.connectors.storage.gcs_clients import forget_client, gcs_bucket, gcs_error
@@ -204,7 +204,7 @@ def test_wrong_endpoints_are_refused(endpoint: str, variable: str, monkeypatch: 
 
 def test_connections_without_encryption_to_other_machines_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
-    monkeypatch.setattr(gcs_clients, "warn_of_plain", lambda what, *_: warned.append(what))
+    monkeypatch.setattr(cloud_storage, "warn_of_plain", lambda what, *_: warned.append(what))
     monkeypatch.setenv("COMMITLAKE_GCS_ENDPOINT", "http://server:4443")
     gcs_bucket(parse_cloud_uri(PLACE))
     assert warned == ["the object store http://server:4443"]
