@@ -275,6 +275,7 @@ def test_credentials_are_found_like_boto3s(monkeypatch: pytest.MonkeyPatch, tmp_
         "aws_virtual_hosted_style_request": "false",
         "aws_conditional_put": "etag",
         "aws_endpoint_url": "http://127.0.0.1:9000",
+        "aws_endpoint_url_s3": "http://127.0.0.1:9000",
         "aws_allow_http": "true",
     }
     monkeypatch.setenv("AWS_PROFILE", "day")
