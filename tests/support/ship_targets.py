@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from commitlake.connectors.shipping.folder import FolderTarget
-from commitlake.connectors.shipping.target import ShipError, ShipTarget
+from commitlake.connectors.shipping.storage import StorageTarget
+from commitlake.connectors.shipping.target import ShipTarget
 from commitlake.connectors.storage.pace import Pace
-from commitlake.schemas.errors import ExitCode
+from commitlake.connectors.storage.storage import Content, FoundFile, ReplacedError, Storage
 from commitlake.schemas.shipped import (
     FILES_MANIFEST,
     LOG_MANIFEST,
@@ -21,101 +24,106 @@ from commitlake.schemas.shipped import (
     part_name,
 )
 
+NEVER = datetime.datetime.fromtimestamp(0, datetime.UTC)
 
-class MemoryTarget(ShipTarget):
-    """Objects that are written once; any step can be made to fail, as by a kill.
+
+class MemoryStorage(Storage):
+    """Files in memory, as in an object store whose server joins them; any step can be made to fail, as by a kill.
+
+    Args:
+        min_copied: smallest part of a file that can be joined, except the last one.
+        before: called with the name of each step before it is done.
 
     Attributes:
-        objects: the objects by name.
+        objects: the files by name.
+    """
+
+    def __init__(self, min_copied: int, before: Callable[[str], None]) -> None:
+        super().__init__("memory", None)
+        self.objects: dict[str, bytes] = {}
+        self._min_copied, self._before = min_copied, before
+
+    def check(self) -> None:
+        """See Storage."""
+
+    def delete_unfinished(self) -> None:
+        """See Storage; nothing is unfinished."""
+
+    def names(self, folder: str, limit: int | None = None) -> Iterator[str]:
+        """See Storage."""
+        yield from [name for name in self.objects if name.startswith(f"{folder}/")][:limit]
+
+    def head(self, name: str) -> FoundFile | None:
+        """See Storage."""
+        data = self.objects.get(name)
+        return None if data is None else FoundFile(len(data), NEVER, data, zlib.crc32(data))
+
+    def get(self, name: str, max_bytes: int) -> Content | None:
+        """See Storage; the content is the version."""
+        data = self.objects.get(name)
+        assert data is None or len(data) <= max_bytes
+        return None if data is None else Content(data, data)
+
+    def get_range(self, name: str, start: int, size: int) -> bytes | None:
+        """See Storage."""
+        data = self.objects.get(name)
+        return None if data is None else data[start : start + size]
+
+    def put(self, name: str, data: bytes) -> None:
+        """See Storage; a part is never replaced by other bytes, and its name tells its size and its checksum."""
+        is_part = name.startswith(f"{PARTS}/")
+        self._before("part" if is_part else "put")
+        if is_part:
+            assert name.endswith(f"-{len(data)}-{zlib.crc32(data):08x}")
+            assert self.objects.get(name, data) == data
+        self.objects[name] = data
+
+    def put_if(self, name: str, data: bytes, version: Any) -> Any:
+        """See Storage."""
+        self._before("manifest")
+        if self.objects.get(name) != version:
+            raise ReplacedError
+        self.objects[name] = data
+        return data
+
+    def delete(self, name: str) -> None:
+        """See Storage."""
+        self._before("delete")
+        self.objects.pop(name, None)
+
+    def compose(self, name: str, parts: Sequence[Part], name_of: Callable[[Part], str]) -> None:
+        """See Storage."""
+        self._before("seal")
+        assert all(part.size >= self._min_copied for part in parts[:-1])
+        self.objects[name] = b"".join(self.objects[name_of(part)] for part in parts)
+
+
+class MemoryTarget(StorageTarget):
+    """A target in memory; see MemoryStorage.
+
+    Args:
         min_copied: smallest copied part of a file, except its last one.
         before: called with the name of each step before it is done.
     """
 
-    has_parts = True
-
     def __init__(self, min_copied: int = 1, before: Callable[[str], None] = lambda _: None) -> None:
-        self.text = "memory"
-        self.objects: dict[str, bytes] = {}
-        self.min_copied = min_copied
-        self.before = before
-        self._known: dict[str, bytes | None] = {}
+        self._min_copied, self._memory = min_copied, MemoryStorage(min_copied, before)
+        super().__init__(self._memory)
+
+    @property
+    def objects(self) -> dict[str, bytes]:
+        """The objects by name."""
+        return self._memory.objects
+
+    @objects.setter
+    def objects(self, objects: dict[str, bytes]) -> None:
+        self._memory.objects = objects
 
     def other(self) -> MemoryTarget:
         """Return another client for the same objects."""
-        target = MemoryTarget(self.min_copied)
+        target = MemoryTarget(self._min_copied)
         target.objects = self.objects
         return target
-
-    def claim(self) -> None:
-        """See ShipTarget."""
-
-    def close(self) -> None:
-        """See ShipTarget."""
-
-    def names_in(self, folder: str, limit: int) -> list[str]:
-        """See ShipTarget."""
-        return [name.removeprefix(f"{folder}/") for name in self.objects if name.startswith(f"{folder}/")][:limit]
-
-    def read_manifest(self, name: str) -> bytes | None:
-        """See ShipTarget."""
-        self._known[name] = self.objects.get(name)
-        return self._known[name]
-
-    def read_range(self, name: str, offset: int, size: int) -> bytes | None:
-        """Return a range of an object, or None if it does not exist."""
-        data = self.objects.get(name)
-        return None if data is None else data[offset : offset + size]
-
-    def replace_manifest(self, name: str, data: bytes) -> None:
-        """See ShipTarget."""
-        self.before("manifest")
-        if self.objects.get(name) != self._known.get(name):
-            raise ShipError("another agent", exit_code=ExitCode.REFUSED)
-        self.objects[name] = self._known[name] = data
-
-    def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
-        """See ShipTarget."""
-        self.before("put")
-        self.objects[name] = data
-
-    def delete(self, name: str) -> None:
-        """See ShipTarget."""
-        self.before("delete")
-        self.objects.pop(name, None)
-
-    def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
-        """See ShipTarget."""
-        self.before("part")
-        assert (len(data), zlib.crc32(data)) == (part.size, part.crc)
-        assert self.objects.setdefault(part_name(file.name, part), data) == data
-
-    def has_part(self, file: ShippedFile, part: Part) -> bool:
-        """See ShipTarget."""
-        data = self.objects.get(part_name(file.name, part))
-        return data is not None and (len(data), zlib.crc32(data)) == (part.size, part.crc)
-
-    def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
-        """See ShipTarget."""
-        for part in parts:
-            self.delete(part_name(file.name, part))
-
-    def part_names(self) -> Iterator[str]:
-        """See ShipTarget."""
-        yield from [name for name in self.objects if name.startswith(f"{PARTS}/")]
-
-    def cut(self, file: ShippedFile, end: int) -> None:
-        """See ShipTarget."""
-
-    def seal(self, file: ShippedFile) -> None:
-        """See ShipTarget."""
-        self.before("seal")
-        assert all(part.size >= self.min_copied for part in file.parts[:-1])
-        self.objects[file.name] = b"".join(self.objects[part_name(file.name, part)] for part in file.parts)
-        assert len(self.objects[file.name]) == file.size
-
-    def sealed_size(self, file: ShippedFile) -> int | None:
-        """See ShipTarget."""
-        return len(self.objects[file.name]) if file.name in self.objects else None
 
 
 def folder_target(root: Path) -> FolderTarget:
