@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from commitlake.pipelines.ship.fetch import Fetcher
 from commitlake.pipelines.ship.settings import ShipSettings
 from commitlake.pipelines.ship.store import SourceStore
 from commitlake.schemas.errors import ExitCode
-from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest
+from commitlake.schemas.shipped import LOG_MANIFEST, parse_manifest, serialize_manifest
 from tests.support.exit_codes import exits
 from tests.support.ship_targets import MemoryTarget, copied_files, folder_target
 from tests.support.store_formats import JMQ, ROCKETMQ, StoreFormat
@@ -79,3 +80,19 @@ def test_changed_copy_and_other_folder_are_refused(tmp_path: Path) -> None:
     source.objects[first] = data
     fetch_to(tmp_path / "folder", source)
     assert (tmp_path / "folder" / first).read_bytes() == data
+
+
+def test_the_copy_of_another_store_and_one_that_changed_after_it_was_complete_are_refused(tmp_path: Path) -> None:
+    source, other = MemoryTarget(), MemoryTarget()
+    for name, target in (("b", source), ("c", other)):
+        ROCKETMQ.write(tmp_path / name, 60)
+        ShipAgent(SourceStore(str(tmp_path / name)), target, replace(SETTINGS, broker=name)).ship_round()
+    fetch_to(tmp_path / "folder", source)
+    with pytest.raises(ShipError, match="has the copy of 'b', expected 'c'", check=exits(ExitCode.REFUSED)):
+        fetch_to(tmp_path / "folder", other)
+    manifest = parse_manifest(source.objects[LOG_MANIFEST], "")
+    sealed = next(entry for entry in manifest.files.values() if entry.is_sealed)
+    changed = replace(sealed, crc=(sealed.crc or 0) ^ 1)
+    source.objects[LOG_MANIFEST] = serialize_manifest(manifest.with_file(changed))
+    with pytest.raises(ShipError, match=f"{sealed.name} differs from the copy", check=exits(ExitCode.REFUSED)):
+        fetch_to(tmp_path / "folder", source)

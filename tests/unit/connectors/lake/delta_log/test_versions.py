@@ -163,6 +163,14 @@ def test_a_file_that_cannot_be_read_by_itself_is_refused(uri: str, action: dict[
         next(versions)
 
 
+@pytest.mark.parametrize("text", ["{", "[]", '{"add": {"dataChange": true}}', "\xff"])
+def test_a_damaged_entry_is_an_error(uri: str, text: str) -> None:
+    (Path(uri) / "_delta_log" / f"{1:020d}.json").write_text(text, encoding="latin-1")
+    versions = added_versions(uri, 0, newest=1)
+    with pytest.raises(VersionsError, match=r"0001\.json is damaged: expected", check=exits(ExitCode.DAMAGE)):
+        next(versions)
+
+
 def test_the_number_of_rows_is_unknown_without_statistics(uri: str) -> None:
     add = {"path": "x.parquet", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
     commit = Path(uri) / "_delta_log" / f"{1:020d}.json"
