@@ -79,7 +79,7 @@ def damaged_files(lake: Lake, *, deep: bool, runner: Runner = HERE) -> list[Tabl
     Args:
         deep: True to read every page.
     """
-    found = []
+    lake, found = lake.pinned(), []
     for table in LAKE_TABLES:
         if lake.find(table) is None:
             continue

@@ -65,6 +65,7 @@ from commitlake.pipelines.edges.retry_states import RetryStates, are_stored, lin
 from commitlake.pipelines.edges.spans import LinkedExtents, Spans
 from commitlake.pipelines.edges.steps import STEPS
 from commitlake.pipelines.message_keys.follow import catch_up_keys
+from commitlake.pipelines.message_keys.progress import followed_version as followed_keys
 
 _CHUNK_ROWS = 1 << 19  # rows of messages: some 300 MiB
 _GROUP_ROWS = 1 << 15
@@ -161,7 +162,9 @@ def follow_edges(
     is_done = new.version <= progress and not new.from_scratch and consumed.version <= consumptions
     if is_done and not _has_changes(reading, states):
         return EdgesUpdate(progress, seconds=time.monotonic() - started)
-    catch_up_keys(lake, runner)
+    if followed_keys(reading) < new.version:
+        catch_up_keys(lake, runner)
+        reading = lake.pinned()
     begins = progress < 0 or new.from_scratch
     removed = [] if begins else _open_files(reading)
     work = _Work(reading, erased, secrets.token_hex(8), without_roles)
