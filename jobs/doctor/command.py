@@ -108,7 +108,7 @@ def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFindi
     from commitlake.connectors.catalog.lookup import find_lake
     from commitlake.connectors.catalog.names import is_catalog_place
     from commitlake.connectors.lake.lake import Lake
-    from commitlake.connectors.lake.paths import local_folder
+    from commitlake.connectors.lake.paths import folder_here
     from commitlake.jobs.arguments.places import lake_of
     from commitlake.jobs.doctor import machine
     from commitlake.jobs.doctor.servers import object_store
@@ -121,7 +121,8 @@ def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFindi
             advice = "check the catalog's address and token in the environment, and the name"
             yield DoctorFinding(name, State.MISSING, str(error), advice)
             return
-    if place.startswith("s3://"):
+    folder = folder_here(place)
+    if folder is None:
         named = replace(command, lake=place)
         try:
             lake_of(named)  # sets the endpoint and region for all later checks
@@ -130,7 +131,7 @@ def _check_place(name: str, place: str, command: Doctor) -> Iterator[DoctorFindi
             return
         yield object_store(place)
     else:
-        yield machine.folder(name, str(local_folder(place)) if place.startswith("file:") else place)
+        yield machine.folder(name, str(folder))
     if name == "lake":
         try:
             yield DoctorFinding(name, State.OK, _lake_contents(Lake(place)))

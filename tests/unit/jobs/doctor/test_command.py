@@ -85,6 +85,7 @@ def test_a_lake_that_does_not_exist_yet_is_not_a_fault(tmp_path: Path, capsys: p
         ("--store", "{folder}/none", "store"),
         ("--lake", "{folder}/file", "lake"),
         ("--lake", "s3://", "s3"),
+        ("--bodies", "s3a://", "s3"),
         ("--hbase", "127.0.0.1:9", "hbase"),
         ("--namesrv", "127.0.0.1:9", "broker"),
     ],
