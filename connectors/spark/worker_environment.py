@@ -2,9 +2,9 @@
 
 Spark unpacks an archive (`--archives`) in the working folder of each executor, where it is the folder `NAME`. It has
 the installed packages that this one requires, with their compiled modules and functions, and `bin/python`, a script
-that starts the executor's own Python with them. That Python must be of the same minor version. PySpark is not in it:
-executors use the one that belongs to their Spark. Packages that only the driver uses are left out, too, unless the
-cluster also runs the driver.
+that starts the executor's own Python with them, see `executor_start`. That Python must be of the same minor version.
+PySpark is not in it: executors use the one that belongs to their Spark. Packages that only the driver uses are left
+out, too, unless the cluster also runs the driver.
 
 Spark starts workers on executors, and some on the driver, which plan reads. All use the same path to a Python. The path
 is therefore relative: in an executor's working folder it leads to the archive, and in the folder where the driver's JVM
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import re
 import shlex
@@ -31,10 +32,14 @@ from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
+from commitlake.connectors.spark.executor_start import DIGEST, FILES
+from commitlake.schemas.private_folders import make_private_folder
+
 NAME = "commitlake-env"
 PYTHON = f"./{NAME}/bin/python"
 """Path of the Python, on executors and on the driver."""
 _PROJECT = "commitlake"
+_PACKAGE = Path(__file__).parents[2]
 _FROM_SPARK = frozenset({"pyspark", "py4j", "delta-spark"})
 _EXTRAS = ("", "spark", "hbase", "s3", "azure", "gcs", "hdfs")  # what tasks import; Spark's workers need pandas
 _DRIVER_EXTRAS = ("quality", "metrics", "openlineage")
@@ -43,41 +48,24 @@ _UNUSED_FOLDERS = frozenset({"tests", "test", "include", "examples"})
 _COMPRESSION_LEVEL = 1  # the network to executors is fast, and the user waits for the packing
 _LAUNCHER = """#!/bin/sh
 # Start this executor's Python {version} with the packages beside this script.
-here=$(cd "$(dirname "$0")/.." && pwd)
-lib=$here/lib
-cache=${{XDG_CACHE_HOME:-${{HOME:+$HOME/.cache}}}}/commitlake/executors
-kept=$cache/{digest}
-# A standalone worker never deletes the folder of a run, so the packages are moved to one place for all runs, at once or
-# not at all. YARN, where the archive is a link to a cache, deletes what it no longer needs.
-keep_once() {{
-  [ -n "${{XDG_CACHE_HOME:-${{HOME:-}}}}" ] && [ ! -L "${{0%/bin/*}}" ] || return 0
-  mkdir -p -m 700 "$cache" 2>/dev/null || return 0
-  if [ -d "$kept" ]; then
-    rm -rf "$lib" &
-  else
-    "$1" -c 'import os, sys; os.rename(*sys.argv[1:])' "$lib" "$kept" 2>/dev/null
-  fi
-  [ -d "$kept" ] || return 0
-  lib=$kept
-  touch "$kept"
-  find "$cache" -mindepth 1 -maxdepth 1 -mtime +{kept_days} -exec rm -rf {{}} + 2>/dev/null
-}}
+root=${{0%/bin/*}}
 for python in {candidates}; do
-  if "$python" -c 'import sys; sys.exit(sys.version_info[:2] != {numbers})' 2>/dev/null; then
-    keep_once "$python"
-    PYTHONPATH=$lib${{PYTHONPATH:+:$PYTHONPATH}}
-    export PYTHONPATH
-    exec "$python" "$@"
+  if "$python" -I -c 'import sys; sys.exit(sys.version_info[:2] != {numbers})' 2>/dev/null; then
+    exec "$python" -I -S -c '{program}' "$root/bin" "$root" "$@"
   fi
 done
 echo "commitlake: expected Python {version} on $(hostname), found none of: {candidates}" >&2
 echo "commitlake: install it there, or name a Python that has commitlake, in PYSPARK_PYTHON" >&2
 exit 127
 """
-
-
-_KEPT_DAYS = 30
-"""Days for which a worker keeps the packages of a version that no run uses."""
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from commitlake.connectors.spark.executor_start import main; main(sys.argv[2:])"
+)
+_OF_START = ("connectors/spark/executor_start.py", "schemas/private_folders.py")
+"""Modules that run before the packages are found, without those of the Python; they are packed beside the script."""
+_PRIVATE = 0o700
+_NOT_OF_OTHERS = 0o755
 
 
 class Member(NamedTuple):
@@ -99,18 +87,18 @@ def executor_archive(*, with_driver: bool = False) -> Path:
         with_driver: also pack what only the driver uses, because the cluster runs it, too.
 
     Raises:
-        OSError: if the cache folder cannot be written.
+        OSError: if the cache folder cannot be written, or others can write to it.
     """
     members = sorted({member.name: member for member in _members(with_driver=with_driver)}.values())
     folder = _cache_folder()
+    make_private_folder(folder, _PRIVATE)
     archive = folder / f"{NAME}-{_members_digest(members)}.tar.gz"
     if not archive.exists():
-        folder.mkdir(parents=True, exist_ok=True)
         unfinished = archive.with_suffix(f".{os.getpid()}.tmp")
         whose = "driver and executors" if with_driver else "executors"
         print(f"packing the Python environment for the cluster's {whose}, once", file=sys.stderr)
         try:
-            _pack(members, unfinished, archive.name.removesuffix(".tar.gz"))
+            _pack(members, unfinished)
             unfinished.replace(archive)
         finally:
             unfinished.unlink(missing_ok=True)
@@ -127,10 +115,12 @@ def driver_folder(name: str = PYTHON) -> Path:
         name: that path, without `..`.
 
     Raises:
-        OSError: if the cache folder cannot be written.
+        OSError: if the cache folder cannot be written, or others can write to it.
     """
     key = hashlib.sha256(f"{sys.executable}\0{name}".encode()).hexdigest()[:16]
-    folder = _cache_folder() / f"driver-{key}"
+    cache = _cache_folder()
+    make_private_folder(cache, _PRIVATE)
+    folder = cache / f"driver-{key}"
     python = folder / name
     if not python.exists():
         python.parent.mkdir(parents=True, exist_ok=True)
@@ -166,12 +156,11 @@ def _members(*, with_driver: bool) -> Iterator[Member]:
 
 def _own_members() -> Iterator[Member]:
     """Yield the archive members for this package's files, also of an editable installation."""
-    package = Path(__file__).parents[2]
-    for folder, subfolders, names in os.walk(package, followlinks=True):
+    for folder, subfolders, names in os.walk(_PACKAGE, followlinks=True):
         subfolders[:] = [name for name in subfolders if name != "__pycache__"]
         for name in names:
             path = Path(folder, name)
-            file = PurePosixPath(_PROJECT, path.relative_to(package).as_posix())
+            file = PurePosixPath(_PROJECT, path.relative_to(_PACKAGE).as_posix())
             yield Member(file.as_posix(), path)
             yield from _compiled_module(file, path)
     yield from _own_metadata()
@@ -234,31 +223,55 @@ def _members_digest(members: list[Member]) -> str:
     return digest.hexdigest()[:16]
 
 
-def _launcher_script(digest: str = "") -> str:
+def _launcher_script() -> str:
     version = ".".join(map(str, sys.version_info[:2]))
     base = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     candidates = dict.fromkeys([str(base), f"python{version}", "python3"])
     numbers = repr(tuple(sys.version_info[:2]))
     return _LAUNCHER.format(
-        version=version,
-        candidates=" ".join(map(shlex.quote, candidates)),
-        numbers=numbers,
-        digest=digest,
-        kept_days=_KEPT_DAYS,
+        version=version, candidates=" ".join(map(shlex.quote, candidates)), numbers=numbers, program=_PROGRAM
     )
 
 
-def _pack(members: list[Member], archive: Path, digest: str) -> None:
+def _pack(members: list[Member], archive: Path) -> None:
+    """Pack the archive: the packages, a list of their files, what starts Python, and last the digest of the content."""
+    digest = hashlib.sha256()
+    sizes: dict[str, int] = {}
+    folders: set[str] = set()
     with tarfile.open(archive, "x:gz", compresslevel=_COMPRESSION_LEVEL) as packed:
-        launcher = _launcher_script(digest).encode()
-        information = tarfile.TarInfo("bin/python")
-        information.size, information.mode = len(launcher), 0o755
-        packed.addfile(information, io.BytesIO(launcher))
         for name, path in members:
             information = packed.gettarinfo(path, f"lib/{name}")
             # Compiled modules name the time of their source in whole seconds.
             information.mtime = int(information.mtime)
+            information.mode &= _NOT_OF_OTHERS
             information.uid = information.gid = 0
             information.uname = information.gname = ""
-            with path.open("rb") as content:
-                packed.addfile(information, content)
+            _add_folders(packed, PurePosixPath(information.name), folders)
+            with path.open("rb") as file:
+                content = file.read(information.size)
+            packed.addfile(information, io.BytesIO(content))
+            if "__pycache__" not in path.parts:  # Python and numba compile again what does not fit the machine
+                sizes[name] = len(content)
+            digest.update(f"{name}\0{len(content)}\0".encode() + content)
+        _add_text(packed, f"lib/{FILES}", json.dumps(sizes))
+        for name in _OF_START:
+            _add_text(packed, f"bin/{_PROJECT}/{name}", (_PACKAGE / name).read_text())
+        _add_text(packed, "bin/python", _launcher_script(), 0o755)
+        _add_text(packed, DIGEST, digest.hexdigest())
+
+
+def _add_folders(packed: tarfile.TarFile, name: PurePosixPath, known: set[str]) -> None:
+    """Add the folders of a file that are not known yet, because the umask of the one who unpacks may be too wide."""
+    for folder in reversed(name.parents[:-1]):
+        if str(folder) not in known:
+            known.add(str(folder))
+            information = tarfile.TarInfo(str(folder))
+            information.type, information.mode = tarfile.DIRTYPE, _NOT_OF_OTHERS
+            packed.addfile(information)
+
+
+def _add_text(packed: tarfile.TarFile, name: str, text: str, mode: int = 0o644) -> None:
+    content = text.encode()
+    information = tarfile.TarInfo(name)
+    information.size, information.mode = len(content), mode
+    packed.addfile(information, io.BytesIO(content))

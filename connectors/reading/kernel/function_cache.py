@@ -6,8 +6,9 @@ the formats. In it, code is found by the name of its module: an installation tha
 finds the code that came with it. (For another processor numba compiles again.) For a package in a zip file, numba's own
 folder is used, and numba checks the zip file as a whole.
 The folder is in `NUMBA_CACHE_DIR` if that is set, else beside the source, else (for a read-only installation) in the
-user's cache folder, to which the compiled code of the installation is copied. numba's own settings are not changed:
-functions of other packages are cached where numba puts them.
+user's cache folder, to which the compiled code of the installation is copied. A folder that others can write to is not
+used, because loading compiled code runs it. numba's own settings are not changed: functions of other packages are
+cached where numba puts them.
 
 Several processes may compile at once. A file of code is written under a new name before the index refers to it, and a
 lock lets one process at a time write to the folder. Each file begins with a checksum, because LLVM aborts the process
@@ -26,7 +27,7 @@ import os
 import pickle
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,14 @@ from numba.core.caching import (
 from numba.core.registry import cpu_target
 from numba.core.runtime.nrt import rtsys
 
+from commitlake.schemas.private_folders import SharedFolderError, make_private_folder
+
 _HERE = Path(__file__).parent
 _PACKAGE = _HERE.parents[2]
 _FOLDERS = ("connectors", "pipelines", "schemas/layouts")
 _FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
 _CHECKSUM_BYTES = 16
+_NOT_OF_OTHERS = 0o755
 _OF_RUNTIME = b"NRT_"
 """Prefix of the functions of numba's runtime, which counts references to arrays."""
 _logger = logging.getLogger(__name__)
@@ -52,16 +56,26 @@ _logger = logging.getLogger(__name__)
 
 @functools.cache
 def cache_folder() -> Path | None:
-    """Return the cache folder for these sources, or None if no folder is writable."""
+    """Return the cache folder for these sources, or None if no folder is writable, by this user only."""
     for root in _candidate_folders():
-        with contextlib.suppress(OSError):
+        try:
             root.mkdir(parents=True, exist_ok=True)
             if os.access(root, os.W_OK | os.X_OK):
                 folder = root / f"kernel-{_digest()}"
                 if not os.environ.get(_FOLDER_VARIABLE):
                     _copy_installed(folder)
+                make_private_folder(folder, owners=_owners(root))
                 return folder
+        except SharedFolderError as error:
+            _logger.warning("%s. Compiled functions are kept elsewhere, or compiled again", error)
+        except OSError:
+            continue
     return None
+
+
+def _owners(root: Path) -> Collection[int]:
+    """Return the users whose compiled code may be run beside their installation, which this process runs anyway."""
+    return {_HERE.stat().st_uid} if root.parent == _HERE else ()
 
 
 def compiled_function_count() -> int | None:
@@ -82,6 +96,8 @@ def _copy_installed(folder: Path) -> None:
     copy = folder.with_name(f"{folder.name}-{uuid.uuid4()}")
     with contextlib.suppress(OSError):  # no space, or another process was first
         shutil.copytree(installed, copy)
+        for path in (copy, *copy.rglob("*")):
+            path.chmod(path.stat().st_mode & _NOT_OF_OTHERS)
         copy.rename(folder)
     shutil.rmtree(copy, ignore_errors=True)
 
@@ -160,6 +176,11 @@ class _KernelCacheLocator(InTreeCacheLocator):
     def __init__(self, function: Callable[..., Any], file: str) -> None:
         super().__init__(function, file)
         self._cache_path = str(Path(cache_folder() or "") / self.get_suitable_cache_subpath(file))
+
+    def ensure_cache_path(self) -> None:
+        """Create the folder of this source file, which only this user can write to."""
+        make_private_folder(Path(self._cache_path), owners=_owners(Path(self._cache_path).parents[1]))
+        super().ensure_cache_path()
 
     @classmethod
     def get_suitable_cache_subpath(cls, py_file: str) -> str:
@@ -256,6 +277,7 @@ class KernelCacheFile(IndexDataCacheFile):
     def _write(self, path: str, value: object) -> None:
         content = self._dump(value)
         with self._open_for_write(path) as file:
+            os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & _NOT_OF_OTHERS)
             file.write(_checksum(content) + content)
 
     @contextlib.contextmanager

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from commitlake.connectors.spark import worker_environment
+from commitlake.connectors.spark.executor_start import DIGEST, FILES
 from commitlake.connectors.spark.worker_environment import NAME, PYTHON, Member, driver_folder, executor_archive
+from commitlake.schemas.private_folders import SharedFolderError
 from tests.support.waiting import wait_until
 
 PROGRAM = """
@@ -73,13 +78,144 @@ def test_runs_on_one_worker_share_the_packages_and_leave_no_copy(cache: Path, tm
             assert Path(module).is_relative_to(home / ".cache" / "commitlake" / "executors")
             assert Path(packaging).is_relative_to(home)
         wait_until(lambda executor=executor: not (executor / "lib").exists())  # type: ignore[misc]
-    (kept,) = (home / ".cache" / "commitlake" / "executors").iterdir()
-    assert kept.name in executor_archive().name
-    old = kept.with_name("of-an-older-version")
-    old.mkdir()
-    os.utime(old, (0, 0))
-    assert run(executors[0] / "bin" / "python", "-c", PROGRAM, folder=tmp_path, HOME=str(home)).returncode == 0
-    assert list(kept.parent.iterdir()) == [kept]
+    (kept,) = kept_folder(home).iterdir()
+    assert kept.name == (executors[0] / DIGEST).read_text()
+    assert kept.parent.stat().st_mode & 0o777 == 0o700
+
+
+def kept_folder(home: Path) -> Path:
+    """The folder of a user's home to which packages are moved."""
+    return home / ".cache" / "commitlake" / "executors"
+
+
+def start(executor: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program with the packages of an unpacked archive."""
+    return run(executor / "bin" / "python", "-c", PROGRAM, folder=executor.parent, HOME=str(home))
+
+
+@pytest.fixture
+def home(cache: Path, tmp_path: Path) -> Path:
+    """The home of a worker's user, with the packages of an earlier run."""
+    unpack(tmp_path / "earlier" / NAME)
+    assert start(tmp_path / "earlier" / NAME, tmp_path / "home").returncode == 0
+    return tmp_path / "home"
+
+
+def test_packages_that_no_run_uses_are_deleted_after_some_time(home: Path, tmp_path: Path) -> None:
+    (kept,) = kept_folder(home).iterdir()
+    unused, used, leftover = (kept.with_name(name) for name in ("unused", "used", ".deleted-x"))
+    for folder in (unused, used, leftover):
+        folder.mkdir()
+        os.utime(folder, (0, 0))
+    descriptor = os.open(used, os.O_RDONLY)  # by a stream that has run for long
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        assert start(tmp_path / "earlier" / NAME, home).returncode == 0
+        wait_until(lambda: sorted(kept.parent.iterdir()) == sorted([kept, used]))
+    finally:
+        os.close(descriptor)
+    assert start(tmp_path / "earlier" / NAME, home).returncode == 0
+    wait_until(lambda: list(kept.parent.iterdir()) == [kept])
+
+
+def test_a_process_holds_the_packages_that_it_uses(home: Path, tmp_path: Path) -> None:
+    (kept,) = kept_folder(home).iterdir()
+    program = f"""
+import fcntl, os, sys
+try:
+    fcntl.flock(os.open({str(kept)!r}, os.O_RDONLY), fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    print("held")
+"""
+    python = tmp_path / "earlier" / NAME / "bin" / "python"
+    assert run(python, "-c", program, folder=tmp_path, HOME=str(home)).stdout == "held\n"
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut", "listed"])
+def test_packages_that_are_not_whole_any_more_are_replaced(damage: str, home: Path, tmp_path: Path) -> None:
+    (kept,) = kept_folder(home).iterdir()
+    module = kept / "packaging" / "version.py"
+    if damage == "missing":
+        module.unlink()
+    elif damage == "cut":
+        os.truncate(module, 100)
+    else:
+        (kept / FILES).unlink()
+    done = start(tmp_path / "earlier" / NAME, home)
+    assert done.returncode == 1
+    assert f"{kept}: files are missing, or were changed, and this run has no others" in done.stderr
+    unpack(tmp_path / "later" / NAME)
+    done = start(tmp_path / "later" / NAME, home)
+    assert (done.returncode, done.stderr) == (0, "")
+    wait_until(lambda: list(kept.parent.iterdir()) == [kept])
+    assert module.stat().st_size > 100
+
+
+def test_an_archive_that_was_not_unpacked_to_its_end_is_not_kept(cache: Path, tmp_path: Path) -> None:
+    unpack(tmp_path / NAME)
+    (tmp_path / NAME / DIGEST).unlink()
+    done = start(tmp_path / NAME, tmp_path / "home")
+    assert done.returncode == 0
+    assert "No such file" in done.stderr
+    assert Path(done.stdout.split()[0]).is_relative_to(tmp_path / NAME)
+    assert not kept_folder(tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775])
+def test_packages_are_not_run_from_a_folder_that_others_can_write_to(mode: int, cache: Path, tmp_path: Path) -> None:
+    unpack(tmp_path / NAME)
+    planted = kept_folder(tmp_path / "home") / (tmp_path / NAME / DIGEST).read_text()
+    (planted / "packaging").mkdir(parents=True)
+    (planted / "packaging" / "__init__.py").write_text("print('planted')")
+    planted.parent.chmod(mode)
+    done = start(tmp_path / NAME, tmp_path / "home")
+    assert done.returncode == 0
+    assert "planted" not in done.stdout
+    assert f"no other user can write to, found one with mode {mode:04o}" in done.stderr
+
+
+def test_executors_that_start_at_once_share_the_packages(cache: Path, tmp_path: Path) -> None:
+    executors = [tmp_path / "work" / str(number) / NAME for number in range(4)]
+    for executor in executors:
+        unpack(executor)
+    with ThreadPoolExecutor(len(executors)) as pool:
+        for done in pool.map(lambda executor: start(executor, tmp_path / "home"), executors):
+            assert (done.returncode, done.stderr) == (0, "")
+    for executor in executors:
+        wait_until(lambda executor=executor: not (executor / "lib").exists())  # type: ignore[misc]
+    assert len(list(kept_folder(tmp_path / "home").iterdir())) == 1
+
+
+def test_the_digest_is_that_of_the_content(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = tmp_path / "module.py"
+    monkeypatch.setattr(worker_environment, "_members", lambda **_: iter([Member("commitlake/module.py", module)]))
+    digests = []
+    for number in range(2):  # as in an image whose files all have the same time
+        module.write_text(f"VALUE = {number}\n")
+        os.utime(module, (0, 0))
+        shutil.rmtree(cache, ignore_errors=True)
+        unpack(tmp_path / str(number))
+        digests.append((tmp_path / str(number) / DIGEST).read_text())
+    assert digests[0] != digests[1]
+
+
+def test_unpacked_folders_are_not_writable_for_others(cache: Path, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        unpack(tmp_path / NAME)
+    finally:
+        os.umask(before)
+    found = [path for path in (tmp_path / NAME / "lib").rglob("*") if path.stat().st_mode & 0o022]
+    assert found == []
+
+
+def test_no_archive_is_taken_from_a_folder_that_others_can_write_to(cache: Path) -> None:
+    folder = executor_archive().parent
+    folder.chmod(0o777)
+    with pytest.raises(SharedFolderError):
+        executor_archive()
+    with pytest.raises(SharedFolderError):
+        driver_folder()
 
 
 @pytest.mark.parametrize("link", [True, False])

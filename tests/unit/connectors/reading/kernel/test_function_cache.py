@@ -60,7 +60,6 @@ def test_a_read_only_installation_gives_its_compiled_code_to_the_users_cache(
     monkeypatch.setattr(function_cache, "_HERE", tmp_path / "installed")
     installed = cache_folder()
     assert installed is not None
-    installed.mkdir()
     (installed / "function.nbi").write_bytes(b"compiled")
     cache_folder.cache_clear()
     user = tmp_path / "user"
@@ -77,6 +76,33 @@ def test_the_folder_is_in_numbas_if_the_user_has_chosen_one(tmp_path: Path, monk
     folder = cache_folder()
     assert folder is not None
     assert folder.parent == tmp_path / "commitlake"
+
+
+def test_code_is_not_loaded_from_a_folder_that_others_can_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    planted = cache_folder()
+    assert planted is not None
+    planted.chmod(0o777)
+    cache_folder.cache_clear()
+    folder = cache_folder()
+    assert folder is not None
+    assert not folder.is_relative_to(tmp_path)
+    (line,) = caplog.messages
+    assert line.startswith(f"{planted}: no code is run from it")
+
+
+def test_others_cannot_write_to_stored_functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "numba"))
+    before = os.umask(0)
+    try:
+        assert compiled(plus_one)(6) == 7
+    finally:
+        os.umask(before)
+    stored = list((tmp_path / "numba" / "commitlake").rglob("*"))
+    assert any(path.suffix == ".nbc" for path in stored)
+    assert [path for path in stored if path.stat().st_mode & 0o022] == []
 
 
 def test_stored_functions_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

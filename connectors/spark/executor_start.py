@@ -1,0 +1,168 @@
+"""Start of an executor's Python with the packages of the archive, see `worker_environment`; standard library only.
+
+A standalone worker never deletes the folder of a run. The packages in it are therefore moved to one place for all runs,
+at once or not at all, and later runs delete their own copy. YARN, where the archive is a link to a cache, deletes what
+it no longer needs.
+
+The place is private to the worker's user, and has a folder for each content of an archive, named by its digest. A
+folder is used only if all files are in it, in their sizes: what a cleaner of old files or a full disk left of it is
+replaced. A process holds a lock on the folder that it uses, for as long as it runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from commitlake.schemas.private_folders import make_private_folder
+
+DIGEST = "bin/digest"
+"""File with the digest of the packages. It is packed last: without it, the archive was not unpacked to its end."""
+FILES = "packages.json"
+"""File in the folder of the packages: the sizes of all others by name, except of what Python and numba compile."""
+KEPT_DAYS = 30
+"""Days for which a worker keeps the packages of a version that no run uses."""
+_PRIVATE = 0o700
+_LOCK_SECONDS = 30.0
+_DELETED = ".deleted-"
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Replace this process by the same Python, with the packages.
+
+    Args:
+        arguments: the unpacked archive, then the arguments of Python.
+    """
+    root, *others = arguments
+    packages = packages_folder(Path(root), cache_folder(os.environ))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(packages), os.environ.get("PYTHONPATH")]))
+    os.execv(sys.executable, [sys.executable, *others])  # noqa: S606 (no shell is wanted)
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path | None:
+    """Return the folder of the packages of all versions; None for a user without a home."""
+    cache, home = environment.get("XDG_CACHE_HOME"), environment.get("HOME")
+    if not cache and not home:
+        return None
+    return (Path(cache) if cache else Path(home or "", ".cache")) / "commitlake" / "executors"
+
+
+def packages_folder(root: Path, cache: Path | None) -> Path:
+    """Return the folder of the packages, after moving them to the cache if possible.
+
+    Args:
+        root: the unpacked archive.
+        cache: folder of the packages of all versions; None for none.
+    """
+    own = root.absolute() / "lib"
+    if cache is None or root.is_symlink():
+        return own
+    try:
+        kept = cache / (root / DIGEST).read_text()
+        make_private_folder(cache, _PRIVATE)
+        with _locked(cache):
+            if not _is_whole(kept):
+                _replace(kept, own)
+            with suppress(OSError):  # a file system without locks
+                os.utime(kept)
+                _hold(kept)
+                _delete_unused(cache, kept)
+    except OSError as error:
+        if not own.is_dir():
+            sys.exit(f"commitlake: the packages of this run cannot be found: {error}")
+        print(f"commitlake: {error}. The packages stay in the folder of this run", file=sys.stderr)
+        return own
+    if own.is_dir():
+        _delete_later(own)
+    return kept
+
+
+def _replace(kept: Path, own: Path) -> None:
+    """Move the packages of this run to the cache, in place of what is left of others."""
+    if not own.is_dir():  # an earlier process of this run has moved them
+        why = "files are missing, or were changed, and this run has no others"
+        sys.exit(f"commitlake: {kept}: {why}: run the job again")
+    _set_aside(kept)
+    own.rename(kept)
+
+
+def _is_whole(folder: Path) -> bool:
+    """Return whether a folder exists and has all its files."""
+    with suppress(OSError, ValueError):
+        sizes: dict[str, int] = json.loads((folder / FILES).read_bytes())
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    return False
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time change a folder.
+
+    Raises:
+        OSError: if the file system has no locks, or another process does not end.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _hold(folder: Path) -> None:
+    """Lock a folder, together with other processes, until this process and its children end."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    os.set_inheritable(descriptor, True)
+
+
+def _delete_unused(cache: Path, used: Path) -> None:
+    """Delete folders that no process uses, and that none has used for some time."""
+    oldest = time.time() - KEPT_DAYS * 24 * 3600
+    for folder in list(cache.iterdir()):
+        if folder.name.startswith(_DELETED):  # by a process that was killed
+            _delete_later(folder)
+        elif folder != used and folder.stat().st_mtime < oldest and not _is_held(folder):
+            _set_aside(folder)
+
+
+def _is_held(folder: Path) -> bool:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _set_aside(folder: Path) -> None:
+    """Give a folder a name by which it is not found, and delete it; do nothing if it does not exist."""
+    aside = folder.with_name(f"{_DELETED}{folder.name}-{os.getpid()}")
+    with suppress(FileNotFoundError):
+        folder.rename(aside)
+        _delete_later(aside)
+
+
+def _delete_later(folder: Path) -> None:
+    """Delete a folder in a process that this one does not wait for."""
+    subprocess.Popen(
+        ["rm", "-rf", "--", str(folder)],
+        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
