@@ -61,13 +61,13 @@ def register(spark: SparkSession, *, pushdown: bool = False) -> None:
 
     Args:
         spark: the session.
-        pushdown: also let Spark push predicates to the stores' readers; read the warning of
-            `commitlake.connectors.sources.commitlog` first.
+        pushdown: also let Spark push predicates to the stores' readers. Spark then loses rows unless `load` is called
+            again for each query, and for each branch of one; see `commitlake.connectors.sources.commitlog`.
 
     Workers of a session on this machine run this Python, unless PYSPARK_PYTHON names another one.
 
     Warns:
-        UserWarning: if PYSPARK_PYTHON names a Python that has no CommitLake.
+        UserWarning: if PYSPARK_PYTHON names a Python that has no CommitLake, or because of `pushdown`.
     """
     from commitlake.connectors.hbase import register_hbase  # noqa: PLC0415 (pyspark, only where wanted)
     from commitlake.connectors.rocketmq import register_rocketmq  # noqa: PLC0415

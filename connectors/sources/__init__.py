@@ -10,6 +10,7 @@ stream_shares, stream_start and stream_ranges: parts of that; stream_checkpoint:
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ def register_stores(spark: SparkSession, *, pushdown: bool = False) -> None:
     from commitlake.connectors.sources import commitlog, consumequeue, indexfile  # noqa: PLC0415 (loads pyspark)
 
     if pushdown:
+        warnings.warn(
+            "with pushdown, Spark loses rows without an error where a DataFrame of these sources is used by more than "
+            "one query, or twice in one: call load() again for each, see docs/how-to/spark.md, Filters",
+            stacklevel=3,
+        )
         spark.conf.set(commitlog.PUSHDOWN_SETTING, "true")
     for source in (
         commitlog.PushdownCommitLogDataSource if pushdown else commitlog.CommitLogDataSource,

@@ -16,9 +16,10 @@ Options are the fields of `ReadOptions` in `connectors.reading.options`, columns
 it sees the same snapshot. Each split is read by one task on a worker.
 
 Filters are passed to the reader as options (topics, queueIds, keys, startingTimestamp and so on). Spark can also push
-its own predicates, but Spark 4.2.0 then reuses those of one query for the next query on the same DataFrame, and for
-other branches of a union or join, and rows are silently missing. So that is off unless `register(spark, pushdown=True)`
-enables it, which is safe if every DataFrame of this source is used by one query, once.
+its own predicates, but Spark 4.1.4 and 4.2.0 then reuse those of one query for a later query on the same DataFrame or
+view, and for other branches of a union, join or subquery, and rows are silently missing. So that is off unless
+`register(spark, pushdown=True)` enables it, which warns. It is safe if the result of each `load` is used by one query,
+once.
 """
 
 from __future__ import annotations
@@ -135,7 +136,10 @@ class SplitPartition(InputPartition):
 class CommitLogReader(DataSourceReader):
     """Batch reader that plans on the driver and reads on workers."""
 
-    _receives_conditions: ClassVar[bool] = False
+    _why_whole: ClassVar[str] = (
+        "because Spark does not pass the conditions of a WHERE to the reader. Pass topics, keys, times or offsets as "
+        "options, for example .option('topics', 'orders')"
+    )
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         """Check options and schema; nothing is read yet.
@@ -161,17 +165,15 @@ class CommitLogReader(DataSourceReader):
         return [SplitPartition(split) for split in splits]
 
     def _warn_of_whole_read(self, size: int) -> None:
-        """Log a warning for a long read without filters: a user may believe that Spark passes a WHERE to this reader.
+        """Log a warning for a long read without filters: a user may believe that the reader applies a WHERE.
 
         A read with rows of damage is meant to cover the whole log.
         """
-        is_narrow = self._receives_conditions or self._filters != Filters()
-        if size >= _LARGE_BYTES and not is_narrow and self._options.mode is not Mode.PERMISSIVE:
+        if size >= _LARGE_BYTES and self._filters == Filters() and self._options.mode is not Mode.PERMISSIVE:
             _logger.warning(
-                "this query reads the whole log (%.1f GiB), because Spark does not pass the conditions of a WHERE to "
-                "the reader. Pass topics, keys, times or offsets as options, for example .option('topics', 'orders'); "
-                "see docs/how-to/spark.md, Filters",
+                "this query reads the whole log (%.1f GiB), %s; see docs/how-to/spark.md, Filters",
                 size / (1 << 30),
+                self._why_whole,
             )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -193,7 +195,10 @@ class CommitLogReader(DataSourceReader):
 class PushdownCommitLogReader(CommitLogReader):
     """Batch reader that accepts Spark's filters."""
 
-    _receives_conditions = True
+    _why_whole = (
+        "because it has no condition that the reader can use. It uses comparisons of broker, topic, queue_id, "
+        "physical_offset and store_timestamp with constants, and the source's options"
+    )
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
         """Use filters that exclude records early; return all filters, so that Spark applies them again."""

@@ -5,8 +5,9 @@ at once or not at all, and later runs delete their own copy. YARN, where the arc
 it no longer needs.
 
 The place is private to the worker's user, and has a folder for each content of an archive, named by its digest. A
-folder is used only if all files are in it, in their sizes: what a cleaner of old files or a full disk left of it is
-replaced. A process holds a lock on the folder that it uses, for as long as it runs.
+folder is used only if all files are in it, and none is shorter than it was: what a cleaner of old files or a full disk
+left of it is replaced. (Certificates of a company are often appended to those of a package.) A process holds a lock on
+the folder that it uses, for as long as it runs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ KEPT_DAYS = 30
 _PRIVATE = 0o700
 _LOCK_SECONDS = 30.0
 _DELETED = ".deleted-"
+_DELETING_SECONDS = 3600
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -69,7 +71,7 @@ def packages_folder(root: Path, cache: Path | None) -> Path:
         make_private_folder(cache, _PRIVATE)
         with _locked(cache):
             if not _is_whole(kept):
-                _replace(kept, own)
+                _keep(own, kept)
             with suppress(OSError):  # a file system without locks
                 os.utime(kept)
                 _hold(kept)
@@ -79,25 +81,25 @@ def packages_folder(root: Path, cache: Path | None) -> Path:
             sys.exit(f"commitlake: the packages of this run cannot be found: {error}")
         print(f"commitlake: {error}. The packages stay in the folder of this run", file=sys.stderr)
         return own
-    if own.is_dir():
-        _delete_later(own)
+    with suppress(OSError):
+        _set_aside(own)
     return kept
 
 
-def _replace(kept: Path, own: Path) -> None:
+def _keep(own: Path, kept: Path) -> None:
     """Move the packages of this run to the cache, in place of what is left of others."""
-    if not own.is_dir():  # an earlier process of this run has moved them
-        why = "files are missing, or were changed, and this run has no others"
-        sys.exit(f"commitlake: {kept}: {why}: run the job again")
-    _set_aside(kept)
-    own.rename(kept)
+    if own.is_dir():
+        _set_aside(kept)
+        own.rename(kept)
+    else:  # an earlier process of this run has moved them
+        print(f"commitlake: {kept}: files are missing, or were cut: the next run replaces them", file=sys.stderr)
 
 
 def _is_whole(folder: Path) -> bool:
-    """Return whether a folder exists and has all its files."""
+    """Return whether a folder exists and has all its files, to their end."""
     with suppress(OSError, ValueError):
         sizes: dict[str, int] = json.loads((folder / FILES).read_bytes())
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+        return all((folder / name).stat().st_size >= size for name, size in sizes.items())
     return False
 
 
@@ -133,11 +135,12 @@ def _hold(folder: Path) -> None:
 
 def _delete_unused(cache: Path, used: Path) -> None:
     """Delete folders that no process uses, and that none has used for some time."""
-    oldest = time.time() - KEPT_DAYS * 24 * 3600
     for folder in list(cache.iterdir()):
-        if folder.name.startswith(_DELETED):  # by a process that was killed
-            _delete_later(folder)
-        elif folder != used and folder.stat().st_mtime < oldest and not _is_held(folder):
+        age = time.time() - folder.stat().st_mtime
+        if folder.name.startswith(_DELETED):
+            if age > _DELETING_SECONDS:  # the process that deleted it was killed
+                _delete_later(folder)
+        elif folder != used and age > KEPT_DAYS * 24 * 3600 and not _is_held(folder):
             _set_aside(folder)
 
 
@@ -153,10 +156,14 @@ def _is_held(folder: Path) -> bool:
 
 
 def _set_aside(folder: Path) -> None:
-    """Give a folder a name by which it is not found, and delete it; do nothing if it does not exist."""
+    """Give a folder a name by which it is not found, and delete it; do nothing if it does not exist.
+
+    No other process begins to delete it, too: of two that run at once, both may stop at what the other has deleted.
+    """
     aside = folder.with_name(f"{_DELETED}{folder.name}-{os.getpid()}")
     with suppress(FileNotFoundError):
         folder.rename(aside)
+        os.utime(aside)
         _delete_later(aside)
 
 

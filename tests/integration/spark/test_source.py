@@ -352,7 +352,8 @@ def test_branches_of_a_union_and_a_join_do_not_disturb_each_other(spark: SparkSe
 @pytest.fixture
 def pushing(spark: SparkSession) -> Iterator[SparkSession]:
     """The session with Spark's own pushdown."""
-    register(spark, pushdown=True)
+    with pytest.warns(UserWarning, match=r"call load\(\) again for each"):
+        register(spark, pushdown=True)
     yield spark
     spark.conf.unset(PUSHDOWN_SETTING)
     register(spark)
@@ -382,6 +383,26 @@ def test_pushed_predicates_give_the_same_rows(
 ) -> None:
     pushed = spark_rows(read(pushing, store, maxPartitionBytes=8000).where(condition))
     assert pushed == spark_rows(all_rows.where(condition))
+
+
+def test_pushed_predicates_lose_no_rows_if_each_query_and_branch_loads_again(
+    pushing: SparkSession, store: Path, all_rows: DataFrame
+) -> None:
+    def where(condition: str = "true") -> DataFrame:
+        return read(pushing, store).where(condition)
+
+    first, second = "topic = 'topic-1'", "topic = 'topic-2'"
+    assert where(first).count() == all_rows.where(first).count()
+    assert where().count() == all_rows.count()
+    assert where(first).unionByName(where(second)).count() == all_rows.where(f"{first} or {second}").count()
+    joined = where(first).join(where(second).select("queue_id").distinct(), "queue_id", "left_semi")
+    queues = [row["queue_id"] for row in all_rows.where(second).select("queue_id").distinct().collect()]
+    assert joined.count() == all_rows.where(first).where(F.col("queue_id").isin(queues)).count()
+    cached = where().cache()
+    assert [cached.where(one).count() for one in (first, second, "true")] == [
+        all_rows.where(one).count() for one in (first, second, "true")
+    ]
+    cached.unpersist()
 
 
 def test_pushed_offsets_leave_out_splits(pushing: SparkSession, store: Path) -> None:

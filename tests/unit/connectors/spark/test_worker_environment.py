@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import py_compile
 import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -77,7 +79,7 @@ def test_runs_on_one_worker_share_the_packages_and_leave_no_copy(cache: Path, tm
             module, packaging, _prefix = done.stdout.split()
             assert Path(module).is_relative_to(home / ".cache" / "commitlake" / "executors")
             assert Path(packaging).is_relative_to(home)
-        wait_until(lambda executor=executor: not (executor / "lib").exists())  # type: ignore[misc]
+        wait_until(lambda executor=executor: [path.name for path in executor.iterdir()] == ["bin"])  # type: ignore[misc]
     (kept,) = kept_folder(home).iterdir()
     assert kept.name == (executors[0] / DIGEST).read_text()
     assert kept.parent.stat().st_mode & 0o777 == 0o700
@@ -142,13 +144,21 @@ def test_packages_that_are_not_whole_any_more_are_replaced(damage: str, home: Pa
     else:
         (kept / FILES).unlink()
     done = start(tmp_path / "earlier" / NAME, home)
-    assert done.returncode == 1
-    assert f"{kept}: files are missing, or were changed, and this run has no others" in done.stderr
+    assert f"{kept}: files are missing, or were cut: the next run replaces them" in done.stderr
     unpack(tmp_path / "later" / NAME)
     done = start(tmp_path / "later" / NAME, home)
     assert (done.returncode, done.stderr) == (0, "")
     wait_until(lambda: list(kept.parent.iterdir()) == [kept])
     assert module.stat().st_size > 100
+
+
+def test_packages_to_which_something_was_appended_are_whole(home: Path, tmp_path: Path) -> None:
+    (kept,) = kept_folder(home).iterdir()
+    with (kept / "packaging" / "version.py").open("a") as file:
+        file.write("# certificates of a company")
+    unpack(tmp_path / "later" / NAME)
+    assert start(tmp_path / "later" / NAME, home).stderr == ""
+    assert (kept / "packaging" / "version.py").read_text().endswith("# certificates of a company")
 
 
 def test_an_archive_that_was_not_unpacked_to_its_end_is_not_kept(cache: Path, tmp_path: Path) -> None:
@@ -182,21 +192,28 @@ def test_executors_that_start_at_once_share_the_packages(cache: Path, tmp_path: 
         for done in pool.map(lambda executor: start(executor, tmp_path / "home"), executors):
             assert (done.returncode, done.stderr) == (0, "")
     for executor in executors:
-        wait_until(lambda executor=executor: not (executor / "lib").exists())  # type: ignore[misc]
+        wait_until(lambda executor=executor: [path.name for path in executor.iterdir()] == ["bin"])  # type: ignore[misc]
     assert len(list(kept_folder(tmp_path / "home").iterdir())) == 1
+
+
+def _members(module: Path) -> Iterator[Member]:
+    yield Member("commitlake/module.py", module)
+    yield from worker_environment._compiled_module(PurePosixPath("commitlake/module.py"), module)
 
 
 def test_the_digest_is_that_of_the_content(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "module.py"
-    monkeypatch.setattr(worker_environment, "_members", lambda **_: iter([Member("commitlake/module.py", module)]))
+    monkeypatch.setattr(worker_environment, "_members", lambda **_: iter(_members(module)))
     digests = []
-    for number in range(2):  # as in an image whose files all have the same time
-        module.write_text(f"VALUE = {number}\n")
+    for number, value in enumerate((1, 2, 2)):  # as in an image whose files all have the same time
+        module.write_text(f"VALUE = {value}\n")
         os.utime(module, (0, 0))
+        if number == 2:
+            py_compile.compile(str(module))  # not always there
         shutil.rmtree(cache, ignore_errors=True)
         unpack(tmp_path / str(number))
         digests.append((tmp_path / str(number) / DIGEST).read_text())
-    assert digests[0] != digests[1]
+    assert digests[0] != digests[1] == digests[2]
 
 
 def test_unpacked_folders_are_not_writable_for_others(cache: Path, tmp_path: Path) -> None:
