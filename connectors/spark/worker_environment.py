@@ -64,7 +64,6 @@ _PROGRAM = (
 )
 _OF_START = ("connectors/spark/executor_start.py", "schemas/private_folders.py")
 """Modules that run before the packages are found, without those of the Python; they are packed beside the script."""
-_INDEX_OF_COMPILED = ".nbi"
 _PRIVATE = 0o700
 _NOT_OF_OTHERS = 0o755
 
@@ -215,7 +214,7 @@ def _distributions(*, with_driver: bool) -> Iterator[metadata.Distribution]:
 def _members_digest(members: list[Member]) -> str:
     digest = hashlib.sha256(_launcher_script().encode())
     for name, path in members:
-        if path.suffix == _INDEX_OF_COMPILED:
+        if path.suffix == ".nbi":
             digest.update(f"{name}\n".encode())
         if "__pycache__" in path.parts:
             continue  # Python adds compiled modules as they are used
@@ -251,11 +250,9 @@ def _pack(members: list[Member], archive: Path) -> None:
             with path.open("rb") as file:
                 content = file.read(information.size)
             packed.addfile(information, io.BytesIO(content))
-            if "__pycache__" not in path.parts:
+            if "__pycache__" not in path.parts:  # not what was compiled from the other files, which grows with use
                 sizes[name] = len(content)
                 digest.update(f"{name}\0{len(content)}\0".encode() + content)
-            elif path.suffix == _INDEX_OF_COMPILED:  # the rest is compiled from the other files, and not always there
-                digest.update(f"{name}\0".encode())
         _add_text(packed, f"lib/{FILES}", json.dumps(sizes))
         for name in _OF_START:
             _add_text(packed, f"bin/{_PROJECT}/{name}", (_PACKAGE / name).read_text())
