@@ -209,7 +209,7 @@ class Sides:
         rows, files = self._message_rows(pa.schema([_MESSAGES.field(name) for name in body_tasks.COLUMNS]))
         packed = body_tasks.PackedMessages(rows, kept_since, self.erased.places)
         parts = partition_count(sum(file.rows or 0 for file in files))
-        check = partial(body_tasks.check_packs, pack_location(self.bodies))
+        check = partial(body_tasks.check_packs, pack_location(self.bodies, self.lake.s3))
         errors: body_tasks.BodyErrors = []
         with self._profile_files(packed.count, files) as messages, Profile(self.scratch) as found:
             for windows, broken in self.runner.exchange(partial(packed.divide, parts), files, check, parts):

@@ -31,6 +31,7 @@ from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import ErasedPlaces, read_erased_places
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.new_files import NewFiles, file_groups, readable_files
+from commitlake.connectors.lake.packs.location import pack_location
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
@@ -231,7 +232,7 @@ class _Work:
         self._lake = lake
         self._run_id = run_id
         self._without_roles = frozenset(without_roles)
-        self._reader = RowReader(open_store(_packs_root(lake)), erased, levels)
+        self._reader = RowReader(open_store(pack_location(_packs_root(lake), lake.s3)), erased, levels)
         self._delay_levels = levels
         self._messages = messages
         self._increments = Increments(lake, _places_table(erased), levels)

@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.packs.body_batches import batches_with_bodies
 from commitlake.connectors.lake.packs.errors import PackError
+from commitlake.connectors.lake.packs.location import PackLocation
 from commitlake.connectors.lake.packs.reader import FrameCache
 from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql
@@ -50,12 +51,12 @@ class LakeMessages:
     Args:
         table: The table `messages`.
         broker: The store's name.
-        bodies: Root of the packs.
+        bodies: Location or root of the packs.
     """
 
     has_deleted = True
 
-    def __init__(self, table: DeltaTable, broker: str, bodies: str) -> None:
+    def __init__(self, table: DeltaTable, broker: str, bodies: PackLocation | str) -> None:
         self._table, self._broker, self._bodies = table, broker, bodies
 
     def measure(self, times: Times, topics: Collection[str], counts: Sequence[Count]) -> dict[Queue, QueueSpan]:

@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.packs.location import PackLocation, pack_location
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.connectors.lake.snapshot_tables import OFFSETS, SUBSCRIBED, open_snapshots, snapshot_brokers
 from commitlake.connectors.lake.sql import conditions, is_usual_time, text_literal, timestamp_literal
@@ -60,10 +61,10 @@ class LakeQueues:
     Args:
         table: The table.
         broker: The store's name.
-        bodies: Root folder of the packs.
+        bodies: Location or root of the packs.
     """
 
-    def __init__(self, table: DeltaTable, broker: str, bodies: str) -> None:
+    def __init__(self, table: DeltaTable, broker: str, bodies: PackLocation | str) -> None:
         self._table, self._broker = table, broker
         self._messages = LakeMessages(table, broker, bodies)
 
@@ -190,7 +191,11 @@ def lake_sources(lake: Lake, brokers: Collection[str] = ()) -> list[OffsetSource
         moment = None if offsets is None else offsets_at(offsets, broker, None).get(OffsetKind.GROUP)
         newest = {} if moment is None else {position: offset.low for position, offset in moment.offsets.items()}
         subscriptions = Subscriptions() if subscribed is None else subscriptions_at(subscribed, broker, now)
-        found.append(OffsetSource(broker, LakeQueues(messages, broker, lake.bodies), subscriptions, newest))
+        found.append(
+            OffsetSource(
+                broker, LakeQueues(messages, broker, pack_location(lake.bodies, lake.s3)), subscriptions, newest
+            )
+        )
     return found
 
 

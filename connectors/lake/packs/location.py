@@ -22,13 +22,12 @@ class PackLocation:
     s3: S3Options | None = None
 
 
-def pack_location(root: str, endpoint: str | None = None, region: str | None = None) -> PackLocation:
+def pack_location(root: str, s3: S3Options | None = None) -> PackLocation:
     """Return the location of packs, completed with the driver's settings, so that workers need only credentials.
 
     Args:
         root: as in `PackLocation`.
-        endpoint: URL of the object store; for the defaults see `s3_options`.
-        region: region of the bucket; for the defaults see `s3_options`.
+        s3: the object store, if the root is in one: that of the lake; by default that of the environment.
 
     Raises:
         S3Error: if the root is in an object store and names no bucket, or the endpoint is not a URL.
@@ -38,4 +37,4 @@ def pack_location(root: str, endpoint: str | None = None, region: str | None = N
     parse_s3_uri(root)
     from commitlake.connectors.storage.s3_clients import s3_options
 
-    return PackLocation(root, s3_options(endpoint, region))
+    return PackLocation(root, s3 or s3_options())

@@ -254,7 +254,7 @@ def test_an_endpoint_is_a_url(endpoint: str) -> None:
 def test_pickled_places_have_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecret")
-    for place in (Lake("s3a://bucket/lake/"), pack_location("s3://bucket/bodies", region="eu-west-1")):
+    for place in (Lake("s3a://bucket/lake/"), pack_location("s3://bucket/bodies", S3Options(region="eu-west-1"))):
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9000")
         sent = pickle.dumps(place)
         monkeypatch.delenv("AWS_ENDPOINT_URL_S3")
