@@ -19,12 +19,12 @@ _SCALARS = {
 
 
 def arrow_schema(columns: Columns) -> pa.Schema:
-    """Return columns as Arrow's schema, without their comments, and with the names and types that Spark gives them."""
+    """Return declared columns as an Arrow schema, with the names and types that Spark gives them, and no comments."""
     return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in columns])
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """Return a column's type for Arrow."""
+    """Return the Arrow type for a declared column type."""
     match data_type:
         case Columns():
             return pa.struct(list(arrow_schema(data_type)))

@@ -49,7 +49,7 @@ def printable_line(text: str) -> str:
 
 
 def printable_json(document: str) -> str:
-    """Escape the same characters in a JSON document with JSON's own escapes; they occur only in its strings."""
+    """Escape the characters that `printable` escapes in a JSON document, with JSON's own escapes."""
     if document.isascii() and "\x7f" not in document:  # the common case; JSON itself escapes C0 characters
         return document
     return _UNPRINTABLE.sub(_escape_in_json, document)

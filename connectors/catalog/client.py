@@ -42,7 +42,7 @@ Json = dict[str, Any]
 
 
 class _AnswerError(Exception):
-    """The server's answer with an error code.
+    """Error for an answer of the server with an HTTP error status.
 
     Attributes:
         status: the code of HTTP.
@@ -121,7 +121,7 @@ class CatalogClient:
         raise CatalogError(f"{self.server.url}: the schema {name} has more than {_MAX_PAGES * PAGE} tables")
 
     def create(self, kind: str, name: str, body: Mapping[str, Any]) -> bool:
-        """Create a schema, a table or a volume; return False if there is one of this name.
+        """Create a schema, a table or a volume; return False if one with this name exists already.
 
         Args:
             kind: `schemas`, `tables` or `volumes`.
@@ -193,7 +193,7 @@ class CatalogClient:
         )
 
     def _read_answer(self, answer: Any) -> bytes:
-        """Read an answer, up to limits of size and time."""
+        """Return the body of an answer; raise an error if it is too large or takes too long."""
         read = bytearray()
         end = time.monotonic() + _ANSWER_SECONDS
         while chunk := answer.read1(_CHUNK):

@@ -14,7 +14,7 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 
 def find_lake(text: str) -> str:
-    """Return the root of a lake in a catalog, as a URI. A process asks for each name once.
+    """Return the root URI of the lake whose name in a catalog is given; each name is requested once per process.
 
     Args:
         text: `catalog.schema`.

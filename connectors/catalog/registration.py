@@ -20,7 +20,7 @@ _BODIES_COMMENT = "Packs of bodies, to which body_ref of the table messages refe
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """The outcome of a registration.
+    """The tables and the volume that a registration has created or found.
 
     Attributes:
         created: names of tables and of the volume that were registered by this call.
@@ -34,7 +34,7 @@ class Registration:
 
 
 def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Sequence[CatalogTable]) -> Registration:
-    """Register the tables of a lake that the catalog does not have yet, and the volume of its bodies.
+    """Register those tables of a lake that the catalog does not have yet, and the volume of message bodies.
 
     Nothing is changed or deleted. The table `messages`, by which the lake is found, comes last, so that a name leads to
     a lake only once it is complete. A call that was killed is completed by the next one.
@@ -79,7 +79,7 @@ def register_lake(client: CatalogClient, name: SchemaName, root: str, tables: Se
 
 
 def _find_volume(client: CatalogClient, name: SchemaName, root: str) -> Mapping[str, Any] | None:
-    """Return the volume of bodies, or None if there is none; refuse the volume of another lake."""
+    """Return the volume of message bodies, or None if there is none; refuse the volume of another lake."""
     volume = client.find("volumes", f"{name}.{BODIES}")
     if volume is not None and root_of(str(volume.get("storage_location") or ""), BODIES) != root:
         raise CatalogError(

@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
 
 @dataclass(frozen=True, slots=True)
 class CatalogServer:
-    """A server of a catalog.
+    """The URL and the token of a catalog server.
 
     Attributes:
         url: its URL, without a path.
@@ -44,7 +44,7 @@ class CatalogServer:
 
 
 def catalog_server() -> CatalogServer | None:
-    """Return the server that the environment names; None if it names none.
+    """Return the catalog server that environment variables name; None if they name none.
 
     Raises:
         CatalogError: if its address is not that of a server, or its token is missing or malformed.

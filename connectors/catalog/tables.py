@@ -26,7 +26,7 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """A table of a lake, for a catalog.
+    """The description of a table of a lake, for its registration in a catalog.
 
     Attributes:
         name: its name in the schema, and that of its folder.
@@ -40,7 +40,7 @@ class CatalogTable:
 
 
 def catalog_columns(schema: Mapping[str, Any], partitions: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the columns of a Delta table, for a catalog.
+    """Return the columns of a Delta table in the form in which a catalog describes them.
 
     Args:
         schema: Delta's schema, parsed from its JSON.

@@ -31,7 +31,7 @@ def _parse_columns(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class HBaseOptions(DeclaredOptions):
-    """Options of one use of an HBase table."""
+    """Options for the use of one HBase table."""
 
     host: str = option("host", _parse_name, "localhost", "HBase's Thrift server (Thrift 1: `hbase thrift start`)")
     port: int = option("port", whole_number(1, 65535), 9090, "its port")
@@ -121,7 +121,7 @@ class HBaseOptions(DeclaredOptions):
             raise UsageError(f"option regions: expected 1 to {self.salts}, found {self.regions}")
 
     def connected(self) -> HBaseOptions:
-        """Return options with which a process waits for a server that is restarting."""
+        """Return options that wait as long for a connection as for a retry, in case the server is restarting."""
         return replace(self, connect_seconds=max(self.connect_seconds, self.retry_seconds))
 
     @property

@@ -54,7 +54,7 @@ class SaltPartition(InputPartition):
 
 @dataclass
 class Written(WriterCommitMessage):
-    """Commit message of one write task."""
+    """Commit message of one write task: the number of messages that it has written."""
 
     messages: int
 

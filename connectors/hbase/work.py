@@ -122,7 +122,7 @@ def divide_into_pieces(files: Sequence[AddedFile]) -> list[Piece]:
 
 @dataclass(frozen=True, slots=True)
 class KeptPlaces:
-    """Rows that a version removed and added again, as physical offsets by broker, in order.
+    """Rows that a version of `messages` removed and added again: sorted physical offsets by broker.
 
     Attributes:
         all: offsets of all such rows.
@@ -134,7 +134,7 @@ class KeptPlaces:
 
 
 def find_kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
-    """Find the rows that a version added, if it also removed files.
+    """Return the rows that a version added, because it may also have removed them; none if it removed no files.
 
     Needs eight bytes for each row that a DELETE, an UPDATE or an erasure has rewritten.
     """

@@ -52,7 +52,7 @@ class StoreProgress:
 
 @dataclass(frozen=True, slots=True)
 class CommittedRange:
-    """The range of a store's log that one run archived."""
+    """The range of a store's log, in physical offsets, that one run archived."""
 
     start: int
     end: int
@@ -109,7 +109,7 @@ class ArchiveCommit:
         return replace(self, counts=counts, files={table: tuple(found) for table, found in files.items()})
 
     def after(self, last: ArchiveCommit) -> ArchiveCommit:
-        """Return this commit with the next sequence number after another run's commit, and with that run's stores."""
+        """Return this commit as the successor of another run's: with the next number and that run's stores."""
         own = {broker: self.stores[broker] for broker in self.ranges}
         return replace(self, sequence=last.sequence + 1, stores={**last.stores, **own})
 

@@ -11,7 +11,7 @@ from commitlake.schemas.tables.lake_tables import LAKE_TABLES
 
 
 def catalog_tables(lake: Lake) -> list[CatalogTable]:
-    """Return the tables that a lake has at present, as a catalog describes them.
+    """Return descriptions, for a catalog, of the tables that a lake has at present.
 
     Raises:
         LakeError: if it has no table `messages`.

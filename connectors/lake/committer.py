@@ -178,7 +178,7 @@ def advance(
     beside: Mapping[str, tuple[int, int]] | None = None,
     removed: Sequence[tuple[str, int]] = (),
 ) -> bool:
-    """Add files to a table and raise an application's progress number, if no other process has changed it meanwhile.
+    """Add files to a table and raise an application's transaction number; do nothing if another process was first.
 
     Args:
         name: name of the table, which is created if it does not exist.

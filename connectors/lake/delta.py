@@ -72,7 +72,7 @@ def _check_paths(uri: str, table: DeltaTable) -> None:
 
 
 def seal(uri: str, s3: S3Options | None = None) -> None:
-    """Seal a table's log after a commit, see `delta_log.seals`; if that fails, log a warning: the commit is valid.
+    """Store the digests of a table's log after a commit, see `delta_log.seals`; if that fails, only log a warning.
 
     Raises:
         LogDamagedError: if the log is damaged.

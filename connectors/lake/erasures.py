@@ -152,7 +152,7 @@ def erasure_number(table: DeltaTable | None) -> int:
 
 
 def erased_form(table: DeltaTable) -> int:
-    """Return the number of the form that erased rows have in `messages`; the newest form if there are none."""
+    """Return the number of the form (see `FORM`) that erased rows have in `messages`; the newest if none are erased."""
     return table.transaction_version(FORM_ID) or (1 if erasure_number(table) else FORM)
 
 

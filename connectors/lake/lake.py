@@ -44,7 +44,7 @@ class NoTableError(LakeError):
 
 @dataclass(frozen=True, slots=True)
 class Lake:
-    """The tables and packs of one archive, by the folder or URI that holds them.
+    """A lake: the tables and the body packs of one archive, in one folder or below one URI.
 
     Attributes:
         root: a folder, as a path or a `file:` URI, or `s3://bucket/prefix`. It may be given as `catalog.schema`, the
@@ -117,7 +117,7 @@ class Lake:
         return table_files(self.uri(table) if table else self.root, self.storage_options)
 
     def log(self, table: str) -> LogFolder:
-        """Return the log of a table.
+        """Return access to the files of the Delta log of a table.
 
         Raises:
             TableNotFoundError: if the table has no folder.
@@ -127,7 +127,7 @@ class Lake:
         return LogFolder(self.uri(table), self.storage_options, self.s3)
 
     def seal(self, table: str) -> None:
-        """Seal a table's log after a commit; see `delta.seal`."""
+        """Store the digests of a table's log after a commit; see `delta.seal`."""
         from commitlake.connectors.lake.delta import seal
 
         seal(self.uri(table), self.s3)

@@ -30,7 +30,7 @@ class RefusalCounts:
 
     @property
     def quarantined(self) -> int:
-        """Return the number of rows for `quarantine`."""
+        """Return the number of rows that this data adds to the table `quarantine`."""
         return self.bad_ranges + self.marked_rows
 
     def __add__(self, other: RefusalCounts) -> RefusalCounts:
@@ -44,7 +44,7 @@ class RefusalCounts:
 
 @dataclass(frozen=True, slots=True)
 class TaskProfile:
-    """A task's profile as sent to the driver.
+    """The profile of a task's rows, in the form in which it is sent to the driver.
 
     Attributes:
         data: the profile, or the index of its file if it is in one: see `pipelines.quality.partitions`.

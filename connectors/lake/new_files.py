@@ -66,7 +66,7 @@ class NewFiles:
 
 
 def readable_files(lake: Lake, after: int, table: str = "messages") -> NewFiles:
-    """Return the files added after a version; all files if added files or log entries no longer exist.
+    """Return the files added to a table after a version; all its files if added files or log entries are gone.
 
     A vacuum deletes files after a compaction has written their rows to others. A follower that did not run for longer
     than `maintain --vacuum-after` starts again with all files.
@@ -90,7 +90,7 @@ def readable_files(lake: Lake, after: int, table: str = "messages") -> NewFiles:
 
 
 def new_files(lake: Lake, after: int, table: str = "messages") -> tuple[list[AddedFile], int]:
-    """Return the data files added after a version, and the newest version; the files may no longer exist.
+    """Return the data files added to a table after a version, some of which may be gone, and its newest version.
 
     See `readable_files` for the arguments.
 

@@ -108,7 +108,7 @@ def _owner_of(folder: Path) -> str | None:
 
 
 def _folder_of_store(name: str, is_store: Callable[[Format], bool], is_shipped: Callable[[], bool]) -> str | None:
-    """Return whose folder it is if a folder of this name is in a broker's store or its copy; else None."""
+    """Return a description if a folder of this name belongs to a broker's store or to its copy; else None."""
     formats = [log_format for log_format in all_formats() if name in broker_folders(log_format)]
     if any(is_store(log_format) for log_format in formats):
         return "a folder of a broker's store"

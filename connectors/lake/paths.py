@@ -18,7 +18,7 @@ from commitlake.schemas.store_files import UnsafeFileError, check_folder, check_
 
 
 def local_folder(place: str) -> Path:
-    """Return the absolute path, without `..`, of a local folder given as a path or a `file:` URI; links stay."""
+    """Return the absolute path, without `..`, of a local folder given as a path or a `file:` URI; keep links."""
     return Path(os.path.abspath(unquote(urlsplit(place).path) if place.startswith("file:") else place))  # noqa: PTH100
 
 

@@ -23,7 +23,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """A store's configuration at a time.
+    """The configuration of a store at one point in time.
 
     Attributes:
         values: JSON texts by kind and name.

@@ -25,7 +25,7 @@ class Segment:
 
 
 class SegmentFile(Protocol):
-    """Open segment."""
+    """Open segment file of a log."""
 
     def read_into(self, window: Array, position: int) -> int:
         """Fill `window` from a position of the file; return the bytes read, fewer only at the end of the file."""
@@ -100,7 +100,7 @@ class StoreFiles(Protocol):
         ...
 
     def open(self, path: str, end: int | None = None) -> IndexedFile:
-        """Open a file.
+        """Open a file of the store for reading.
 
         Args:
             path: the file.

@@ -59,7 +59,7 @@ class BrokerRules:
 
 
 class StoreFolders:
-    """Folders of a store.
+    """Folders that a store of one format may have: its own, rebuilt ones, and those of other logs.
 
     Attributes:
         own: folders that never hold another store.
@@ -83,7 +83,7 @@ class StoreFolders:
 
 
 class FormatDialects:
-    """Dialects of a format.
+    """Functions that determine the dialect of segments, for formats with several dialects.
 
     Attributes:
         exist: whether there are several.
@@ -299,7 +299,7 @@ class Format(ABC):
     @property
     @abstractmethod
     def records(self) -> RecordRules:
-        """Rules for one record."""
+        """Functions that examine, parse and convert single records of the format."""
 
     @property
     @abstractmethod
@@ -334,7 +334,7 @@ class Format(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Formats:
-    """The formats that are wanted, among all known ones; iteration yields the wanted ones.
+    """Selection of the formats to read among all known formats; iteration yields the selected ones.
 
     Attributes:
         known: all formats. A store of another format than the wanted ones is recognised, and named in errors.
@@ -353,7 +353,7 @@ class Formats:
         return (*(log_format.folder for log_format in self.known), _ANY)
 
     def only(self, log_format: Format) -> Formats:
-        """Return a copy in which only this format is wanted."""
+        """Return a copy in which only this format is selected."""
         return Formats(self.known, (log_format,))
 
     def called(self, text: str) -> Format | None:

@@ -80,16 +80,16 @@ class Facts:
 
 
 class FactsReader(Protocol):
-    """Reader that turns one range of a log into `Facts`, chunk by chunk."""
+    """Reader of one range of a log that returns the data for indexes as chunks of columns; see `Facts`."""
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Locate records, see `walking.Hop`; they belong to the chunk only after `commit`."""
+        """Return the positions of the next records in a window, as a `walking.Hop`; `commit` adds them to the chunk."""
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
         """Add the records that the last call of `hop` found to the chunk, while the window with their bytes is open."""
 
     def add_bad(self, bad: BadRange) -> None:
-        """Record a bad range that the walk does not report."""
+        """Add a bad range that the walk does not report, such as a missing segment."""
 
     @property
     def is_full(self) -> bool:

@@ -11,7 +11,7 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 
 class HopArguments(NamedTuple):
-    """Window and limits of a read, as the arguments of `kernel.hop` after the first, in its order."""
+    """Window and limits of a read: the arguments `window` to `verify` of `kernel.hop.hop`, in this order."""
 
     window: Array
     length: int

@@ -128,7 +128,7 @@ class QueueLayout:
         return self.topics is None or self.topics.fullmatch(topic) is not None
 
     def is_loose(self, entries: Array) -> Array:
-        """Return a mask of the entries that point to a record, for queue offsets of which the log has no record."""
+        """Return a mask of the entries that claim a record, among entries for queue offsets that the log lacks."""
         written = self.is_written(entries)
         return written & ~self.is_filler(entries) if self.fills_gaps else written
 

@@ -12,7 +12,7 @@ from commitlake.schemas.layouts.rocketmq.scan import ScanFinding, SegmentScanner
 
 @dataclass(frozen=True)
 class RecordRules:
-    """Rules for one record of a format.
+    """Functions that examine, parse and convert single records of a format.
 
     A record is one message. A format whose records hold several, like Kafka's batches, would need these changes:
 
@@ -63,7 +63,7 @@ class RecordRules:
         vouches: Callable[[bytes, Any, bool], bool],
         row_of: Callable[[Any, str], dict[str, object]],
     ) -> RecordRules:
-        """Return the rules of a format whose records and fillers are declared as layouts.
+        """Return the functions for a format whose records and fillers are declared as layouts.
 
         Args:
             head: the first fields of a record.

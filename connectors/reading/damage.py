@@ -31,7 +31,7 @@ class Refused:
         self.counts: dict[Fault, int] = {}
 
     def take(self, start: int, end: int, fault: Fault, expected: str, found: str, first: bytes) -> dict[str, object]:
-        """Count a bad range, and return the text for its column `_corrupt_record`.
+        """Count a bad range, and return the value of its column `_corrupt_record`.
 
         Raises:
             DamagedLogError: in mode FAILFAST.
@@ -63,7 +63,7 @@ class Refused:
 
 
 def describe(file: SegmentFile, split: Split, bad: BadRange, request: Request, refused: Refused) -> dict[str, object]:
-    """Return the values of a bad range's row, after examining the range's first bytes again."""
+    """Count a bad range, examine its first bytes again, and return the value of its column `_corrupt_record`."""
     finding, view = examine_at(file, split, bad.start, request.max_record_bytes)
     first = bytes(view[: min(FIRST_BYTES, bad.end - bad.start)])
     if bad.fault is Fault.HOLE:

@@ -32,7 +32,7 @@ _STEP_RECORDS = 8192
 
 
 def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_record_bytes: int) -> Iterator[WalkStep]:
-    """Yield steps with the listed records in order, and with those of them that are damaged.
+    """Yield the listed records in order, step by step; a step has its intact records and its damaged ones.
 
     Args:
         file: the open segment.
@@ -54,7 +54,7 @@ def walk_listed(file: SegmentFile, split: ListedSplit, window_bytes: int, max_re
 
 
 def wanted_parts(step: WalkStep, filters: Filters, log_format: Format) -> Array:
-    """Return the parts of those records of a step that pass the filters by topic, queue, offset and time."""
+    """Return the columns of `parts` for the records that pass the filters for topic, queue, offset and time."""
     parts, kernel = step.parts, log_format.kernel
     starts = parts[hop.START]
     kept = np.ones(parts.shape[1], bool)

@@ -44,7 +44,7 @@ _ENTRY_HEAD = struct.Struct(">qi")  # physical offset and size of the record, wi
 
 
 class ReadLog(NamedTuple):
-    """The log that is read.
+    """The log of a store, with the segments that a read covers.
 
     Attributes:
         broker: name of the store.
@@ -247,7 +247,7 @@ def _last_entry(folder: Path, entry_size: int) -> int | None:
 
 
 def _last_written(descriptor: int, entry_size: int) -> int | None:
-    """Return the physical offset of a file's last entry, which is found by bisection: zeros follow it."""
+    """Return the physical offset in a file's last entry, found by bisection because only zeros follow that entry."""
     low, high = 0, os.fstat(descriptor).st_size // entry_size
     found = None
     place = high - 1  # a file that is complete is full

@@ -24,7 +24,7 @@ _WINDOW_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class FoundRecord:
-    """Span of a store's log with its content: a message of its format, or a description of another span."""
+    """Span of a store's log: a record with its message, or another span, such as a bad range."""
 
     segment: str
     span: SegmentSpan

@@ -64,7 +64,7 @@ class Indexes:
 
 
 def open_indexes(store: Store, store_range: StoreRange, options: ReadOptions, filters: Filters) -> Indexes:
-    """Open a store's indexes that can serve a read; none for a read of all topics."""
+    """Open those indexes of a store that can serve a read; none if it selects neither topics nor queues."""
     by_queue = filters.topics is not None or filters.queue_ids is not None
     by_key = filters.keys is not None and filters.topics is not None
     if not (by_queue or by_key):
@@ -255,7 +255,7 @@ class ReadPlan:
 
 
 def plan_read(options: ReadOptions, filters: Filters) -> ReadPlan:
-    """Return the plan for a read.
+    """Return the plan for a read of the stores that the options name.
 
     Args:
         filters: the filters from the options and from Spark.
@@ -288,7 +288,7 @@ def check_complete(store_range: StoreRange, mode: Mode) -> None:
 
 
 def plan_snapshot(stores: Sequence[Store], snapshot: Snapshot, options: ReadOptions, filters: Filters) -> ReadPlan:
-    """Return the plan for a read of a snapshot of these stores, or of some of them."""
+    """Return the plan for a read of those stores that a snapshot contains."""
     planner = _Planner(options, filters, options.partition_bytes(snapshot.size))
     plans = [
         planner.plan_store(store, snapshot.ranges[store.broker]) for store in stores if store.broker in snapshot.ranges
@@ -353,7 +353,7 @@ class _Planner:
 
 @dataclass(frozen=True)
 class EntryPlan:
-    """Plan for one segment, whose wanted data may be in queue entries instead of records.
+    """Plan for one segment: queue entries that are used instead of records, and the splits to read.
 
     Attributes:
         entries: Queue entries of the topics that need only entries; None if `splits` has their records.
@@ -372,7 +372,7 @@ def plan_entries(
     by_entry: Collection[str],
     until_ms: int | None,
 ) -> Iterator[EntryPlan]:
-    """Plan a read of one store, segment by segment.
+    """Yield a plan for each segment of one store, for a read in which queue entries can replace records.
 
     Args:
         store_range: The part of its log that is wanted.

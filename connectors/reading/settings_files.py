@@ -24,7 +24,7 @@ _named: list[str] = []
 
 @contextmanager
 def naming_settings(path: str | None) -> Iterator[None]:
-    """Set the settings file that a command names, used inside the block instead of the files beside the stores.
+    """Inside the block, use the settings file that a command names instead of those beside the stores.
 
     Args:
         path: Path of the file, with `{broker}` for the store's name; None or empty for no file.

@@ -374,7 +374,7 @@ def end_of_segment(
 
 
 class _LastRecords:
-    """Most recent records of a walk, which are stepped over backwards if they were not written completely."""
+    """Most recent records of a walk, among which the last completely written one is searched from the end."""
 
     def __init__(self, log_format: Format, *, needs_texts: bool) -> None:
         self._origin = 0

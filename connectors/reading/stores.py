@@ -52,7 +52,7 @@ _WILDCARDS = re.compile(r"[*?\[]|" + re.escape(_PLACEHOLDER))
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """The log of one broker.
+    """The store of one broker, with the segments of its log.
 
     Attributes:
         broker: the store's name.

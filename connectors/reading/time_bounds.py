@@ -65,7 +65,7 @@ def time_bounds(
     max_record_bytes: int,
     wanted: tuple[int | None, int | None] = (None, None),
 ) -> list[TimeBounds]:
-    """Return the bounds of ranges of one store, each at most a segment, in order.
+    """Return the bounds of store times for ranges of one store, each at most a segment, in order.
 
     The bounds of a missing segment come from the first records of its neighbours. It is skipped only if it could not
     contain wanted records.

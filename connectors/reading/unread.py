@@ -41,7 +41,7 @@ def watch_unread_warnings() -> Iterator[Callable[[], bool]]:
 
 
 def refuse_rocksdb_queues(store: str) -> NoReturn:
-    """Refuse to read queues that are in RocksDB.
+    """Raise the error for a store whose queues are in RocksDB instead of files.
 
     Raises:
         UnsupportedStoreError: always.

@@ -197,7 +197,7 @@ def _bad_ranges(faults: Array) -> list[BadRange]:
 
 
 class WalkProgress:
-    """Check that one walk through a segment always advances."""
+    """Checker that a walk through a segment always advances."""
 
     def __init__(self, path: str, base_offset: int) -> None:
         self._path = path
@@ -256,7 +256,7 @@ def find_cuts(
 
 
 def find_last_cut(file: SegmentFile, whole: Split, max_partition_bytes: int, max_record_bytes: int) -> int | None:
-    """Return the last cut that can be found from nearby bytes; None if there is none and the range must be scanned.
+    """Return the last cut, as `find_cuts` yields them, that can be found without a scan; None if there is none.
 
     The last multiple of the partition size is tried first, then the others by bisection, because a segment that is
     being written is zeros from some position on. If damage hides cuts, an earlier one may be found.

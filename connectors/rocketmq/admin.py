@@ -48,7 +48,9 @@ from commitlake.schemas.remoting.statistics import (
 
 
 class Admin(Closable):
-    """A thread-safe client; every method raises NoRouteError, UnreachableError, RefusedError and ProtocolError.
+    """A thread-safe client for the administration of topics, groups and brokers.
+
+    Every method raises NoRouteError, UnreachableError, RefusedError and ProtocolError.
 
     Attributes:
         offsets: client for the offsets of queues, and of groups in them.

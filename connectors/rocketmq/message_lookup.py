@@ -23,7 +23,7 @@ MAX_UNIQUE_KEY_MESSAGES = 32
 
 
 class MessageLookup:
-    """A thread-safe look-up client."""
+    """A thread-safe client that looks up messages by key or id."""
 
     def __init__(self, network: Network, routing: Routing) -> None:
         self._network = network

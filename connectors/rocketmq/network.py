@@ -119,7 +119,7 @@ class PeerAnswer(NamedTuple):
 
 
 class Network:
-    """Connections by address; thread-safe.
+    """Connections to brokers and name servers by address; thread-safe.
 
     Attributes:
         options: addresses, time limits and other settings.
@@ -259,7 +259,7 @@ class Network:
         self._connection(address).tell(self._make_command(code, header, body, fields))
 
     def later(self, work: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-        """Run a function that may block in another thread of this client.
+        """Run a function in another thread of this client, because it may block.
 
         Args:
             work: function to run.

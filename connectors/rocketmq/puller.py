@@ -50,7 +50,7 @@ _GRACE_SECONDS = 10.0
 
 
 class PullStatus(IntEnum):
-    """The status of a pull."""
+    """The outcome of a pull, such as messages found, no new message, or an invalid offset."""
 
     FOUND = ResponseCode.SUCCESS
     NO_NEW = ResponseCode.PULL_NOT_FOUND
@@ -59,7 +59,7 @@ class PullStatus(IntEnum):
 
 
 class PullResult(NamedTuple):
-    """The result of a pull.
+    """The messages that a pull returned, its status, and the queue's offsets.
 
     Attributes:
         next_offset: offset of the next pull.

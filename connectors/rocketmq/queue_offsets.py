@@ -23,7 +23,10 @@ from commitlake.schemas.remoting.routes import MessageQueue
 
 
 class QueueOffsets:
-    """A thread-safe client of the masters; every method raises NoRouteError, UnreachableError and RefusedError."""
+    """A thread-safe client for the offsets of queues, and of groups in them, at the masters.
+
+    Every method raises NoRouteError, UnreachableError and RefusedError.
+    """
 
     def __init__(self, network: Network, routing: Routing) -> None:
         self._network = network

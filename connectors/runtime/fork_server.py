@@ -48,7 +48,7 @@ def start_fork_server(function: Callable[..., object] | None = None) -> None:
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Set `SAFE_PATH` inside the block, so that it applies to the processes started there only."""
+    """Set the environment variables `SAFE_PATH` inside the block, for the processes that are started there."""
     before = {name: os.environ.get(name) for name in SAFE_PATH}
     os.environ.update(SAFE_PATH)
     try:

@@ -45,11 +45,11 @@ class Shared(Generic[Value]):
 
 
 class CounterGoneError(Exception):
-    """Error for a task counter that no longer works, because what it asks, such as Spark, has ended."""
+    """Error for a task counter that no longer works, because Spark or another source of its counts has ended."""
 
 
 class Runner(ABC):
-    """Runner of tasks. `HERE` and others are in `local_runner`, Spark's is in `connectors.spark.runner`."""
+    """Interface for running tasks; implemented in `local_runner` and, on Spark, in `connectors.spark.runner`."""
 
     @property
     @abstractmethod

@@ -52,7 +52,7 @@ class FolderTarget(ShipTarget):
         self._manifests: dict[str, bytes | None] = {}
 
     def claim(self) -> None:
-        """See ShipTarget."""
+        """Create the folder if necessary, and lock it for this process; see ShipTarget."""
         with self._convert_errors(LOCK):
             make_folders(self._root)
             path = self._path(LOCK)
@@ -68,18 +68,18 @@ class FolderTarget(ShipTarget):
                 ) from None
 
     def close(self) -> None:
-        """See ShipTarget."""
+        """Release the lock; see ShipTarget."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
 
     def names_in(self, folder: str, limit: int) -> list[str]:
-        """See ShipTarget."""
+        """Return the names of at most `limit` files in a folder; see ShipTarget."""
         with self._convert_errors(folder):
             return files_in(self._path(folder), below=self._root)[:limit] if self._root.is_dir() else []
 
     def read_manifest(self, name: str) -> bytes | None:
-        """See ShipTarget."""
+        """Return the content of a manifest, or None if there is none; see ShipTarget."""
         data: bytes | None = None
         with self._convert_errors(name), suppress(FileNotFoundError):
             data = read_file(self._path(name), below=self._root, limit=MAX_MANIFEST_BYTES)
@@ -87,7 +87,7 @@ class FolderTarget(ShipTarget):
         return data
 
     def replace_manifest(self, name: str, data: bytes) -> None:
-        """See ShipTarget."""
+        """Replace a manifest, unless another agent has changed it; see ShipTarget."""
         known = self._manifests.get(name)
         if self.read_manifest(name) != known:
             self._manifests[name] = known
@@ -98,7 +98,7 @@ class FolderTarget(ShipTarget):
         self._manifests[name] = data
 
     def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:
-        """See ShipTarget."""
+        """Write a small file completely or not at all; see ShipTarget."""
         path = self._path(name)
         beside = path.with_name(f".{path.name}.tmp")
         with self._convert_errors(name):
@@ -114,12 +114,12 @@ class FolderTarget(ShipTarget):
                 _sync_folder(parent)
 
     def delete(self, name: str) -> None:
-        """See ShipTarget."""
+        """Delete a small file, if it exists; see ShipTarget."""
         with self._convert_errors(name), suppress(FileNotFoundError):
             remove_file(self._path(name), below=self._root)
 
     def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
-        """See ShipTarget."""
+        """Write a part into its file at the position of the part; see ShipTarget."""
         with self._convert_errors(file.name), self._open_file(file, is_new=part.offset == 0) as descriptor:
             view = memoryview(data)
             done = 0
@@ -132,7 +132,7 @@ class FolderTarget(ShipTarget):
             os.fdatasync(descriptor)
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
-        """See ShipTarget."""
+        """Return whether the bytes of a part are in its file, as their checksum shows; see ShipTarget."""
         with (
             self._convert_errors(file.name),
             suppress(FileNotFoundError),
@@ -142,27 +142,27 @@ class FolderTarget(ShipTarget):
         return False
 
     def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
-        """See ShipTarget; a folder has no separate parts."""
+        """Do nothing, because a folder has no separate parts; see ShipTarget."""
 
     def part_names(self) -> Iterator[str]:
-        """See ShipTarget; a folder has no separate parts."""
+        """Yield nothing, because a folder has no separate parts; see ShipTarget."""
         yield from ()
 
     def cut(self, file: ShippedFile, end: int) -> None:
-        """See ShipTarget."""
+        """Replace the bytes of a file from position `end` on by zeros; see ShipTarget."""
         with self._convert_errors(file.name), suppress(FileNotFoundError), self._open_file(file) as descriptor:
             os.ftruncate(descriptor, end)
             os.ftruncate(descriptor, file.size)
             os.fdatasync(descriptor)
 
     def seal(self, file: ShippedFile) -> None:
-        """See ShipTarget."""
+        """Give a file its full size, and sync it; see ShipTarget."""
         with self._convert_errors(file.name), self._open_file(file) as descriptor:
             os.ftruncate(descriptor, file.size)
             os.fsync(descriptor)
 
     def sealed_size(self, file: ShippedFile) -> int | None:
-        """See ShipTarget."""
+        """Return the size of a file in the folder, or None if it is missing; see ShipTarget."""
         with (
             self._convert_errors(file.name),
             suppress(FileNotFoundError),

@@ -35,21 +35,21 @@ class StorageTarget(ShipTarget):
         self._tried: dict[str, set[bytes]] = {}  # SHA-256 of manifests that may have been written
 
     def claim(self) -> None:
-        """See ShipTarget; there is no lock, because manifests are replaced only on a condition."""
+        """Check that the target can be written, without a lock, because manifests are replaced on a condition."""
         with self._convert_errors(""):
             self._storage.check()
             self._storage.delete_unfinished()
 
     def close(self) -> None:
-        """See ShipTarget."""
+        """Do nothing, because there is no lock; see ShipTarget."""
 
     def names_in(self, folder: str, limit: int) -> list[str]:
-        """See ShipTarget."""
+        """Return the names of at most `limit` files in a folder; see ShipTarget."""
         with self._convert_errors(folder):
             return [name.removeprefix(f"{folder}/") for name in self._storage.names(folder, limit)]
 
     def read_manifest(self, name: str) -> bytes | None:
-        """See ShipTarget."""
+        """Return the content of a manifest, or None if there is none; see ShipTarget."""
         with self._convert_errors(name):
             found = self._storage.get(name, MAX_MANIFEST_BYTES)
         self._versions[name] = None if found is None else found.version
@@ -61,7 +61,7 @@ class StorageTarget(ShipTarget):
             return self._storage.get_range(name, offset, size)
 
     def replace_manifest(self, name: str, data: bytes) -> None:
-        """See ShipTarget."""
+        """Replace a manifest, unless another agent has changed it; see ShipTarget."""
         tried = self._tried.setdefault(name, set())
         tried.add(_digest(data))
         while True:
@@ -74,42 +74,42 @@ class StorageTarget(ShipTarget):
                 return
 
     def put(self, name: str, data: bytes, modified_ms: int = 0) -> None:  # noqa: ARG002
-        """See ShipTarget."""
+        """Write a small file completely or not at all; see ShipTarget."""
         with self._convert_errors(name):
             self._storage.put(name, data)
 
     def delete(self, name: str) -> None:
-        """See ShipTarget."""
+        """Delete a small file or a part, if it exists; see ShipTarget."""
         with self._convert_errors(name):
             self._storage.delete(name)
 
     def write_part(self, file: ShippedFile, part: Part, data: bytes) -> None:
-        """See ShipTarget."""
+        """Write a part of a file as a file of its own; see ShipTarget."""
         self.put(part_name(file.name, part), data)
 
     def has_part(self, file: ShippedFile, part: Part) -> bool:
-        """See ShipTarget."""
+        """Return whether a part exists with its size and, if the storage knows it, its checksum; see ShipTarget."""
         with self._convert_errors(file.name):
             found = self._storage.head(part_name(file.name, part))
         return found is not None and found.size == part.size and found.crc in {None, part.crc}
 
     def drop_parts(self, file: ShippedFile, parts: Iterable[Part]) -> None:
-        """See ShipTarget; a folder without parts is deleted, too."""
+        """Delete parts that the manifest no longer names, and their folder if it is then empty; see ShipTarget."""
         for part in parts:
             self.delete(part_name(file.name, part))
         with self._convert_errors(file.name):
             self._storage.delete_empty_folder(f"{PARTS}/of-{file.name}")
 
     def part_names(self) -> Iterator[str]:
-        """See ShipTarget."""
+        """Yield the names of all parts in the target; see ShipTarget."""
         with self._convert_errors(PARTS):
             yield from self._storage.names(PARTS)
 
     def cut(self, file: ShippedFile, end: int) -> None:
-        """See ShipTarget; the parts are deleted later, when a manifest without them is written."""
+        """Do nothing, because the parts are deleted later, once a manifest without them is written; see ShipTarget."""
 
     def seal(self, file: ShippedFile) -> None:
-        """See ShipTarget."""
+        """Create the complete file from its parts, and check its size; see ShipTarget."""
         if not file.parts:
             self.put(file.name, b"")
             return
@@ -120,7 +120,7 @@ class StorageTarget(ShipTarget):
             raise ShipUnavailableError(f"{self.text}/{file.name}: expected {file.size} bytes, found {found}")
 
     def sealed_size(self, file: ShippedFile) -> int | None:
-        """See ShipTarget."""
+        """Return the size of a complete file, or None if it is missing; see ShipTarget."""
         with self._convert_errors(file.name):
             found = self._storage.head(file.name)
         return None if found is None else found.size

@@ -32,7 +32,9 @@ class ShipNameError(ShipError):
 
 
 class ShipTarget(ABC):
-    """Target of an agent; names are paths relative to the store's folder, and every method may raise a `ShipError`.
+    """Place to which an agent copies a broker's store; every method may raise a `ShipError`.
+
+    Names are paths relative to the store's folder.
 
     Attributes:
         text: the target as the user wrote it.
@@ -56,7 +58,7 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def names_in(self, folder: str, limit: int) -> list[str]:
-        """Return the names of some files in a folder of the target, at most `limit` of them."""
+        """Return the names of at most `limit` files in a folder of the target."""
 
     @abstractmethod
     def read_manifest(self, name: str) -> bytes | None:
@@ -113,7 +115,7 @@ class ShipTarget(ABC):
 
     @abstractmethod
     def seal(self, file: ShippedFile) -> None:
-        """Create the complete file, under its own name, from its parts. They cover all of it."""
+        """Create the complete file, under its own name, from its parts, which cover all of it."""
 
     @abstractmethod
     def sealed_size(self, file: ShippedFile) -> int | None:

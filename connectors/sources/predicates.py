@@ -28,7 +28,7 @@ _RANGES = {
 
 
 def push(filters: Filters, predicates: Iterable[Filter]) -> Filters:
-    """Return filters that are narrowed by those of the predicates that can be converted."""
+    """Return filters that also apply those of Spark's predicates that can be converted to filters."""
     for predicate in predicates:
         filters = _apply_predicate(filters, predicate)
     return filters

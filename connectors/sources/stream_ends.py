@@ -26,7 +26,7 @@ ZEROS_BYTES = 1 << 20
 
 
 class LogEnd:
-    """The end of one store's log, as far as it has been searched."""
+    """Search for the end of one store's log, which continues where the previous call stopped."""
 
     def __init__(self, max_record_bytes: int, mode: Mode = Mode.PERMISSIVE) -> None:
         self._max_record_bytes = max_record_bytes

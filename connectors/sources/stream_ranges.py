@@ -31,7 +31,7 @@ RANGES = Columns(
 
 
 def to_batch(ranges: Mapping[str, StoreRange], schema: pa.Schema) -> pa.RecordBatch:
-    """Return ranges as rows, ordered by the stores' names."""
+    """Return the ranges of stores as rows, ordered by the stores' names."""
     rows = [
         {"broker": broker, "start": part.start, "end": part.end, "last_record": part.last_record}
         for broker, part in sorted(ranges.items())
@@ -40,7 +40,7 @@ def to_batch(ranges: Mapping[str, StoreRange], schema: pa.Schema) -> pa.RecordBa
 
 
 def to_snapshot(batch: DataFrame) -> Snapshot:
-    """Return the snapshot that the rows of a micro-batch of ranges describe."""
+    """Convert the rows of a micro-batch with `content=ranges` to a snapshot."""
     from commitlake.connectors.reading.snapshots import Snapshot, StoreRange, TailKind  # noqa: PLC0415 (loads the kernel)
 
     return Snapshot(

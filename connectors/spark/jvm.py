@@ -49,7 +49,7 @@ _DAEMON = "/pyspark/daemon.py"
 
 
 def without_noise(lines: Iterable[str]) -> Iterator[str]:
-    """Yield lines of error output without harmless messages; a traceback's lines follow when it is complete.
+    """Yield lines of error output, except harmless messages; the lines of a traceback are yielded once it ends.
 
     A Python worker that looks up data sources, or plans a read, sends one more number after its answer. The JVM does
     not wait for it, and on a busy machine may have closed the pipe: the worker then prints a traceback, although

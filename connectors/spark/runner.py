@@ -194,7 +194,7 @@ def divide_into_jobs(tasks: int, cores: int) -> list[Sequence[int]]:
 
 
 def pickle_tasks(tasks: Sequence[Any]) -> tuple[tuple[bytes, ...], tuple[bytes, ...]]:
-    """Pickle each task separately, and each value that tasks share once."""
+    """Return the pickled tasks, and the pickled values that tasks share, each value once."""
     places: dict[int, int] = {}
     shared: list[Shared[Any]] = []
 

@@ -121,7 +121,7 @@ def _start_or_connect(name: str, s3: S3Options | None) -> SparkSession:
 
 
 def _connect(url: str) -> SparkSession:
-    """Return a session of a server of Spark Connect; settings that belong to the server are not ours to set."""
+    """Return a session of a Spark Connect server, with only those settings that belong to a session."""
     _silence_pyspark()
     keys = ("spark.sql.session.timeZone", "spark.sql.variable.substitute")
     return open_connect_session(url, {key: SETTINGS[key] for key in keys})

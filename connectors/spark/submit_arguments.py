@@ -59,7 +59,7 @@ def joined(ours: Mapping[str, str], given: Sequence[str]) -> list[str]:
 
 
 def master(words: Sequence[str]) -> str:
-    """Return the master that spark-submit uses: that of the option, else of the last setting.
+    """Return the master that spark-submit uses: that of `--master`, else the last value of `spark.master`.
 
     >>> master(["--conf", "spark.master=local[*]", "--master", "yarn", "pyspark-shell"])
     'yarn'

@@ -46,7 +46,7 @@ HAS_READ_LIMITS = not _VERSION.startswith(("4.0.", "4.1."))
 
 
 def to_arrow_schema(schema: StructType) -> pa.Schema:
-    """Convert a table's schema in Spark to Arrow, with times in UTC."""
+    """Convert a Spark schema to an Arrow schema, with times in UTC."""
     if TYPE_CHECKING or HAS_READ_LIMITS:
         return types.to_arrow_schema(schema, timezone="UTC")
     return types.to_arrow_schema(schema)

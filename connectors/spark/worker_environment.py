@@ -69,7 +69,7 @@ _NOT_OF_OTHERS = 0o755
 
 
 class Member(NamedTuple):
-    """File that is packed into the archive.
+    """A file of the archive for executors.
 
     Attributes:
         name: name in the archive.

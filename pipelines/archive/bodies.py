@@ -61,7 +61,7 @@ def _zero_erased_bodies(window: Array, erased: Array, positions: Array, lengths:
 
 @dataclass(frozen=True, slots=True)
 class PackOfBodies:
-    """A pack that is being written.
+    """Bodies that were written to one pack: the pack's name, and the row and location of each body.
 
     Attributes:
         pack: the pack's name.
@@ -82,7 +82,7 @@ class _OpenPack:
 
 
 class BodyPacks:
-    """Context manager that writes the packs of one range of a log; they exist once it ends without an error.
+    """Context manager that writes the bodies of one range of a log to packs, which exist if it ends without an error.
 
     Args:
         parts: the parts of the range, in order; all are of one broker.

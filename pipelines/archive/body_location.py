@@ -64,7 +64,7 @@ def check_bodies(lake: Lake, bodies: str | None) -> None:
 
 
 def _has_bodies_at(lake: Lake, bodies: str | None) -> bool:
-    """Return whether earlier runs have stored the lake's bodies at a place."""
+    """Return whether the newest archive run stored the lake's bodies at the given location."""
     last = read_last_commit(lake)
     return last is not None and last.bodies == bodies_root(lake, bodies)
 
@@ -132,7 +132,7 @@ def _canonical_root(root: str) -> str:
 
 
 def folder_around(lake: Lake, bodies: str) -> str | None:
-    """Return the folder of a lake that contains a place for bodies, or None if bodies may be stored there.
+    """Return the folder of a lake in which a location for bodies is not allowed; None if the location is allowed.
 
     `maintain` would delete packs in a table's folder.
 

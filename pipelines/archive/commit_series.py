@@ -46,7 +46,7 @@ def archive_concurrently(
     wait: Callable[[float], object] = time.sleep,
     on_committed: Callable[[Result], object] = lambda _: None,
 ) -> Result:
-    """Archive the ranges of a plan, except those that another run commits first.
+    """Archive the ranges of a plan in one or several commits, except ranges that another run commits first.
 
     Args:
         runner: as for `run_archive`.
@@ -89,7 +89,7 @@ def _commit_bytes(config: Config, work: ArchiveWork) -> int:
 
 @contextmanager
 def _shared_progress(progress: Progress | None, runner: Runner, size: int) -> Iterator[Progress | None]:
-    """Show one progress for all commits."""
+    """Show one progress bar for all commits, and yield the `progress` to use in each commit."""
     if progress is None:
         yield None
         return
@@ -127,7 +127,7 @@ def _archive_rest(
 
 
 class CommitSeries:
-    """Results of the commits of one run.
+    """Collects the results of a run's commits, and shows the whole run on its page.
 
     Args:
         config: settings of the run.
@@ -152,7 +152,7 @@ class CommitSeries:
         self._results.append(result)
 
     def stop(self) -> Result | None:
-        """End the run after an error, and show its last part; return the result so far, or None if there is none."""
+        """Show the run on its page after an error, and return the result so far; None if nothing was committed."""
         committed = [run for run in self._shown if run.sequence is not None]
         if self._shown and self._page is not None:
             last = self._shown[-1]
@@ -161,7 +161,7 @@ class CommitSeries:
         return self._join_results(committed) if any(result.sequence for result in self._results) else None
 
     def end(self) -> Result:
-        """Show the run on its page, and return the joined result of all commits."""
+        """Show the whole run on its HTML page, and return the joined result of all commits."""
         result = self._join_results(self._shown)
         if self._shown and self._page is not None:
             self._page.show(self._whole_run(self._shown, result))
@@ -246,7 +246,7 @@ class CommitSeries:
 
 
 def read_figures(lake: Lake, run_ids: Sequence[str]) -> PageFigures:
-    """Return the sums of the profiles of several commits. Few topics are in memory at a time."""
+    """Sum up the rows of `profiles` of several commits, for their page. Few topics are in memory at a time."""
     files = lake.folder("profiles")
 
     def batches(columns: Sequence[str]) -> Iterator[pa.Table]:

@@ -133,7 +133,7 @@ def _judged_runs(lake: Lake, since: datetime.datetime | None) -> Mapping[str, _J
 
 
 def _day_before_newest(table: DeltaTable) -> datetime.datetime | None:
-    """Return the time one day before the newest row."""
+    """Return the time one day before the newest row of `quality_results`; None if it is not known."""
     newest = _largest_value(table, "judged_at")
     return None if newest is None else newest - _DAY
 

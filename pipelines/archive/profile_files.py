@@ -56,7 +56,7 @@ def max_inline_bytes(tasks: int) -> int:
 
 
 def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, most_inline: int) -> TaskProfile:
-    """Return a task's profile for its manifest, or write it to a file and return a reference.
+    """Serialize a task's profile for its manifest; write a large one to a file, and return a reference to it.
 
     Args:
         run_id: id of the archive run.
@@ -73,7 +73,7 @@ def stage_profile(profile: pa.Table, lake: Lake, run_id: str, name: str, most_in
 
 
 def gather_profiles(lake: Lake, manifest: Sequence[ManifestRow], most: int = GROUP_ROWS) -> Iterator[pa.Table]:
-    """Yield the run's merged profile in tables with all windows of some topics each; at least one table, perhaps empty.
+    """Merge the tasks' profiles, and yield tables that each have all windows of their topics; at least one table.
 
     Args:
         manifest: rows of all tasks.
@@ -124,15 +124,15 @@ def _delete(lake: Lake, folder: str) -> None:
 def _read_all(
     readers: ThreadPoolExecutor, lake: Lake, staged: Sequence[tuple[str, PartitionIndex]], group: Group
 ) -> list[pa.Table]:
-    """Read a group's rows from all staged files, one table for each file."""
+    """Read the profile rows of a group of partitions from all staged files, one table for each file."""
     if not staged:
         return []
-    files = _Staged(lake, group)  # with current credentials
+    files = _StagedReader(lake, group)  # with current credentials
     return list(readers.map(files.read, *zip(*staged, strict=True)))
 
 
-class _Staged:
-    """Reads a group's rows from staged files."""
+class _StagedReader:
+    """Reads the profile rows of one group of partitions from staged files."""
 
     def __init__(self, lake: Lake, group: Group) -> None:
         self._folder = lake.uri("profiles")
@@ -140,7 +140,7 @@ class _Staged:
         self._group = group
 
     def read(self, path: str, index: PartitionIndex) -> pa.Table:
-        """Read the group's rows of one staged file."""
+        """Return the rows of the group of partitions in one staged file."""
         offset, length = index.stretch(self._group)
         if not length:
             return SCHEMA.empty_table()
@@ -162,7 +162,7 @@ class _Staged:
 
 
 class ProfilesFile:
-    """Open file of profiles."""
+    """Writer of a run's data file of the table `profiles`."""
 
     def __init__(self, name: str, run_id: str, writer: pq.ParquetWriter) -> None:
         self._name, self._run_id, self._writer = name, run_id, writer

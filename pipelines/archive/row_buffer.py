@@ -157,7 +157,7 @@ def _body_refs(count: int, packs: Sequence[PackOfBodies]) -> pa.Array:
 
 
 class ErasureOnArrival:
-    """Erases the rows of a task that were erased before or are copies of erased messages, and records it.
+    """Erases data in new rows of messages that were erased before, or that are copies of erased messages.
 
     Args:
         lake: the lake.

@@ -201,7 +201,7 @@ class Result:
 
     @property
     def newer(self) -> list[str]:
-        """Sentences on messages of the stores that the run does not reach."""
+        """Sentences on messages of the stores that are outside of the logs that were read, as in other folders."""
         return [sentence for store_range in self.ranges.values() for sentence in store_range.newer]
 
 
@@ -460,7 +460,7 @@ def _ignore_progress(_: int) -> None:
 
 
 def _prepared_keys(manifest: Sequence[ManifestRow], erasure: int) -> PreparedKeys | None:
-    """Return the keys that the tasks have written; None if they were to write none, or there are none."""
+    """Return the files of `message_keys` that the tasks have written; None if there are none."""
     messages = frozenset(row.path for row in manifest if row.path and row.table == "messages")
     files = [row.data_file for row in manifest if row.path and row.table == "message_keys"]
     return PreparedKeys(messages, erasure, files) if files else None

@@ -57,7 +57,7 @@ def write_config_changes(
     recorded_at: datetime.datetime,
     problems: list[str] | None = None,
 ) -> DataFile | None:
-    """Write the rows of `store_config` for all changes.
+    """Write the rows of `store_config` for configuration values that differ from the recorded ones.
 
     Args:
         recorded_at: Time at which the configuration was read.
@@ -113,7 +113,7 @@ def write_files_changes(
     recorded_at: datetime.datetime,
     problems: list[str] | None = None,
 ) -> DataFile | None:
-    """Write the rows of `store_config` for changed topics and groups, as `write_config_changes`, if no message is new.
+    """Write rows of `store_config` for changed topics and groups only, for a run without new messages.
 
     Other settings follow from files that only change with new messages.
 

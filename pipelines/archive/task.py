@@ -102,7 +102,7 @@ class ArchiveTasks:
         groups = self._group_parts(runner.cores)
         numbers = accumulate(map(len, groups), initial=0)
         # A task receives its own parts only.
-        settings = replace(self, parts=(), keyed=self.keyed and _are_large(groups))
+        settings = replace(self, parts=(), keyed=self.keyed and _should_write_keys(groups))
         tasks = list(zip(numbers, groups, strict=False))
         for number, rows in runner.run(partial(_run_group, settings, max_inline_bytes(len(groups))), tasks):
             yield from rows
@@ -220,8 +220,8 @@ class _Closing:
             one.result()
 
 
-def _are_large(groups: Sequence[Sequence[Part]]) -> bool:
-    """Return whether the tasks read enough of the log for each to write its own file of keys; always for one task."""
+def _should_write_keys(groups: Sequence[Sequence[Part]]) -> bool:
+    """Return whether each task should write its own file of keys, because the tasks read enough of the log."""
     return len(groups) == 1 or sum(part.size for group in groups for part in group) >= _MIN_KEYED_BYTES * len(groups)
 
 
@@ -247,7 +247,7 @@ class Masking:
         return self._masks is not None and (self._masks.reads_bodies or self._needs_rows)
 
     def mask(self, batch: pa.RecordBatch, packs: BodyPacks) -> pa.RecordBatch:
-        """Return the rows of a batch without their bodies, which go to the packs if they are a column."""
+        """Mask the rows of a batch. If they have a column of bodies, move it to the packs; return the other columns."""
         if self._masks is None:
             return batch
         batch, left_out = self._masks.mask_rows(batch)

@@ -26,7 +26,7 @@ def read_part(
     done: Callable[[QueueReport], None],
     last_decoder: LastDecoder | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one part.
+    """Read one part of a log, from files or from a broker, and yield its rows in batches.
 
     Args:
         inspect: called with the records of each batch before it is yielded.

@@ -54,7 +54,7 @@ class TasksResult:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveWork:
-    """Work of one run.
+    """Work of one archive run: the new range of each store, and the commit that will record it.
 
     Attributes:
         stores: all stores of the path.
@@ -82,7 +82,7 @@ class ArchiveWork:
 
     @property
     def newer(self) -> list[str]:
-        """Sentences on messages of the stores that the run does not reach."""
+        """Sentences on messages of the stores that are outside of the logs to read, as in other folders."""
         return [sentence for store_range in self.snapshot.ranges.values() for sentence in store_range.newer]
 
     @property
@@ -134,7 +134,7 @@ class ArchiveWork:
         return replace(self, snapshot=Snapshot({**self.snapshot.ranges, **ranges}), commit=commit)
 
     def outcome(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:  # noqa: ARG002
-        """Return the commit and notes for a run whose tasks have finished; for files, they were known beforehand.
+        """Return the commit and notes of a run whose tasks have finished.
 
         Args:
             manifest: rows of all tasks.
@@ -197,7 +197,7 @@ def find_work(
 
 
 def _has_later_data(store: Store, end: int | None) -> bool:
-    """Return whether a log has data at an offset, the end of what was read, or in a later segment."""
+    """Return whether a log has data at or after the offset `end`; True if it is None."""
     newest = store.segments[-1]
     if end is None or end < newest.base_offset:
         return True

@@ -59,7 +59,7 @@ class PackedMessages:
         return merge_windows([to_windows(rows.select(_COMPARED)) for rows in self._read_unerased(file)])
 
     def divide(self, parts: int, file: AddedFile) -> Iterator[tuple[pa.Table, Array]]:
-        """Yield a data file's messages with their body locations, and for each row the number of the part for its pack.
+        """Yield a data file's messages with body locations, and each row's part number; a pack's rows are in one part.
 
         Messages without a location are spread over the parts.
         """

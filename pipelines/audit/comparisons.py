@@ -38,7 +38,7 @@ class ComparedStores:
     layout: Formats = ANY_FORMAT
 
     def ranges(self, moment: Moment) -> tuple[Mapping[str, StoreRange], Sequence[str]]:
-        """Return the ranges that can be compared, and notes on stores without any.
+        """Return the ranges of logs that the stores and the lake have in common, and notes on stores without any.
 
         Raises:
             UsageError: if there are no such ranges.

@@ -60,7 +60,7 @@ class Erased:
 
     @property
     def uncounted(self) -> pa.Table | None:
-        """Rows of `erasures` for messages that `profiles` still counts as before their erasure; None if none."""
+        """Rows of `erasures` for erasures that the counts in `profiles` do not reflect yet; None if there are none."""
         if self.rows is None:
             return None
         rows = self.rows.filter(pc.greater(self.rows.column("number"), self.counted)).combine_chunks()
@@ -93,7 +93,7 @@ class Erased:
         return notes
 
     def uncounted_windows(self, span: AuditSpan, stretches: Sequence[Stretch] | None) -> pa.Table | None:
-        """Return what erasures change in an expected profile, as a table of `AUDIT` to add to it; None for no change.
+        """Return corrections for erased messages, to add to an expected profile, as a table of `AUDIT`; None if none.
 
         Args:
             span: time range of the messages.

@@ -14,7 +14,7 @@ from commitlake.schemas.tables.messages import MESSAGES
 
 
 def salts_of(options: HBaseOptions) -> range:
-    """Return the salts of a table."""
+    """Return the salts (prefixes of row keys) of an HBase table, as a range of numbers."""
     with Client(options) as client:
         return range(open_table(client).salts)
 

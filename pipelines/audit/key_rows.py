@@ -63,7 +63,7 @@ class _DifferingParts:
 
 
 def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) -> tuple[int, Sequence[str]]:
-    """Compare two tables of keys.
+    """Count the rows in which two tables of keys differ, and describe the first ones.
 
     Args:
         found: the other keys.
@@ -90,7 +90,7 @@ def different_keys(expected: KeyFiles, found: KeyFiles, runner: Runner) -> tuple
 
 
 def _compare_part(keys: Sequence[pa.Table]) -> tuple[int, pa.Table]:
-    """Return how many distinct keys of a part the two tables do not have equally often, and the first such keys.
+    """Return the number of distinct keys that one table has more often than the other, and the first such keys.
 
     A row has the number of times that it was expected, minus that of times that it was found.
     """

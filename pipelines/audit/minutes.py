@@ -72,14 +72,14 @@ def compare_minutes(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str
 
 
 def _counted_runs_sql(last: int, covered: int) -> str:
-    """Return SQL for the runs whose messages are counted in both tables."""
+    """Return SQL for the runs whose messages are counted in both `profiles` and `topic_minutes`."""
     both = "run_id IN (SELECT run_id FROM profiles) AND run_id IN (SELECT run_id FROM topic_minutes)"
     runs = f"SELECT run_id FROM archive_runs WHERE sequence <= {last} AND {both}"
     return f"{runs} UNION SELECT run_id FROM archive_runs WHERE sequence <= {min(last, covered)}"
 
 
 def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int) -> Iterator[dict[str, Any]]:
-    """Yield the windows whose counts differ, with expected and found counts."""
+    """Yield the windows in which `topic_minutes` differs from `profiles`, with the counts of both."""
     runs = _counted_runs_sql(last, covered)
     window = window_start("minute", WINDOW_SECONDS)
     key = "broker, topic, queue_id, window_start"
@@ -105,7 +105,7 @@ def _different_windows(tables: Mapping[str, DeltaTable], last: int, covered: int
 
 
 def _day_starts(tables: Mapping[str, DeltaTable]) -> list[int | None]:
-    """Return the starts of the days for which either table has rows, in microseconds; None for rows without a time."""
+    """Return the starts of the days with rows in `profiles` or `topic_minutes`, in microseconds; None for no time."""
     days: set[int | None] = set()
     for table, column in (("profiles", "window_start"), ("topic_minutes", "minute")):
         answer = run_sql_over(tables, f"SELECT DISTINCT {window_start(column, _DAY_SECONDS)} FROM {table}").read_all()

@@ -116,7 +116,7 @@ class Profile:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def parts(self, *, divided: bool) -> Iterator[pa.Table]:
-        """Yield all windows, merged.
+        """Yield all windows, each merged into one row, as one table or in partitions.
 
         Args:
             divided: True to yield partitions, which are the same for every profile; else one table.

@@ -34,7 +34,7 @@ _Window = tuple[str, str, int, int | None]
 
 
 def record_new_places(lake: Lake, bodies: str, runner: Runner) -> None:
-    """Update the checksums in `profiles` if a repair has read messages again since the last call: their bodies moved.
+    """Update the checksums in `profiles` of windows whose messages a repair has read again from a store.
 
     Args:
         lake: the lake, whose tables must be intact.

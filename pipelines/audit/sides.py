@@ -130,7 +130,7 @@ class PackedBodies:
 
 @dataclass(frozen=True)
 class Sides:
-    """The sides of a lake.
+    """Counts a lake's messages at the audited moment on each side: in tables, packs, stores and HBase.
 
     Attributes:
         lake: the lake.
@@ -151,7 +151,7 @@ class Sides:
     scratch: Path
 
     def since(self, date: datetime.date) -> Self:
-        """Return the same sides, limited to messages stored on a date or later."""
+        """Return a copy that only counts messages stored on a date or later."""
         return replace(self, span=self.span.since(date))
 
     @property
@@ -295,7 +295,7 @@ def _read_all_rows(table: TableRows, files: Sequence[AddedFile]) -> pa.Table:
 
 @contextmanager
 def open_sides(runner: Runner, lake: Lake, bodies: str, span: AuditSpan, moment: Moment) -> Iterator[Sides]:
-    """Open the sides of a lake, with a folder for windows that do not fit into memory; it is deleted at the end.
+    """Yield the `Sides` of a lake, with a temporary folder for windows that do not fit into memory.
 
     Args:
         runner: runs the tasks.

@@ -94,7 +94,7 @@ def damaged_files(lake: Lake, *, deep: bool, runner: Runner = HERE) -> list[Tabl
 
 
 def prevents_comparison(findings: Sequence[TableFinding]) -> bool:
-    """Return whether a table that comparisons need cannot be read."""
+    """Return whether findings are on a table without which the audit cannot compare messages."""
     return any(finding.table in _NEEDED for finding in findings)
 
 
@@ -105,7 +105,7 @@ def find_lost_messages(lake: Lake, span: AuditSpan) -> list[TableFinding]:
 
 
 def compare_archive_runs(lake: Lake, moment: Moment, damaged: Collection[str] = ()) -> list[TableFinding]:
-    """Compare the tables that follow with the commits of `messages`, as far back as its log goes.
+    """Check that the tables filled by archive runs have the rows that the commits of `messages` recorded for them.
 
     Args:
         moment: moment to compare.
@@ -267,7 +267,7 @@ def compare_edges(lake: Lake, moment: Moment) -> tuple[list[TableFinding], str]:
 
 
 def compare_contents(lake: Lake, damaged: Collection[str], runner: Runner) -> tuple[list[TableFinding], list[str]]:
-    """Check whether all tables but `messages` and `message_keys` have exactly the rows that CommitLake has written.
+    """Find tables whose rows are not exactly those that CommitLake wrote, except `messages` and `message_keys`.
 
     Returns findings, and notes on tables that could not be compared.
 

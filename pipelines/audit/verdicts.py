@@ -54,7 +54,7 @@ def compare(
     columns: Sequence[str] = FIGURES,
     notes: Sequence[str] = (),
 ) -> AuditVerdict:
-    """Compare two profiles.
+    """Compare an expected profile with one that was found, and return a verdict with the differences.
 
     Args:
         names: names of the two sides.

@@ -352,7 +352,7 @@ def count_by_group(lake: Lake) -> list[GroupCount]:
 
 
 def body_shape(body: bytes | None) -> str:
-    """Return the shape of a body.
+    """Return the shape of a body: names and types of its JSON fields, or its kind, such as text or binary.
 
     Args:
         body: the body as the producer sent it; None if there is none.

@@ -113,7 +113,7 @@ def _minute_keys(rows: pa.Table, time: str) -> Iterator[Key]:
 def _runs_of_keys(
     lake: Lake, table: DeltaTable, keys: set[Key]
 ) -> tuple[dict[Key, list[dict[str, Any]]], dict[str, set[Key]]]:
-    """Return each run's offset range and message count for each key, and the keys that each data file has."""
+    """Return, for each given key of `topic_minutes`, the offset range and count of each run; also the keys by file."""
     folder = lake.folder("topic_minutes")
     runs: dict[Key, dict[str, dict[str, Any]]] = defaultdict(dict)
     files: dict[str, set[Key]] = {}
@@ -132,7 +132,7 @@ def _runs_of_keys(
 
 
 def _count_messages(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) -> list[tuple[Key, pa.Table]]:
-    """Count the messages of each key and run again, and subtract them from the run's expected number, `left`."""
+    """Count the messages of each key and run again, and reduce the run's expected number, `left`, by them."""
     messages: dict[tuple[Key, int], list[pa.Table]] = defaultdict(list)
     for batch in _read_messages(lake, runs):
         chosen: dict[tuple[Key, int], list[int]] = defaultdict(list)
@@ -156,7 +156,7 @@ def _count_messages(lake: Lake, runs: Mapping[Key, Sequence[dict[str, Any]]]) ->
 
 
 def _read_messages(lake: Lake, runs: Mapping[Key, object]) -> Iterator[pa.Table]:
-    """Yield rows of `messages` that may belong to the given keys and runs."""
+    """Yield rows of `messages` that may belong to the given keys of `topic_minutes`."""
     if not runs:
         return
     brokers, topics, _, minutes = (set(values) for values in zip(*runs, strict=True))

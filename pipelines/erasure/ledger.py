@@ -246,7 +246,7 @@ def _event_row(
 
 
 def erasure_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:
-    """Yield the data for evidence on each finished erasure, in order, up to the first unfinished one.
+    """Yield the data to be signed as evidence for each erasure, oldest first, up to the first unfinished one.
 
     Args:
         states: states of erasures, the oldest first.
@@ -281,7 +281,7 @@ def _sum_text(hashes: pa.ChunkedArray) -> str | None:
 
 
 def purge_facts(lake: Lake, states: Sequence[ErasureState]) -> Iterator[dict[str, Any]]:  # noqa: ARG001 (as above)
-    """Yield the data for evidence on each purged erasure, in order, up to the first one that is not purged."""
+    """Yield the data to be signed as evidence for each purged erasure, oldest first, up to the first unpurged one."""
     for state in states:
         if state.purged_at is None:
             return

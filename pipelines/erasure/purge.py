@@ -78,7 +78,7 @@ def purge(
     *,
     is_alone: bool = False,
 ) -> Purged:
-    """Delete data of older versions.
+    """Delete files of older table versions, which may still have erased data, and return what was deleted.
 
     Args:
         retention: files that left the table, or were written, more recently than this are kept.
@@ -212,7 +212,7 @@ def _without_statistics(metadata: str) -> str:
 
 
 def _delete_older(folder: LogFolder, listing: LogListing, before: datetime.datetime) -> int:
-    """Delete files of versions before the newest checkpoint, except entries and seals, and unfinished files.
+    """Delete a log's old checkpoints, Spark checksums and unfinished files, but no log entries or CommitLake seals.
 
     These are checkpoints, and checksums of Spark, which may have the data of a checkpoint. Returns the number of files.
     """

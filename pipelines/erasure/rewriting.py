@@ -140,7 +140,7 @@ def is_done(lake: Lake, table: str, number: int) -> bool:
 
 
 def complete_rows(lake: Lake, places: ErasedPlaces, parser_version: str) -> None:
-    """Record in `erasures` what changes in rows that an earlier version erased, when their tags, sizes and CRCs go.
+    """Add rows to `erasures` for erased messages whose tags, sizes and CRCs an older version of CommitLake kept.
 
     Args:
         parser_version: version of CommitLake.

@@ -307,7 +307,7 @@ def due_erasures(states: Sequence[ErasureState], now: datetime.datetime, *, is_a
 def purge_erasures(
     place: Place, now: datetime.datetime, on_step: OnStep, *, is_alone: bool = False
 ) -> tuple[list[ErasureState], Purged, PackError | None]:
-    """Delete the data of erasures in older versions.
+    """Delete the data of all erasures that are due from packs and from older versions of tables.
 
     Args:
         now: current time.

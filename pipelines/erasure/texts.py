@@ -88,14 +88,14 @@ def _files_with_texts(
     for file in read_table_files(opened):
         with folder.open_input_file(unquote(file.path)) as source:
             rows = pq.read_table(source, columns=list(columns), page_checksum_verification=True)
-        count = int(_rows_with_texts(rows, table, texts).sum())
+        count = int(_contain_texts(rows, table, texts).sum())
         if count:
             yield file, count
 
 
 def _erase_from_batches(table: str, texts: Collection[str], batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
     for batch in batches:
-        hits = _rows_with_texts(batch, table, texts)
+        hits = _contain_texts(batch, table, texts)
         if not hits.any():
             yield batch
             continue
@@ -107,7 +107,7 @@ def _erase_from_batches(table: str, texts: Collection[str], batches: Iterator[pa
         yield batch
 
 
-def _rows_with_texts(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
+def _contain_texts(rows: pa.Table, table: str, texts: Collection[str]) -> Array:
     """Return whether a column of each row contains one of the texts as a word."""
     found: Array = np.zeros(rows.num_rows, bool)
     for name in _COLUMNS[table]:

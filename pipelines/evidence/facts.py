@@ -16,7 +16,7 @@ _CHECKSUMS = ("checksum", *OPTIONAL_CHECKSUMS)
 
 
 def archive_facts(lake: Lake, after: int) -> Iterator[dict[str, Any]]:
-    """Yield the data for evidence on each archive run after the given one, oldest first.
+    """Yield the data to be signed as evidence for each archive run after the given one, oldest first.
 
     Args:
         after: sequence of the newest run that has evidence already.

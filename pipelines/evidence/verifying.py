@@ -77,7 +77,7 @@ def verify_chain(
     first: int | None = 1,
     last: int = 0,
 ) -> Verification:
-    """Check documents in the given order.
+    """Check the signatures, numbers and hashes of a chain of documents, in the given order.
 
     Args:
         texts: for each document, the columns with which it is stored (None if it is in a file) and its text.

@@ -174,7 +174,7 @@ def _lost_while_waiting(lake: Lake, rows: Sequence[Lag]) -> Iterator[LostRange]:
 
 
 def queue_ends(lake: Lake, answer: LagAnswer) -> dict[Queue, QueueSpan]:
-    """Return the end offsets of queues whose topics have no row in an answer, at the answer's times.
+    """Return the end offsets of queues whose topics have no row in a lag answer, at the times of the answer.
 
     Args:
         answer: The lag of this lake.

@@ -70,7 +70,7 @@ class Behind(NamedTuple):
     last_time_ms: int | None = None
 
 
-class _Places:
+class _Cursors:
     """Cursors of one queue with the same filter, and the counts of messages at or after each of them."""
 
     def __init__(self, cursors: Iterable[Cursor]) -> None:
@@ -135,7 +135,7 @@ class _LastMessages:
         self.physical = np.full(len(self.offsets), -1, np.int64)
 
     def add(self, offsets: Array, physical: Array, times: Array | None) -> None:
-        """Add messages, given as for `_Places.add`; of several with the same queue offset, the newest counts."""
+        """Add messages, given as for `_Cursors.add`; of several with the same queue offset, the newest counts."""
         places = np.minimum(np.searchsorted(self.offsets, offsets), len(self.offsets) - 1)
         found = np.flatnonzero((self.offsets[places] == offsets) & (physical > self.physical[places]))
         found = found[np.argsort(physical[found], kind="stable")]  # the last of repeated assignments remains
@@ -187,7 +187,7 @@ class BacklogCounter:
         for cursor in cursors:
             chosen[cursor.queue][cursor.wanted, cursor.until_ms].append(cursor)
         self._places = {
-            queue: {choice: _Places(some) for choice, some in choices.items()} for queue, choices in chosen.items()
+            queue: {choice: _Cursors(some) for choice, some in choices.items()} for queue, choices in chosen.items()
         }
         self._last = (
             {queue: _LastMessages(_all_cursors(choices)) for queue, choices in self._places.items()}
@@ -217,7 +217,7 @@ class BacklogCounter:
         if queue in self._places or queue.topic not in self.topics:
             return
         self._places[queue] = {
-            (wanted, None): _Places([Cursor(queue, 0, wanted)]) for wanted in self.topics[queue.topic]
+            (wanted, None): _Cursors([Cursor(queue, 0, wanted)]) for wanted in self.topics[queue.topic]
         }
         self.starts[queue] = 0
 
@@ -230,7 +230,7 @@ class BacklogCounter:
         self._floors = floors
         for choices in self._places.values():
             for choice, places in choices.items():
-                choices[choice] = _Places(places.cursors)
+                choices[choice] = _Cursors(places.cursors)
         for queue in self._last:
             self._last[queue] = _LastMessages(_all_cursors(self._places[queue]))
 
@@ -306,7 +306,7 @@ class BacklogCounter:
         return found
 
 
-def _all_cursors(choices: Mapping[tuple[SubscriptionFilter, int | None], _Places]) -> list[Cursor]:
+def _all_cursors(choices: Mapping[tuple[SubscriptionFilter, int | None], _Cursors]) -> list[Cursor]:
     return [cursor for places in choices.values() for cursor in places.cursors]
 
 

@@ -408,7 +408,7 @@ def _window_number(windows: TimeWindows) -> str:
 
 
 def _first_offset(of_queue: Sequence[tuple[int, int]]) -> int:
-    """Return the first offset of a queue at the earliest window with messages; later, segments may be deleted."""
+    """Return the smallest first offset of a queue over all windows in which it has messages; 0 if there is none."""
     return min((first for first, end in of_queue if end), default=0)
 
 

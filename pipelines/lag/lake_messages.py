@@ -82,7 +82,7 @@ class LakeMessages:
         return spans
 
     def ends(self, times: Times, without: Collection[str] = ()) -> dict[Queue, QueueSpan]:
-        """Return first and end offsets of the queues of producers' topics, from the messages that the broker still has.
+        """Return the first and end offset of each queue of ordinary topics, from messages that the broker still has.
 
         Args:
             without: Topics that are not of interest.
@@ -361,7 +361,7 @@ def _other_queues_sql(queue_ids: Sequence[int]) -> str:
 
 
 def _places(starts: Mapping[Queue, int]) -> Iterator[str]:
-    """Yield SQL conditions that together select the messages of each queue from its start on, and perhaps a few before.
+    """Yield SQL conditions that together select all messages of each queue from its start on, and perhaps a few more.
 
     A topic with many queues is named once, with its smallest offset, if that selects few other messages.
     """

@@ -93,7 +93,7 @@ class Lag(NamedTuple):
 
 
 def takes(wanted: Selection, position: OffsetOwner) -> bool:
-    """Return whether an offset's group and topic are selected; never for offsets of the broker's own groups."""
+    """Return whether the group and topic of an offset are selected; never for the broker's own groups."""
     return (
         not is_system_group(position.group)
         and (not wanted.groups or not {position.group, plain_group(position.group)}.isdisjoint(wanted.groups))
@@ -102,7 +102,7 @@ def takes(wanted: Selection, position: OffsetOwner) -> bool:
 
 
 def takes_group(wanted: Selection, key: GroupTopic) -> bool:
-    """Return whether a group is selected, in a topic."""
+    """Return whether a group and its topic are selected."""
     return takes(wanted, OffsetOwner(OffsetKind.GROUP, *key, 0))
 
 
@@ -158,7 +158,7 @@ class GroupLag:
         return frozenset({plan.position.topic for plan in self._plans}.union(self._consumers))
 
     def _plans_without_offset(self) -> Iterator[_LagPlan]:
-        """Yield the plans for queues in which a group has no offset, but another one has."""
+        """Yield the plans for queues in which a group has no offset, although it consumes their topic."""
         for topic, groups in self._consumers.items():
             for group in sorted(groups):
                 for queue_id in sorted(self._known[topic] - self._committed.get(GroupTopic(group, topic), set())):
@@ -289,7 +289,7 @@ class _LagPlan(NamedTuple):
 
     @property
     def reached(self) -> int:
-        """The group's offset in a snapshot: `offset.reached`, or else `offset.low`."""
+        """An offset that the group had in a snapshot: `offset.reached` if it is set, else `offset.low`."""
         return self.offset.low if self.offset.reached is None else self.offset.reached
 
     def deleted(self, span: QueueSpan | None) -> tuple[int, int]:

@@ -101,15 +101,15 @@ def offsets_at(
     marks = snapshot_marks(table, broker)
     found = {}
     for kind in OffsetKind:
-        of_kind = _Marks.of(marks.filter(pc.equal(marks["kind"], str(kind))), at, watch)
+        of_kind = _SnapshotsAround.of(marks.filter(pc.equal(marks["kind"], str(kind))), at, watch)
         if of_kind is not None:
             found[kind] = _read_moment(table, broker, kind, of_kind, at)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Marks:
-    """The snapshots before and after a time.
+class _SnapshotsAround:
+    """Snapshots of one kind of offset before and after a time.
 
     Attributes:
         last: The last one at or before the time.
@@ -122,8 +122,8 @@ class _Marks:
     compared_at: datetime.datetime
 
     @classmethod
-    def of(cls, marks: pa.Table, at: datetime.datetime | None, watch: datetime.timedelta) -> _Marks | None:
-        """Return the snapshots around a time from all of one kind, oldest first; None if none was taken before it."""
+    def of(cls, marks: pa.Table, at: datetime.datetime | None, watch: datetime.timedelta) -> _SnapshotsAround | None:
+        """Find the snapshots before and after a time in `marks`, oldest first; None if there is none before it."""
         times: Sequence[datetime.datetime] = marks["as_of"].to_pylist()
         count = len(times) if at is None else bisect_right(times, at)
         if not count:
@@ -141,7 +141,7 @@ def _offset_owners(kind: OffsetKind, rows: pa.Table) -> list[OffsetOwner]:
 
 
 def _read_moment(
-    table: DeltaTable, broker: str, kind: OffsetKind, marks: _Marks, at: datetime.datetime | None
+    table: DeltaTable, broker: str, kind: OffsetKind, marks: _SnapshotsAround, at: datetime.datetime | None
 ) -> Moment:
     taken: datetime.datetime = marks.last["as_of"]
     taken_next: datetime.datetime | None = None if marks.following is None else marks.following["as_of"]
@@ -175,7 +175,7 @@ def _read_moment(
 
 
 def _offset_moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[int]]:
-    """Return the new offsets of each group and queue that moved: all if it was set back meanwhile, else only the first.
+    """Return the offsets to which each group moved in each queue: all if it was set back, else only the first.
 
     There can be millions of rows. Only the rows that are returned become Python objects.
 
@@ -202,7 +202,7 @@ def _offset_moves(kind: OffsetKind, window: pa.Table) -> dict[OffsetOwner, list[
 
 
 def _bounds_between(first: int | None, second: int | None) -> OffsetAt | None:
-    """Return the bounds between two snapshots, or None if neither has an offset."""
+    """Return the bounds of an offset between two snapshots, from its values in both; None if it is in neither."""
     if first is None or second is None:  # created or dropped between the two, at an unknown time
         return None if first == second else OffsetAt(0, None)
     return OffsetAt(first, second) if first <= second else OffsetAt(0, None, reached=second)

@@ -158,7 +158,7 @@ class SpanFinder:
 
     @property
     def found(self) -> dict[Queue, QueueSpan]:
-        """Offsets of queues that have a message; the end is 0 if there is none since the topic was created again."""
+        """First and end offset of each queue with messages; 0 if it has none since its topic was created again."""
         floors = self.floors
         return {
             queue: QueueSpan(run.first, self._ends[queue], floor=floors.get(queue))

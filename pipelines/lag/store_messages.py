@@ -174,7 +174,7 @@ class StoreMessages:
 
 
 def _split_intact(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-    """Return the intact messages of a batch, and the number of its damaged ranges, without missing segments."""
+    """Return the intact messages of a batch, and its number of damaged ranges; missing segments are not counted."""
     corrupt = batch.column(CORRUPT_RECORD)
     if corrupt.null_count < len(corrupt):
         reasons = pc.struct_field(corrupt.drop_null(), "reason")

@@ -130,7 +130,7 @@ def subscriptions_at(table: DeltaTable, broker: str, at: datetime.datetime | Non
 
 
 class PastSubscriptions(NamedTuple):
-    """Subscriptions of a store's groups at one of several times.
+    """Subscriptions of a store's groups at a time in the past.
 
     Attributes:
         wanted: Choice of each group.
@@ -239,7 +239,7 @@ class _Known:
 
 
 def _to_subscribed(wanted: SubscriptionFilter, newest: Row | None, changes: int, *, is_asked: bool) -> SubscribedAt:
-    """Return the subscription of a group and topic.
+    """Return a group's subscription to a topic, from its last filter, its clients and its number of changes.
 
     Args:
         wanted: Its last known choice.

@@ -41,7 +41,7 @@ _OLD_SNAPSHOT = datetime.timedelta(minutes=10)
 
 
 def story_of(lake: Lake, question: Question) -> Story:
-    """Return the story of a question; without steps if the lake has no matching messages.
+    """Return the history of the messages that match a question; without steps if none match.
 
     Raises:
         LogDamagedError: The log of `messages` is damaged.
@@ -65,7 +65,7 @@ def records_of(lake: Lake, question: Question) -> list[Record]:
 
 
 def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]]:
-    """Return the story of a question, and its rows of `messages`, which refer to the bodies."""
+    """Return the history of the messages that match a question, and their rows of `messages`, for their bodies."""
     lake = lake.pinned()  # all of a story is of one version of each table
     tables = LineageTables(lake)
     found = gather(tables, question)
@@ -97,7 +97,7 @@ def story_and_rows(lake: Lake, question: Question) -> tuple[Story, Sequence[Row]
 
 
 def _lost_ranges(lake: Lake, question: Question) -> list[LostRange]:
-    """Return the ranges of logs that the lake has lost and that may hold records of the story, as far as is known."""
+    """Return the ranges of logs that the lake has lost and that may hold records which match a question."""
     broker, offset = question.place or (None, offset_in(question.message_id))
     lost = lost_ranges(lake, [] if broker is None else [broker], question.start, question.end)
     return lost if offset < 0 else [part for part in lost if part.may_have(offset)]

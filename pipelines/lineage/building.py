@@ -34,7 +34,7 @@ RETRY_STORE = "retry store"
 
 @dataclass
 class Graph:
-    """Steps, and edges between them.
+    """Graph of a message history: its steps and edges, and the rows of `edges` that they are built from.
 
     Attributes:
         steps: By id.
@@ -62,7 +62,7 @@ def consumption_id(edge: Row) -> str:
 
 
 def build(found: Gathered, now: datetime.datetime | None) -> Graph:
-    """Build the steps and edges of the gathered rows.
+    """Build the graph of a message history from the gathered rows.
 
     Args:
         found: The gathered rows.
@@ -166,7 +166,7 @@ def _step_at_end(graph: Graph, row: Row, end: str, now: datetime.datetime | None
 
 
 def _missing_step(graph: Graph, row: Row, end: str, now: datetime.datetime | None) -> Step:
-    """Return the step that represents a record that is not in the lake, and add it to the graph if it is new."""
+    """Return the step for the end of an edge that is not in the lake; add the step to the graph if it is new."""
     told = row if row["absent_end"] == end else {**row, "absent_reason": GONE, "due_timestamp": None}
     place = place_of(row, end)
     other = place_of(row, "to" if end == "from" else "from")

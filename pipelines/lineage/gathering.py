@@ -34,7 +34,7 @@ _HUBS = frozenset({Kind.OP})
 
 @dataclass
 class Gathered:
-    """Rows for a story.
+    """Rows of `messages` and `edges` from which a message history is built.
 
     Attributes:
         records: Rows of `messages` by place.
@@ -58,7 +58,7 @@ class Gathered:
 
 
 def gather(tables: LineageTables, question: Question) -> Gathered:
-    """Gather the rows for a question's story.
+    """Read the rows of `messages` and `edges` from which the history for a question is built.
 
     Raises:
         VersionsError: `message_keys` cannot be read.
@@ -82,7 +82,7 @@ def gather(tables: LineageTables, question: Question) -> Gathered:
 
 
 def _add_copies_of_dead_letters(found: Gathered, tables: LineageTables, question: Question) -> None:
-    """Add all records with the unique key of a dead letter: no step links it to copies that an application sent."""
+    """Add all records with the unique key of a dead letter, as no edge leads to copies that an application sent."""
     keys = {row["unique_key"] for row in found.records.values() if row["kind"] == Kind.DLQ and row["unique_key"]}
     for key in sorted(keys)[:_MAX_DEAD]:
         _add_records(found, tables.copies_of(key, question))
@@ -127,7 +127,7 @@ def _follow_edges(found: Gathered, tables: LineageTables) -> None:
 
 
 def _step_identity(row: Row) -> tuple[object, ...]:
-    """Return a key that is equal for the two rows of a step, which is stored under two nodes."""
+    """Return a key that is equal for the two rows of an edge, which is stored under both of its messages."""
     names = (
         "kind", "from_broker", "from_physical_offset", "from_queue_offset", "to_broker", "to_physical_offset",
         "evidence_broker", "evidence_physical_offset", "evidence_entry", "request_id", "consumer_group", "attempt",
@@ -137,7 +137,7 @@ def _step_identity(row: Row) -> tuple[object, ...]:
 
 
 def _unread_ends(found: Gathered) -> dict[Place, datetime.datetime | None]:
-    """Return the places at ends of steps whose records are not read yet and should be in the lake."""
+    """Return locations and times of records at ends of edges, as far as they are still to be read from the lake."""
     places: dict[Place, datetime.datetime | None] = {}
     for row in found.edges:
         for end in ("from", "to"):
@@ -148,7 +148,7 @@ def _unread_ends(found: Gathered) -> dict[Place, datetime.datetime | None]:
 
 
 def place_of(row: Row, end: str) -> Place | None:
-    """Return the place of the record at an end of a step; None if it is not known, or there is no record."""
+    """Return the location of the record at the given end of an edge; None if it is not known."""
     broker, offset = row[f"{end}_broker"], row[f"{end}_physical_offset"]
     return None if broker is None or offset is None else (broker, offset)
 

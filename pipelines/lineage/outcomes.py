@@ -45,7 +45,7 @@ _LATE = datetime.timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """A record with its retry copies for one group, and the group's attempts to consume them.
+    """A message with its retry copies for one group, and the group's attempts to consume them.
 
     Attributes:
         head: The record in the message's own topic, or the first copy that exists.
@@ -61,7 +61,7 @@ class _Chain:
 
 
 class Outcomes:
-    """Computes the outcomes of a story.
+    """Computes the current state of each message of a history, for each group that consumes it.
 
     Args:
         found: Rows of the story.
@@ -77,7 +77,7 @@ class Outcomes:
         self._by_group: dict[Place, dict[str | None, list[tuple[int, Row]]]] = {}
 
     def all(self) -> list[Result]:
-        """Return all outcomes, in the order in which records were stored."""
+        """Return the outcomes of all messages, in the order in which the messages were stored."""
         found: list[Result] = []
         told: set[Place] = set()
         for place, row in sorted(self._records.items(), key=lambda item: _order_by_time(item[1])):
@@ -358,7 +358,7 @@ _FIRST = datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)
 
 
 def _is_before(consumption: Row, copy: Row) -> bool:
-    """Return whether a consumption was an earlier attempt than the one that a retry copy is for."""
+    """Return whether a consumption came before the given retry copy, by their numbers of attempts."""
     attempt = consumption["attempt"]
     return attempt is not None and attempt < (copy["reconsume_times"] or 0)
 

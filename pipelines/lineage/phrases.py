@@ -260,7 +260,7 @@ _EDGES: Mapping[str, Callable[[Row], str]] = {
 
 
 def missing_title(edge: Row, end: str) -> str:
-    """Return a short title of an end that the lake does not have."""
+    """Return a short title for an edge's end whose record is not in the lake."""
     kind, is_open = edge["kind"], edge["absent_reason"] == AbsentReason.NOT_YET
     if end == "to" and is_in_retry_store(edge):
         group = edge["consumer_group"] or "a group"
@@ -279,14 +279,14 @@ def missing_title(edge: Row, end: str) -> str:
 
 
 def missing_text(edge: Row, end: str, now: datetime.datetime | None) -> str:
-    """Return a sentence with the reason why an end is missing."""
+    """Return a sentence on why the record at an end of an edge is not in the lake."""
     if end == "to" and is_in_retry_store(edge):
         return stored_text(edge, now)
     return _waiting_text(edge, end, now) or _reason_text(edge["absent_reason"], edge["due_timestamp"], now)
 
 
 def _waiting_text(edge: Row, end: str, now: datetime.datetime | None) -> str | None:
-    """Return a sentence on an end that may come, or None."""
+    """Return a sentence on a record that does not exist yet, such as a delayed delivery; None for other reasons."""
     kind, reason, due = edge["kind"], edge["absent_reason"], edge["due_timestamp"]
     if end == "to" and reason == AbsentReason.NOT_YET:
         if kind in (EdgeKind.DELAYED, EdgeKind.TIMER):
@@ -322,7 +322,7 @@ def stored_text(edge: Row, now: datetime.datetime | None) -> str:
 
 
 def missing_name(edge: Row, end: str) -> str | None:
-    """Return a missing end's place, or else its topic and unique key, as text; None if none of them is known."""
+    """Return the location, or else topic and unique key, of a record that is not in the lake; None if not known."""
     broker, offset = edge[f"{end}_broker"], edge[f"{end}_physical_offset"]
     if broker is not None and offset is not None:
         return f"{broker}:{offset}"

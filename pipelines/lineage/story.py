@@ -231,7 +231,7 @@ class Consumption:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """An end of an edge that the lake does not have.
+    """A record at an end of an edge that the lake does not have, with the reason.
 
     Attributes:
         reason: Reason, as in the table `edges`.
@@ -246,7 +246,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A node of a story.
+    """A step in a message history: a record, a consumption, or a record that the lake does not have.
 
     Attributes:
         id: Unique in the story and always the same: `broker:physical_offset` for a record.
@@ -315,7 +315,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A step in a tree.
+    """A line of a message history that is shown as a tree: a step, its depth, and the edge that led to it.
 
     Attributes:
         depth: 0 for a step without a predecessor.

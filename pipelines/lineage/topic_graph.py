@@ -52,7 +52,7 @@ class TopicLink:
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """A topic with keys.
+    """A topic in the graph, with numbers of its records and keys.
 
     Attributes:
         topic: Its name.

@@ -314,7 +314,7 @@ def masks_of_lake(remembered: str | None, environment: Mapping[str, str]) -> Arc
 
 
 def changes_bodies(remembered: str | None) -> bool:
-    """Return whether the rules of a lake change bodies; bodies in another form, such as traces, are then left out.
+    """Return whether a lake's masking rules change bodies; if so, bodies that cannot be masked are left out.
 
     >>> changes_bodies('{"rules": ["body.email=hash"], "key": 1}'), changes_bodies('{"rules": ["tags=null"]}')
     (True, False)

@@ -84,7 +84,7 @@ def erasure_rows(
 
 
 def _changes(before: pa.Table, after: pa.Table) -> list[str]:
-    """Return, for each message, the JSON text of what its erasure changes in window figures other than `CHECKSUMS`."""
+    """Return, as JSON text, by how much each message's erasure changes the sums `checksum` and `body_bytes`."""
     hashes = (message_hashes(after).view(np.uint64) - message_hashes(before).view(np.uint64)).view(np.int64)
     sizes = [pc.fill_null(rows.column("body_size"), 0).to_numpy().astype(np.int64) for rows in (before, after)]
     changed = zip(hashes.tolist(), (sizes[1] - sizes[0]).tolist(), strict=True)
@@ -92,7 +92,7 @@ def _changes(before: pa.Table, after: pa.Table) -> list[str]:
 
 
 def changes_of(rows: pa.Table) -> dict[str, Array]:
-    """Return each row's change by name in `CHANGED_FIGURES`, and a mask `unknown` of the rows without hashes."""
+    """Return by how much each row's erasure changes `CHANGED_FIGURES`, and a mask `unknown` of rows without hashes."""
     names = ("checksum", "body_bytes")
     try:
         details = [json.loads(text) if text else {} for text in rows.column("detail").to_pylist()]

@@ -35,7 +35,7 @@ _COLUMNS = {BUSINESS_KEY: "keys"}  # columns of messages; the other kind has a c
 
 
 def find_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table:
-    """Find the places of the messages with the given keys.
+    """Find the locations of the messages with any of the given keys.
 
     Args:
         keys: the keys; a message needs only one of them.
@@ -51,7 +51,7 @@ def find_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.T
 
 
 def find_followed_keys(lake: Lake, keys: Sequence[str], kind: str = BUSINESS_KEY) -> pa.Table | None:
-    """Find places as `find_keys` does; None if `message_keys` has no version of `messages` yet.
+    """Find locations as `find_keys` does; None if `message_keys` has never been filled.
 
     A query of `messages` is then faster, because `find_keys` reads all its keys.
     """

@@ -141,7 +141,7 @@ class QueueMessages(QueueSpans, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OffsetSource:
-    """One store.
+    """Queues, subscriptions and group offsets of one store, from a lake or from the store's files.
 
     Attributes:
         broker: Name of the store.

@@ -61,7 +61,7 @@ class PageFigures:
         self._by_topic: dict[Topic, pa.Table] = {}
 
     def add(self, stretch: pa.Table) -> None:
-        """Add a table of `PROFILE` with all windows of each of its topics."""
+        """Add windows of a profile; the table has all windows of each of its topics."""
         grouped = stretch.group_by(_TOPIC).aggregate(
             [*((name, "sum") for name in _SUMS), ("queue_id", "count_distinct")]
         )
@@ -114,7 +114,7 @@ class PageFigures:
 
     @property
     def shown(self) -> Sequence[Mapping[str, Any]]:
-        """The largest topics: key, sums such as `messages_sum`, and `queue_id_count_distinct`."""
+        """Rows of the largest topics: topic, sums such as `messages_sum`, and number of queues."""
         rows: list[Mapping[str, Any]] = [] if self._shown is None else self._shown.to_pylist()
         return rows
 

@@ -18,7 +18,7 @@ _NAME = "name"
 
 
 class FrameJudge:
-    """Judges frames by suites of their grain.
+    """Checks data frames by expectation suites, with great_expectations.
 
     great_expectations keeps a copy of every frame and all results until the judge is dropped. A judge serves several
     small frames, because great_expectations writes its whole configuration as YAML whenever one is set up.
@@ -28,7 +28,7 @@ class FrameJudge:
         self._batches: Any = None
 
     def judge(self, suites: Sequence[Suite], frame: pd.DataFrame, keys: Sequence[str]) -> list[list[Judgement]]:
-        """Judge a frame, and return the results of each suite.
+        """Check a data frame by several suites, and return the results of each suite.
 
         Args:
             frame: a row for each window, topic or broker.

@@ -61,7 +61,7 @@ class Judging:
         self._frames = FrameJudge()
 
     def add(self, stretch: pa.Table) -> None:
-        """Judge the windows of topics.
+        """Check windows of a profile, and keep the results for `report`.
 
         Args:
             stretch: a merged table of `PROFILE` with all windows of each of its topics.

@@ -29,7 +29,7 @@ _LEAST, _GREATEST = "ExpectColumnMinToBeBetween", "ExpectColumnMaxToBeBetween"
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """Data on one broker of a run that explain or limit its messages.
+    """Size of the log range that a run read from one broker, and counts of problems in it.
 
     Attributes:
         log_bytes: size of the range that was read; None if not known.
@@ -51,7 +51,7 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """Data on a run, for checks that its profile alone does not allow.
+    """Data on a run for quality checks that need more than its profile.
 
     Attributes:
         brokers: facts by broker name, including brokers without messages.
@@ -70,7 +70,7 @@ class ProfileJudge(Protocol):
     """Interface that judges one profile, part by part."""
 
     def add(self, stretch: pa.Table) -> None:
-        """Judge the windows of whole topics."""
+        """Check windows of a profile; the table has all windows of each of its topics."""
         ...
 
     def report(self) -> QualityReport:

@@ -60,7 +60,7 @@ class _RemoteJudging:
         self._process = process
 
     def add(self, stretch: pa.Table) -> None:
-        """Judge the windows of whole topics; see `ProfileJudge`."""
+        """Check windows of a profile; see `ProfileJudge`."""
         from commitlake.pipelines.quality.profile_columns import serialize_profile  # noqa: PLC0415 (the command loads it later)
 
         self._process.call(_add_part, serialize_profile(stretch))

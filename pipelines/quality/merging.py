@@ -55,7 +55,7 @@ def combine(parts: WindowParts) -> WindowParts:
 
 
 def _group_keys(keys: list[pa.Array]) -> tuple[Array, Array]:
-    """Return the order of the keys, and the group number of each in that order."""
+    """Return the row order that sorts the keys, and in that order the number of each row's group of equal keys."""
     ranks = [sort_ranks(key) for key in keys]
     order = np.lexsort(ranks[::-1])
     changes = np.zeros(len(order), bool)

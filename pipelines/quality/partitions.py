@@ -39,7 +39,7 @@ _TOPIC = ("broker", "topic")
 
 @dataclass(frozen=True, slots=True)
 class PartitionIndex:
-    """Position, size and row count of each partition in one file.
+    """Position, size and row count of each partition of a profile that is stored in a file.
 
     Attributes:
         begin: position of the first partition.
@@ -56,7 +56,7 @@ class PartitionIndex:
         return found
 
     def stretch(self, group: Group) -> tuple[int, int]:
-        """Return the offset in the file and the length, in bytes, of a group's partitions."""
+        """Return the offset and length, in bytes, of a group's partitions in the file."""
         sizes = self.parts["size"].astype(np.int64)
         return self.begin + int(sizes[: group.first].sum()), int(sizes[group.first : group.end].sum())
 

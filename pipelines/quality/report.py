@@ -221,7 +221,7 @@ class RunVerdict:
         return replace(self, text=text, kind="warning" if self.kind == "good" else self.kind)
 
     def without_newer(self, newer: Sequence[str]) -> RunVerdict:
-        """Return this verdict with the remark that stores have messages that the run does not reach.
+        """Return this verdict with the remark that the run did not read all messages of the stores.
 
         Args:
             newer: sentences on these messages; without any, the verdict is unchanged.

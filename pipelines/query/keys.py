@@ -25,12 +25,12 @@ MAX_PLACES = 2000
 
 
 def condition_of_keys(lake: Lake, keys: Sequence[str]) -> str | None:
-    """Return a condition with the locations of the messages with any of the given business keys; None if not known."""
+    """Return an SQL condition on the locations of messages with the given business keys; None to search everywhere."""
     return _places_condition(lake, keys, BUSINESS_KEY)
 
 
 def condition_of_unique_key(lake: Lake, unique_key: str) -> str | None:
-    """Return a condition with the locations of the messages with a client's message id; None if not known."""
+    """Return an SQL condition on the locations of messages with a client's message id; None to search everywhere."""
     return _places_condition(lake, [unique_key], UNIQUE_KEY)
 
 

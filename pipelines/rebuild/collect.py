@@ -68,7 +68,7 @@ def collect(task: CollectTask) -> Collected:
 
 
 @dataclass
-class _Rows:
+class _QueueChunks:
     """Entries of one queue in a range, in a list of chunks.
 
     Attributes:
@@ -90,7 +90,7 @@ class _Collecting:
         self._settings = settings
         self._wanted = None if settings.topics is None else frozenset(settings.topics)
         self._batch_topics = frozenset(settings.batch_topics)
-        self._queues: dict[Queue, _Rows] = {}
+        self._queues: dict[Queue, _QueueChunks] = {}
         self._evidence: dict[str, BatchEvidence] = {}
         self._keys: list[KeyBlock] = []
         self._totals = Totals()
@@ -129,7 +129,7 @@ class _Collecting:
                 continue
             if len(batches) and not queue.is_batch:
                 self._add_evidence(queue.topic, evidence_of(columns, batches))
-            rows = self._queues.setdefault(queue, _Rows())
+            rows = self._queues.setdefault(queue, _QueueChunks())
             entries = self._settings.queues_of_kind(is_batch=queue.is_batch).to_entries(columns)
             rows.entries.append(
                 entries.view(np.uint8)
@@ -173,7 +173,7 @@ class _Collecting:
         queues = {queue: self._write_queue(rows) for queue, rows in self._queues.items()}
         return Table(self._totals, queues, tuple(self._keys), self._evidence)
 
-    def _write_queue(self, rows: _Rows) -> QueueBlock:
+    def _write_queue(self, rows: _QueueChunks) -> QueueBlock:
         entries, numbers = np.concatenate(rows.entries), np.concatenate(rows.numbers)
         plain = not rows.has_twice and int(numbers[0]) >= 0 and bool((np.diff(numbers) == 1).all())
         return self._writer.put_queue(entries, numbers, plain=plain)

@@ -29,7 +29,7 @@ PLAN, _VERSION = "plan.json", 1
 
 @dataclass(frozen=True)
 class RebuildPlan:
-    """The plan of one run.
+    """Input, output and settings of one rebuild of a store's indexes.
 
     Attributes:
         place: the store's folder, as a path or URI.

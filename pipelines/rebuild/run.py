@@ -155,7 +155,7 @@ def _collect(
 def _topics_shown_to_hold_batches(
     root: Path, log_format: Format, collected: Sequence[Collected], counts: Mapping[Queue, int]
 ) -> set[str]:
-    """Return the topics that need BatchConsumeQueues by their records, or whose entries are of that kind already.
+    """Return the topics that need BatchConsumeQueues, as shown by their records or by entries of an earlier run.
 
     The latter are from an earlier run, which was interrupted while it read the log for the second time.
     """

@@ -129,7 +129,7 @@ def finish(rows: pa.Table, changes: Changes) -> tuple[pa.Table, list[str | None]
 
 
 def _reason_for_change(message: Message) -> str | None:
-    """Return the reason why a message cannot be sent without being changed on the way; None if it can."""
+    """Return why a message cannot be sent exactly as it is, such as a blank in a key; None if it can."""
     if not message.body:
         return "the body is empty"
     if any(" " in key or not key for key in message.keys):

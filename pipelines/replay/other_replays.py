@@ -23,7 +23,7 @@ _MAX_ENDED = 5
 
 
 class OtherReplay(NamedTuple):
-    """A replay that has some of the same messages.
+    """Another replay that has messages in common with a new one.
 
     Attributes:
         state: state of the replay.
@@ -149,7 +149,7 @@ def _log_extents(plan: ReplayPlan) -> dict[str, LogRange]:
 
 
 def _count_shared(lake: Lake, plan: ReplayPlan, table: DeltaTable, state: ReplayState) -> int:
-    """Return the number of messages that two plans share; of another plan with dropped copies, those that it sent."""
+    """Count the messages that two plans share; if the other's copies were dropped, those that it has sent."""
     other = state.plan
     # If the archive has grown since the other replay was planned, it has messages beyond that plan's ranges.
     shared = part_condition(sorted(_shared_ranges(plan, other)))

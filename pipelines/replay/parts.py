@@ -79,7 +79,7 @@ def read_part(table: DeltaTable, condition: str, part: Sequence[LogRange]) -> pa
 
 
 def sending_order(rows: pa.Table) -> Array:
-    """Return the order of sending: each store by offset, and stores merged by the largest time so far in each.
+    """Return the row indexes in the order of sending: each store in log order, and the stores merged by store time.
 
     Args:
         rows: `broker`, `physical_offset` and `store_timestamp` of `messages`.

@@ -63,7 +63,7 @@ IS_FLAGGED = f"(sys_flag & {INNER_BATCH}) <> 0"
 
 @dataclass(frozen=True, slots=True)
 class PlannedMessages:
-    """Messages of a plan.
+    """Reader of the rows and bodies of the messages that a replay sends.
 
     Attributes:
         plan: the plan.
@@ -102,12 +102,12 @@ class PlannedMessages:
 
     @property
     def failure(self) -> SendOutcome:
-        """Outcome of a message whose body cannot be sent."""
+        """Outcome to record for a message whose body is missing, or could not be changed as requested."""
         return SendOutcome.NOT_CHANGED if self.plan.is_changed else SendOutcome.NO_BODY
 
 
 def open_planned(lake: Lake, plan: ReplayPlan, packs: PackStore) -> PlannedMessages:
-    """Open the messages of a plan from the ledger.
+    """Return a reader of the messages that the plan of a replay names.
 
     Raises:
         LakeError: if the lake cannot be read.
@@ -169,7 +169,7 @@ def bodies_of_changed(rows: pa.Table) -> StoredBodies:
 
 
 def count_further_messages(table: DeltaTable, condition: str, group: str) -> dict[tuple[Any, ...], int]:
-    """Return how many messages inner batches hold besides the first of each, by the values of SQL expressions.
+    """Count the messages in inner batches, except the first of each batch, by the values of SQL expressions.
 
     Args:
         condition: SQL condition on its rows.

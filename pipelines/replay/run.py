@@ -140,7 +140,7 @@ class ReplayRun:
         return self._counts
 
     def _check_all_were_there(self) -> None:
-        """Raise an error if messages of the plan have no outcome because a job has deleted their rows from the lake."""
+        """Raise an error if messages of the plan were deleted from the lake, so that they have no outcome."""
         found, wanted = self._counts.sent + self._counts.failed, self._plan.wanted
         if found < wanted:
             raise ReplayError(

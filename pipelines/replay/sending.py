@@ -122,7 +122,7 @@ class QueueSender:
         self._is_stopped = is_stopped
 
     def check_target(self) -> None:
-        """Check that the queue's broker says which connections it has, so that each batch can be settled.
+        """Check that the queue's broker reports its connections, so that `settle` can wait until they are closed.
 
         Raises:
             ReplayError: if it does not say that, or if it does not answer.

@@ -137,7 +137,7 @@ class _Expected:
     has_body: Array
 
 
-class _Queue:
+class _QueueVerifier:
     """Reads one queue of the target once, in order, and compares it with the messages that were sent."""
 
     def __init__(self, puller: Puller, queue: MessageQueue, begin: int, replay_id: str, found: Verification) -> None:
@@ -266,7 +266,7 @@ def verify_replay(
     plan = messages.plan
     found = Verification()
     queues = {
-        (queue.topic, queue.broker, queue.queue_id): _Queue(
+        (queue.topic, queue.broker, queue.queue_id): _QueueVerifier(
             puller, MessageQueue(queue.topic, queue.broker, queue.queue_id), queue.offset, plan.replay_id, found
         )
         for queue in plan.target.queues
@@ -279,7 +279,7 @@ def verify_replay(
             expected = _expected_by_queue(rows, ledger.places_of(number), messages, found)
             list(pool.map(lambda item: queues[item[0]].compare(item[1]), expected.items()))
             on_progress(rows.num_rows)
-        list(pool.map(_Queue.finish, queues.values()))
+        list(pool.map(_QueueVerifier.finish, queues.values()))
     return found
 
 

@@ -26,7 +26,7 @@ _INDEX_BYTES = 100
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """The plan of one run.
+    """Options of one restore run: the chosen part of a log, and the store to create.
 
     Attributes:
         out: the folder for the store.
@@ -91,7 +91,7 @@ class RestorePlan:
         return self.work / _DONE / f"{segment_name(base)}.json"
 
     def question(self) -> dict[str, Any]:
-        """The options of this run that must be equal to those of an interrupted run to resume it."""
+        """The options that must be the same when an interrupted run is resumed, as a JSON object."""
         wanted = {name: None if value is None else str(value) for name, value in asdict(self.chosen).items()}
         return {"version": _VERSION, "lake": self.lake, "chosen": wanted, "skip": self.skip}
 

@@ -162,7 +162,7 @@ class Hosts(NamedTuple):
     sizes: Array
 
     def of_size(self, size: int) -> Array:
-        """Return all hosts, cut to a size."""
+        """Return the bytes of all hosts, each cut to `size` bytes."""
         return np.ascontiguousarray(self.data[:, :size]).view(f"V{size}")[:, 0]
 
 
@@ -185,7 +185,7 @@ def _serialize_host_text(text: str | None) -> bytes:
 
 
 class TakenRows:
-    """A batch as arrays."""
+    """Columns of a batch of `messages`, as arrays from which records are serialized."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch

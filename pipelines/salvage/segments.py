@@ -262,7 +262,7 @@ class _Writer:
         self._time = stretch.last_time
 
     def _rewrite_offsets(self, file: SegmentFile, stretch: _Stretch) -> None:
-        """Write the new offsets of records that move."""
+        """Write the new physical offsets into records that were moved."""
         split = Split(
             self._task.split.broker, self._task.split.path, self._base, stretch.start, stretch.end,
             self._task.split.segment_end, self._task.split.file_end, self._task.split.format,

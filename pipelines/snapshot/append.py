@@ -195,7 +195,7 @@ def _offset_rows(progress: StoreSnapshot, known: list[Row]) -> list[Row] | None:
 def _newer_time(
     progress: StoreSnapshot, written: datetime.datetime, mark: Row | None, *, is_read_again: bool
 ) -> datetime.datetime | None:
-    """Return the time to record for the offsets of one kind; None if the table's last snapshot of them is as new.
+    """Return the time to record for a snapshot's offsets of one kind; None if the table's last one is not older.
 
     Args:
         written: time at which they were written.

@@ -49,7 +49,7 @@ class _Unreadable:
 
     @property
     def codes(self) -> Collection[str]:
-        """Always empty; only the interface of findings requires it."""
+        """Classes of findings; always empty, but required by the interface of findings."""
         return ()
 
     def note(

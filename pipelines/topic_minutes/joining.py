@@ -26,7 +26,7 @@ _NOTHING = np.iinfo(np.int64).min
 
 
 def join_sorted(batches: Iterator[pa.Table], run_id: str) -> Iterator[pa.Table]:
-    """Join the rows of each key, from rows sorted by topic and minute.
+    """Join rows of `topic_minutes` that have the same key, from input sorted by topic and minute.
 
     Args:
         batches: rows of `topic_minutes`.
@@ -56,7 +56,7 @@ def _start_of_last_minute(rows: pa.Table) -> int:
 
 
 def join_rows(rows: pa.Table, run_id: str) -> pa.Table:
-    """Join the rows of each key.
+    """Join rows of `topic_minutes` that have the same key.
 
     Args:
         rows: rows of `topic_minutes`.

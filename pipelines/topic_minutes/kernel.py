@@ -63,7 +63,7 @@ def assign_groups(
     groups: Longs,
     first_rows: Longs,
 ) -> int:
-    """Number the groups in the order in which they begin.
+    """Assign each row the number of its group of broker, topic, queue, kind, minute and tag.
 
     A stretch is a run of rows of one broker, topic, queue, kind and minute; each tag in it is a group. A minute that
     occurs again later begins another stretch, so two groups may have the same key.
@@ -104,7 +104,7 @@ def assign_groups(
 
 @compiled
 def order_by_group(groups: Longs, starts: Longs, order: Longs) -> None:
-    """List the rows of each group in their order.
+    """Sort row numbers by group, and keep their order within each group.
 
     Args:
         groups: the number of each row's group.

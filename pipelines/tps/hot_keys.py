@@ -62,7 +62,7 @@ def hot_keys(lake: Lake, question: RatesQuestion) -> HotKeys:
 
 
 def count_keys(keys: Iterable[pa.Array]) -> HotKeys:
-    """Count keys.
+    """Count how often each key occurs, approximately, and return the most frequent ones.
 
     Args:
         keys: arrays of strings; nulls are left out.

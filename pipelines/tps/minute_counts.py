@@ -55,7 +55,7 @@ class _Cells:
 
 
 def sum_windows(lake: Lake, question: RatesQuestion, step: datetime.timedelta, check: CheckCells) -> dict[Key, Array]:
-    """Return for each group an array of `SUMS` x windows; the windows have length `step`, from the question's start on.
+    """Return, for each group, an array with a row for each of `SUMS` and a column for each window of length `step`.
 
     Args:
         question: a question whose start is a multiple of `step` since 1970, in whole minutes.

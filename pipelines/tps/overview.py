@@ -23,7 +23,7 @@ def overview(
     wanted: Selection = ALL_MESSAGES,
     window: datetime.timedelta | None = None,
 ) -> RatesQuestion:
-    """Return the question on a time range, with a row for each topic.
+    """Return a question for the rates of each topic over a time range.
 
     Args:
         wanted: Messages to count; without times, from the first archived minute to the last.

@@ -134,7 +134,7 @@ def rounded(moment: datetime.datetime, unit: datetime.timedelta, *, up: bool = F
 
 
 class Origins(Enum):
-    """How many of a question's messages have the columns of their origins, for which `INSTEAD` has substitutes."""
+    """Share of a question's messages (all, some, none) with the origin columns, which older versions did not write."""
 
     ALL = auto()
     SOME = auto()

@@ -103,7 +103,7 @@ class Rates:
         return rows
 
     def _origins(self, question: RatesQuestion) -> Origins:
-        """Return whether all, some or none of a question's messages have the columns of their origins."""
+        """Return whether all, some or none of a question's messages have the origin columns."""
         if not set(question.by) & set(INSTEAD):
             return Origins.ALL
         if "origin_topic" not in self._column_names(question):
@@ -142,7 +142,7 @@ class Rates:
         return sorted(rows, key=lambda row: (-row["messages"], repr(key_of(question, row))))
 
     def _with_peaks(self, question: RatesQuestion, unit: datetime.timedelta | None = None) -> dict[Key, Row]:
-        """Return the sums of each group, with its busiest unit of time; a minute that is cut counts with its part."""
+        """Return the sums of each group, with its busiest unit of time; of a cut minute only the wanted part counts."""
         found: dict[Key, Row] = {}
         if len(parts := question.parts()) > 1:
             for each in parts:

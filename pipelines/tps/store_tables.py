@@ -65,7 +65,7 @@ _ANY_STEP_MS = 1 << 45  # larger than any clock step, so that every segment has 
 
 @dataclass(frozen=True, slots=True)
 class StoreTables:
-    """Time ranges and damage of the logs that were read into a table.
+    """Time ranges that were read from stores' logs into a table, and the number of damaged ranges.
 
     Attributes:
         coverage: time ranges that the logs cover.
@@ -187,7 +187,7 @@ def _run_task(tasks: _Tasks, splits: Sequence[Split]) -> tuple[list[DataFile], C
 
 
 def _keep_intact(batch: pa.RecordBatch, broker: str, damaged: Counter[str]) -> pa.RecordBatch:
-    """Return the messages of a batch, and count ranges without messages, except missing segments, which are gaps."""
+    """Return the messages of a batch, and add to `damaged` how many ranges are damaged, except missing segments."""
     sizes = batch.column("size")
     if sizes.null_count:
         reasons = pc.struct_field(batch.column(CORRUPT_RECORD).filter(pc.is_null(sizes)), "reason")

@@ -25,7 +25,7 @@ _BATCH_FIELDS = ("message_base_offset", "batch_size", "store_timestamp")
 
 
 class BatchChecker:
-    """Compares chunks of records with their entries."""
+    """Compares records of the log with their entries in BatchConsumeQueues, chunk by chunk."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view

@@ -146,7 +146,7 @@ class IndexChecker:
         for kind, code in _CODES.items():
             chosen = problems[:, :count][:, problems[0, :count] == kind]
             if kind in (chains.MISSING, chains.DANGLING) and chosen.shape[1]:
-                chosen = self._without_edges(facts, rows, offsets, chosen)
+                chosen = self._drop_undecidable(facts, rows, offsets, chosen)
             first = (
                 self._entry_finding(
                     code, facts, rows.start + row if row >= 0 else None, stretches, of_part, numbers, entry
@@ -155,8 +155,8 @@ class IndexChecker:
             )
             self._findings.add_many(code, chosen.shape[1], first)
 
-    def _without_edges(self, facts: Facts, rows: slice, offsets: Array, chosen: Array) -> Array:
-        """Return the problems without those that cannot be decided at the ends of the index, or are reported elsewhere.
+    def _drop_undecidable(self, facts: Facts, rows: slice, offsets: Array, chosen: Array) -> Array:
+        """Leave out problems that cannot be decided at the ends of the index, and those that are findings of the log.
 
         Keys of the first record may be in a file that was deleted. Keys of the last record may be still to be written,
         or in the newest file, which a copy lacks.

@@ -135,7 +135,7 @@ def _check_times(facts: Facts, split: Split, report: LogReport, limit: int) -> N
 
 
 def _can_have_queue(view: StoreView, entries: QueueEntries) -> bool:
-    """Return whether a broker can have files for the record's topic and queue, which no checksum covers."""
+    """Return whether a topic and queue id are valid for queue files; no checksum of a record covers them."""
     return entries.queue_id >= 0 and can_be_folder(entries.topic) and view.queues.has_queues(entries.topic)
 
 

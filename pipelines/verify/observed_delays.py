@@ -77,7 +77,7 @@ def _observed_delays(files: QueueFiles, records: LogRecords) -> list[int]:
 
 
 def is_delay(difference_ms: int) -> bool:
-    """Return whether a difference can be a configured delay.
+    """Return whether the time between storing and delivery of a message can be a configured delay.
 
     A flipped bit changes a delivery time by a power of two, which is never a whole number of seconds.
     """

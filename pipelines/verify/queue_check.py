@@ -75,7 +75,7 @@ def runs_of(entries: QueueEntries, counts: Array | int = 1) -> Iterator[tuple[Ru
 
 
 class QueueChecker:
-    """Compares chunks of records with their entries."""
+    """Compares records of the log with their entries in ConsumeQueues, chunk by chunk."""
 
     def __init__(self, view: StoreView, findings: Findings) -> None:
         self._view = view
@@ -120,7 +120,7 @@ class QueueChecker:
         return self._begins[files.name]
 
     def _with_right_numbers(self, files: QueueFiles, found: list[tuple[Run, slice]]) -> list[tuple[Run, slice]]:
-        """Return the runs; report short runs with wrong queue offsets, and correct them by their entries."""
+        """Return the runs of a queue; report wrong queue offsets of short runs, and correct them by their entries."""
         right: list[tuple[Run, slice]] = []
         for place, (run, rows) in enumerate(found):
             expected = right[-1][0].end if right else found[place + 1][0].first - (run.end - run.first)

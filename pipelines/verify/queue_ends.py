@@ -192,7 +192,7 @@ class QueueEnds:
             self._note_dangling(files, number, entries, loose)
 
     def _check_gap(self, files: QueueFiles, first: int, end: int) -> None:
-        """Report queue offsets between two records that no record has as lost messages, and check their entries."""
+        """Report queue offsets without a record as lost messages, unless their entries point to damage in the log."""
         explained = 0
         for number, entries in _read_blocks(files, max(first, files.first_number), min(end, files.end_number)):
             explained += self._note_dangling(files, number, entries, self._queues.is_loose(entries))

@@ -144,7 +144,7 @@ class StoreView:
         return "newer_elsewhere" if self.has_other_logs else code
 
     def is_awaited(self, offset: int) -> bool:
-        """Return whether an offset is that of the newest record, if a copy lacks it because it might still change."""
+        """Return whether an offset is the end of a copy's log, where the copy may lack the broker's newest record."""
         return self.is_copy and offset == self.end
 
     def queue(self, topic: str, queue_id: int) -> QueueFiles:

@@ -16,7 +16,7 @@ _BATCH_ROWS = 1 << 14
 
 
 def batch_of(schema: pa.Schema, rows: int, columns: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return an Arrow batch with the columns of a schema.
+    """Return an Arrow batch with the columns of a schema, given their values by name; other columns are null.
 
     Args:
         rows: the number of rows.
@@ -53,7 +53,7 @@ def timestamps(milliseconds: Array) -> pa.Array:
 
 
 def bad_batch(schema: pa.Schema, values: Sequence[Mapping[str, Any]], place: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return a batch with one row for each bad range.
+    """Return a batch with one row for each bad range, which the column `_corrupt_record` describes.
 
     Args:
         values: values of `_corrupt_record`.

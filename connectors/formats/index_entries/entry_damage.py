@@ -59,7 +59,7 @@ class BadEntries:
 
 @dataclass(slots=True)
 class DamageCounter:
-    """Counter of the bad ranges that a task finds, which treats them as the mode says.
+    """Counter of the bad ranges that a task finds; in mode FAILFAST, counting one raises an error.
 
     Attributes:
         mode: the handling of bad ranges.
@@ -70,7 +70,7 @@ class DamageCounter:
     counts: Counter[Reason] = field(default_factory=Counter)
 
     def take(self, path: str, bad: BadEntries) -> dict[str, Any]:
-        """Count a bad range, and return the text for its column `_corrupt_record`.
+        """Count a bad range, and return the value of its column `_corrupt_record`.
 
         Args:
             path: path of the file; bytes that are not UTF-8 become question marks.

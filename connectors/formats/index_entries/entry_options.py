@@ -34,7 +34,7 @@ class IndexContent(StrEnum):
 
 @dataclass(frozen=True)
 class EntryOptions(DeclaredOptions):
-    """Options that both sources have."""
+    """Options that the sources `consumequeue` and `indexfile` have in common."""
 
     path: str = option(
         "path",
@@ -86,7 +86,7 @@ class EntryOptions(DeclaredOptions):
 
 @dataclass(frozen=True)
 class QueueOptions(EntryOptions):
-    """Options of `consumequeue`."""
+    """Options of the source `consumequeue`."""
 
     layout: Formats = option(
         "layout",
@@ -119,7 +119,7 @@ class QueueOptions(EntryOptions):
 
 @dataclass(frozen=True)
 class IndexFileOptions(EntryOptions):
-    """Options of `indexfile`."""
+    """Options of the source `indexfile`."""
 
     content: IndexContent = option(
         "content",

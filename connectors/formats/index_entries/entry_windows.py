@@ -86,7 +86,7 @@ class _Unwritten:
 
 
 def walk_entries(file: IndexedFile, wanted: EntryRange) -> Iterator[EntryWindow]:
-    """Yield the windows of a range, in order.
+    """Yield the entries of a range of an index file, one window after the other.
 
     Args:
         file: the open file.

@@ -33,7 +33,7 @@ _SLOT_DTYPE = np.dtype(SLOT.numpy_fields)
 def read_index_parts(
     parts: Sequence[IndexPart], schema: pa.Schema, filters: Filters, options: IndexFileOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a partition.
+    """Yield the rows of one partition of IndexFiles as Arrow batches.
 
     Args:
         parts: the parts of one partition, from `plan_index_files`.

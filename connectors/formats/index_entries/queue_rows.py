@@ -31,7 +31,7 @@ from commitlake.schemas.store_files import UnsafeFileError
 def read_queue_parts(
     parts: Sequence[QueuePart], schema: pa.Schema, filters: Filters, mode: Mode
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the entries of a partition.
+    """Yield the entries of one partition of queue files as Arrow batches.
 
     Args:
         parts: the parts of one partition, from `plan_queues`.

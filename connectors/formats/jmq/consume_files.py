@@ -156,7 +156,7 @@ class _File:
         self._path = folder.path(name)
 
     def read(self, offset: int) -> Iterator[ConsumeLogPart]:
-        """Yield its records at or after an offset."""
+        """Yield the file's records at or after an offset, with what is damaged between them."""
         window = np.zeros(WINDOW_BYTES + PADDING, np.uint8)
         positions = np.empty(WINDOW_BYTES // MIN_RECORD_SIZE + 1, np.int64)
         done, is_last = offset, False

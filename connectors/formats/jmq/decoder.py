@@ -67,7 +67,7 @@ _TEXTS = ((records.APP, "application"), (records.BUSINESS_ID, "business id"), (h
 
 
 def _name_text(stored: bytes) -> str:
-    """Return the displayed name of a property."""
+    """Return the displayed name of a property, given its stored bytes."""
     text = utf8_text(stored)
     return _OWN_NAMES.get(text) or shown_name(_ESCAPED.sub(r"\1", text))
 
@@ -118,7 +118,7 @@ class JournalBatch(DecodedBatch):
         return pa.array(ids, pa.string())
 
     def invalid_texts(self, row: int) -> list[RepairedText]:
-        """Return the texts that are not UTF-8, and properties whose names are not escaped in JMQ's way."""
+        """Return the texts of a row that are not UTF-8, and its properties if they are not escaped in JMQ's way."""
         found = []
         for part, name in _TEXTS:
             raw = self.raw_text(part, row)
@@ -140,7 +140,7 @@ class JournalBatch(DecodedBatch):
 
 
 def _repair_properties(raw: bytes) -> bytes:
-    """Return the same properties in UTF-8 with JMQ's escapes; U+FFFD may make them longer than a record allows."""
+    """Return properties as valid UTF-8 with JMQ's escapes; they may become longer than a record allows."""
     pairs = dict(parse_properties(raw)).items()
     return "\n".join(f"{_escape(name)}={_escape(value)}" for name, value in pairs).encode()
 

@@ -28,7 +28,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 class JournalReader:
-    """Reader of one range of a journal, chunk by chunk; see `FactsReader`."""
+    """Reader of the data for indexes from one range of a journal; see `FactsReader`."""
 
     def __init__(self, start: int, chunk_rows: int) -> None:
         """Start with an empty chunk.
@@ -50,13 +50,13 @@ class JournalReader:
         self._bad: list[BadRange] = []
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Locate records; see `walking.Hop`."""
+        """Return the positions of the next records in a window; see `FactsReader`."""
         self._kernel.hop(*arguments, state, self._parts, faults)
         parts: Array = self._parts[:, : state[h.RECORDS]]
         return parts
 
     def commit(self, window: Window, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Copy the records that the last `hop` found, before its window is reused."""
+        """Add the records that the last call of `hop` found to the chunk, before their window is reused."""
         self._bad += bad
         if parts.shape[1]:
             columns = self._columns_of(window, parts, origin)
@@ -84,7 +84,7 @@ class JournalReader:
         }
 
     def add_bad(self, bad: BadRange) -> None:
-        """Record a bad range that the walk does not report."""
+        """Add a bad range that the walk does not report, such as a missing segment."""
         self._bad.append(bad)
 
     @property
@@ -93,7 +93,7 @@ class JournalReader:
         return self._found + self._parts.shape[1] - 1 > self._rows or is_crowded(self._topics)
 
     def finish(self, end: int | None = None) -> Facts:
-        """Return the chunk so far; the next one begins at its end."""
+        """Return the records collected so far as a chunk; the next chunk begins at its end."""
         columns = {name: self._join_column(name, kind) for name, kind in _KINDS.items()}
         nothing = np.zeros(self._found, np.int32)
         facts = Facts(

@@ -39,14 +39,14 @@ class _Queues(FormatQueues):
 
     @cached_property
     def layout(self) -> QueueLayout:
-        """Queues of the format; see `FormatQueues`."""
+        """Layout of JMQ's queues; see `FormatQueues`."""
         from commitlake.connectors.formats.jmq.queue_facts import QUEUES
 
         return QUEUES
 
     @cached_property
     def lookup(self) -> QueueFormat:
-        """Queues, for a look-up of records; see `FormatQueues`."""
+        """Description of JMQ's queues for look-ups of records; see `FormatQueues`."""
         from commitlake.connectors.formats.jmq.queues import QUEUE_FILES
 
         return QUEUE_FILES
@@ -113,7 +113,7 @@ class _SmallFiles(FormatSmallFiles):
         return with_entry_count(checkpoint, entries)
 
     def claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
-        """Return the claims of a checkpoint's bytes; see `FormatSmallFiles`."""
+        """Return what the bytes of a checkpoint claim about the log; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.jmq.small_files import checkpoint_claims
 
         return checkpoint_claims(checkpoint)
@@ -139,14 +139,14 @@ class JmqFormat(Format):
 
     @cached_property
     def records(self) -> RecordRules:
-        """Rules for one record; see `Format`."""
+        """Functions that examine, parse and convert single records; see `Format`."""
         from commitlake.connectors.formats.jmq.rules import RULES
 
         return RULES
 
     @cached_property
     def kernel(self) -> FormatKernel:
-        """Compiled loops; see `Format`."""
+        """Compiled loops that read many records; see `Format`."""
         from commitlake.connectors.formats.jmq.reading import KERNEL
 
         return KERNEL

@@ -49,7 +49,7 @@ def is_lost(entries: Array) -> Array:
 
 
 def to_entries(columns: QueueEntries) -> Array:
-    """Return the binary entries of a queue from columns."""
+    """Convert entries given as columns to a queue's binary entries."""
     return make_entries(columns.physical_offset, columns.size)
 
 

@@ -84,13 +84,13 @@ class JournalQueueWriter:
             self._append(first + taken, entries[taken:])
 
     def _must_restart_at(self, number: int) -> bool:
-        """Return whether the queue must restart at this queue offset; it has at most one entry then."""
+        """Return True if the queue, with at most one entry so far, must start again at this queue offset."""
         if self._end == self._first:
             return self._journal_start > 0 and number != self._end
         return number < self._first == self._end - 1
 
     def _first_possible(self, first: int, entries: Array) -> int:
-        """Return the index of the first record before which the journal had room for all missing records."""
+        """Return the index of the first record before which the journal has room for all messages missing so far."""
         if first == self._end or not len(entries):
             return 0
         offsets = entries.reshape(-1).view(ENTRY_DTYPE)["physical_offset"].astype(np.int64)

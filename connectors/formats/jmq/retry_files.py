@@ -78,7 +78,7 @@ def read_retry_store(root: str, broker: str) -> StoredRetries:
 
 
 def _read_database(root: str) -> Sequence[Sequence[object]]:
-    """Return the rows of the database; none if it does not exist."""
+    """Return the rows of a retry store's database; none if it does not exist."""
     if is_uri(root):
         with tempfile.TemporaryDirectory(prefix="commitlake-retries-") as copies:
             return _rows_of_copy(copies) if _download(root, Path(copies)) else ()

@@ -30,7 +30,7 @@ def sample_segment(size: int) -> bytes:
 
 
 def sample_consume_file() -> Mapping[str, bytes]:
-    """Return a file of the consume log, by its path in a store."""
+    """Return a small sample file of the consume log, by its path in a store."""
     host = Host.of("127.0.0.1", 50088)
     record = serialize_consumption(Consumption("topic", 0, 0, 0, "app", DeliveryOutcome.CONSUMED, 0, 1, host))
     return {f"{FOLDER}/{segment_name(0)}": record}

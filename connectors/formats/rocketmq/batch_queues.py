@@ -39,7 +39,7 @@ def message_counts(columns: QueueEntries) -> Array:
 
 
 def to_entries(columns: QueueEntries) -> Array:
-    """Return the binary entries of a BatchConsumeQueue from columns."""
+    """Convert entries given as columns to the binary entries of a BatchConsumeQueue."""
     entries = np.zeros(len(columns), ENTRY_DTYPE)
     entries["physical_offset"] = columns.physical_offset
     entries["size"] = columns.size

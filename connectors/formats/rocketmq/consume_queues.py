@@ -32,7 +32,7 @@ def is_filler(entries: Array) -> Array:
 
 
 def to_entries(columns: QueueEntries) -> Array:
-    """Return the binary entries of a ConsumeQueue from columns."""
+    """Convert entries given as columns to the binary entries of a ConsumeQueue."""
     entries = np.empty(len(columns), ENTRY_DTYPE)
     entries["physical_offset"] = columns.physical_offset
     entries["size"] = columns.size

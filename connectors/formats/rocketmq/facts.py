@@ -42,7 +42,7 @@ _TAGS_KEY = np.frombuffer(TAGS_KEY_PREFIX.encode(), np.uint8).copy()
 
 @dataclass(frozen=True, slots=True)
 class IrregularRecord:
-    """Index data of a record that the compiled loop leaves to Python; see `records.Facts` for the fields.
+    """Data for indexes of one record that the compiled loop leaves to Python; see `Facts` for the fields.
 
     Attributes:
         tags_code: code of the tags, even if the entry has a delivery time instead.
@@ -64,7 +64,7 @@ class IrregularRecord:
 def irregular_record(
     raw_topic: bytes, raw_properties: bytes, sys_flag: int, dialect: Dialect = ROCKETMQ
 ) -> IrregularRecord:
-    """Return the index data of a record that the compiled loop leaves to Python.
+    """Return the data for indexes of one record that the compiled loop leaves to Python.
 
     Args:
         raw_topic: the topic as stored.
@@ -89,7 +89,7 @@ def irregular_record(
 
 
 class CommitLogReader:
-    """Reader of one range of RocketMQ's log, chunk by chunk; see `FactsReader`."""
+    """Reader of the data for indexes from one range of a CommitLog; see `FactsReader`."""
 
     def __init__(self, start: int, delay_levels_ms: Sequence[int], chunk_rows: int) -> None:
         """Start with an empty chunk.
@@ -124,7 +124,7 @@ class CommitLogReader:
         self._other_queues = 0
 
     def hop(self, arguments: HopArguments, state: Array, faults: Array) -> Array:
-        """Locate records, see `walking.Hop`; they belong to the chunk only after `commit`."""
+        """Return the positions of the next records in a window, and collect their data; see `FactsReader`."""
         before = state.copy()
         parts = self._read_facts(arguments, state, faults, self._parts)
         if parts.shape[1] > _SHORT_STEP_ROWS and self._irregular_bytes > _MAX_IRREGULAR_BYTES:
@@ -144,7 +144,7 @@ class CommitLogReader:
         return int(self._out.irregular[4, : self._out.used[k.ODD]].sum())
 
     def commit(self, window: Array, parts: Array, origin: int, bad: Sequence[BadRange]) -> None:
-        """Keep the records of the last `hop`; call it while their window is still open."""
+        """Add the records that the last call of `hop` found to the chunk, while their window is still open."""
         for row, topic, topic_length, properties, length, magic in self._out.irregular[
             :, : self._out.used[k.ODD]
         ].T.tolist():
@@ -164,7 +164,7 @@ class CommitLogReader:
             self._last_end = max(self._last_end, bad[-1].end)
 
     def add_bad(self, bad: BadRange) -> None:
-        """Record a bad range that the walk does not report."""
+        """Add a bad range that the walk does not report, such as a missing segment."""
         self._bad.append(bad)
 
     @property
@@ -179,7 +179,7 @@ class CommitLogReader:
         )
 
     def finish(self, end: int | None = None) -> Facts:
-        """Return the chunk so far; the next one begins at its end."""
+        """Return the records collected so far as a chunk; the next chunk begins at its end."""
         rows, keys = int(self._committed[k.ROWS]), int(self._committed[k.KEYS])
         longs, ints = self._out.longs[:, :rows], self._out.ints[:, :rows]
         topics = topic_names(self._topics)
@@ -211,7 +211,7 @@ class CommitLogReader:
         return facts
 
     def _add_irregular(self, ints: Array, longs: Array, key_hashes: Array) -> tuple[Array, Array]:
-        """Add the index data that Python has computed for irregular records."""
+        """Add the data for indexes that Python has computed for irregular records."""
         counts = np.diff(ints[k.KEY_END], prepend=0)
         places: list[int] = []
         values: list[int] = []

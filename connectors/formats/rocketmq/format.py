@@ -78,21 +78,21 @@ class _Queues(FormatQueues):
 
     @cached_property
     def layout(self) -> QueueLayout:
-        """ConsumeQueues; see `FormatQueues`."""
+        """Layout of ConsumeQueues; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.consume_queues import QUEUES
 
         return QUEUES
 
     @cached_property
     def batch_layout(self) -> QueueLayout:
-        """BatchConsumeQueues; see `FormatQueues`."""
+        """Layout of BatchConsumeQueues; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.batch_queues import QUEUES
 
         return QUEUES
 
     @cached_property
     def lookup(self) -> QueueFormat:
-        """ConsumeQueues, for a look-up of records; see `FormatQueues`."""
+        """Description of ConsumeQueues for look-ups of records; see `FormatQueues`."""
         from commitlake.connectors.formats.rocketmq.consume_queues import CONSUME_QUEUES
 
         return CONSUME_QUEUES
@@ -183,7 +183,7 @@ class _SmallFiles(FormatSmallFiles):
         return new_checkpoint(root, log)
 
     def claims(self, checkpoint: bytes) -> tuple[Claim, ...]:
-        """Return the claims of a checkpoint's bytes; see `FormatSmallFiles`."""
+        """Return what the bytes of a checkpoint claim about the log; see `FormatSmallFiles`."""
         from commitlake.connectors.formats.rocketmq.small_files import checkpoint_claims
 
         return checkpoint_claims(checkpoint)
@@ -224,14 +224,14 @@ class RocketmqFormat(Format):
 
     @cached_property
     def records(self) -> RecordRules:
-        """Rules for one record; see `Format`."""
+        """Functions that examine, parse and convert single records; see `Format`."""
         from commitlake.connectors.formats.rocketmq.rules import RULES
 
         return RULES
 
     @cached_property
     def kernel(self) -> FormatKernel:
-        """Compiled loops; see `Format`."""
+        """Compiled loops that read many records; see `Format`."""
         from commitlake.connectors.formats.rocketmq.reading import KERNEL
 
         return KERNEL

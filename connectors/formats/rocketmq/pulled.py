@@ -98,7 +98,7 @@ class TakenRecord(NamedTuple):
 
 
 class PulledRecords:
-    """Decoder of the answers of one broker.
+    """Decoder of the records in one broker's answers to pulls.
 
     Attributes:
         messages: number of messages in the records of the answers; a record of an inner batch holds several.

@@ -48,7 +48,7 @@ _FILTER_TABLE = "filterDataByTopic"
 
 
 def read_small_files(root: Path, problems: Problems, *, is_live: bool) -> SmallFiles:
-    """Read the files; report unreadable ones as problems, and treat them as missing.
+    """Read the small files beside a log; report unreadable ones as problems, and treat them as missing.
 
     Args:
         root: the store's folder.

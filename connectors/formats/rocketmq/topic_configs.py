@@ -21,7 +21,7 @@ MAX_BYTES = 256 << 20
 
 
 def is_listed(topic: str) -> bool:
-    """Return whether a broker serves a topic only if it is in topics.json.
+    """Return whether a broker serves a topic only if topics.json lists it.
 
     Light queues are not in topics.json. A broker creates its own topics when it starts, except the topic for messages
     whose transaction was given up, which it creates with the first such message.

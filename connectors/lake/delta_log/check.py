@@ -144,7 +144,7 @@ def damaged_error(table_uri: str, damage: LogDamage) -> LogDamagedError:
 
 
 def seal_log(table_uri: str, storage_options: StorageOptions = None, s3: S3Options | None = None) -> None:
-    """Seal the entries that were added to a log since the last seal; see `delta_log.seals`.
+    """Store the digests of a log's files in a new seal, unless the newest one is current; see `delta_log.seals`.
 
     Args:
         table_uri: path or URI of the table.
@@ -197,7 +197,7 @@ def find_damage(folder: LogFolder, listing: LogListing | None = None, *, is_own:
 
 
 def _find_missing(listing: LogListing, seal: Seal | None) -> Iterator[LogDamage]:
-    """Yield a damage for each missing log entry."""
+    """Yield a `LogDamage` for each missing log entry."""
     newest = newest_version(listing, seal)
     if listing.newest < 0:
         gone = missing_log(newest)
@@ -218,7 +218,7 @@ def missing_versions(listing: LogListing, newest: int) -> Iterator[int]:
 
 
 def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, is_own: bool) -> Iterator[LogDamage]:
-    """Yield a damage for each log file that has changed or cannot be read."""
+    """Yield a `LogDamage` for each log file that has changed or cannot be read."""
     sealed = seal.files if seal else {}
     for file in needed_files(listing):
         is_entry = file.version in listing.entries and listing.entries[file.version] == file
@@ -242,7 +242,7 @@ def _find_changed(folder: LogFolder, listing: LogListing, seal: Seal | None, *, 
 
 
 def _find_lost_checkpoint(folder: LogFolder, listing: LogListing) -> Iterator[LogDamage]:
-    """Yield a damage if `_last_checkpoint` names a missing checkpoint, because readers would fail."""
+    """Yield a `LogDamage` if `_last_checkpoint` names a missing checkpoint, because readers would fail."""
     if not listing.has_pointer:
         return
     found = re.search(rb'"version"\s*:\s*(\d+)', folder.read(POINTER))

@@ -160,7 +160,7 @@ class LogFolder:
 
 
 def entry_name(version: int) -> str:
-    """Return the name of a version's entry, and of its seal."""
+    """Return the file name of a version's log entry, which its seal has, too."""
     return f"{version:020d}.json"
 
 

@@ -85,7 +85,7 @@ def digest_of(folder: LogFolder, file: LogFile) -> str:
 
 
 def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, list[str]]:
-    """Read the newest intact seal, and return the names of newer, damaged ones."""
+    """Return the newest intact seal, and the names of newer seals, which are damaged."""
     damaged: list[str] = []
     for name in listing.seals:
         try:
@@ -115,7 +115,7 @@ def needed_files(listing: LogListing) -> list[LogFile]:
 
 
 def sealed_sum(folder: LogFolder, listing: LogListing, seal: Seal | None) -> int | None:
-    """Return the expected sum of the table's rows at the newest version, from seal and log; None if unknown.
+    """Return the row sum that a table should have at its newest version, by seal and log; None if unknown.
 
     Args:
         seal: the newest intact seal.

@@ -27,7 +27,7 @@ _CHANGE = re.compile(r"(=?)(-?\d{1,19})")
 
 @dataclass(frozen=True, slots=True)
 class SumChange:
-    """The change of a table's sum by a commit.
+    """Change that a commit makes to a table's row sum; see `row_sums`.
 
     Attributes:
         number: what the commit adds to the sum, or the new sum; None if it is not known.
@@ -38,7 +38,7 @@ class SumChange:
     is_total: bool = False
 
     def after(self, before: int | None) -> int | None:
-        """Return the sum after the commit; None if it is not known."""
+        """Return a table's row sum after the commit, given the sum before it; None if unknown."""
         if self.number is None or self.is_total:
             return self.number
         return None if before is None else wrapped(before + self.number)
@@ -48,7 +48,7 @@ class SumChange:
 
     @classmethod
     def parse(cls, text: object) -> SumChange | None:
-        """Parse a change from a commit's metadata; return None if there is none, as in commits of other programs."""
+        """Parse the change from a commit's metadata; return None if there is none, as in commits of other programs."""
         if not isinstance(text, str):
             return None
         found = _CHANGE.fullmatch(text)

@@ -85,7 +85,7 @@ class AddedFile:
 
 @dataclass(frozen=True, slots=True)
 class AddedVersion:
-    """The changes of one version.
+    """Data files that one version of a table added and removed.
 
     Attributes:
         version: number of the version.

@@ -40,7 +40,7 @@ class BodyForm(StrEnum):
 
     @classmethod
     def named(cls, name: str | None) -> BodyForm | None:
-        """Return the form of a name; None for None.
+        """Return the form with the given name; None if no name is given.
 
         Raises:
             UsageError: if no form has the name.

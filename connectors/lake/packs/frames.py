@@ -75,7 +75,7 @@ class PackRefs:
 
     @property
     def end(self) -> int:
-        """Return the size of the pack up to the end of the last body's frame, for places in the order of the pack."""
+        """Return the end of the last body's frame in the pack; the places must be in the order of the pack."""
         return int((self.frame_offsets[-1:] + self.frame_lengths[-1:]).sum())
 
     def take(self, rows: Array | slice) -> PackRefs:
@@ -89,7 +89,7 @@ def join_refs(parts: Sequence[PackRefs]) -> PackRefs:
 
 
 class FrameError(CommitLakeError, ValueError):
-    """Bytes that should be a frame are not the expected one.
+    """The bytes at the place of a frame are not the expected frame.
 
     Attributes:
         expected: description of the expected bytes.

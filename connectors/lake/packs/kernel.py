@@ -49,7 +49,7 @@ def spans_fit(size: int, positions: Array, lengths: Array, max_length: int) -> b
 def fill_frame(
     window: Array, positions: Array, lengths: Array, row: int, frame: Array, filled: int, offsets: Array
 ) -> tuple[int, int]:
-    """Copy bodies into the frame from `row` on, as long as they fit.
+    """Copy bodies, starting with number `row`, into the frame until one does not fit.
 
     Args:
         window: bytes that contain the bodies.

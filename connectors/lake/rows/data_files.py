@@ -106,7 +106,7 @@ def write_data_file(
     *,
     close_later: CloseLater | None = None,
 ) -> DataFile:
-    """Write a file into its partition's folder; it belongs to the table only after a commit.
+    """Write rows of `messages` as a file of their partition; it belongs to the table only after a commit.
 
     Args:
         rows: the columns of `messages` without the partition.

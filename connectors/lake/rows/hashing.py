@@ -91,7 +91,7 @@ def _hash_bytes(data: Any, position: Any, length: Any, seed: Any) -> Any:
 
 @compiled
 def hash_texts(data: Array, offsets: Array, out: Hashes) -> None:
-    """Hash each text.
+    """Write the hash of each text to `out`.
 
     Args:
         data: uint8, the concatenated strings.
@@ -105,7 +105,7 @@ def hash_texts(data: Array, offsets: Array, out: Hashes) -> None:
 
 @compiled
 def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: Hashes) -> None:
-    """Hash each list of texts.
+    """Write the hash of each list of texts to `out`.
 
     Args:
         lists: int32, start of each list among the elements, and end of the last one.
@@ -126,7 +126,7 @@ def hash_lists(lists: Array, data: Array, offsets: Array, indices: Array, out: H
 
 @compiled
 def chain(values: Hashes, hashes: Hashes) -> None:
-    """Continue each row's hash with a number, as Spark does for the next column of a row.
+    """Update each row's hash with one more number, as Spark's `xxhash64` does for a row's next column.
 
     Args:
         values: a number for each row.

@@ -24,7 +24,7 @@ def write_plain_file(
     *,
     is_summed: bool = True,
 ) -> DataFile:
-    """Write a file into a table's folder; it belongs to the table only after a commit.
+    """Write rows as a file in a table's folder; it belongs to the table only after a commit.
 
     Args:
         rows: the table's columns.

@@ -31,7 +31,7 @@ _BATCH_ROWS = 1 << 16
 
 
 def sums_of_files(folder: pafs.FileSystem, paths: Iterable[str]) -> Iterator[int | None]:
-    """Yield each data file's row sum, from its footer or computed from its rows; None if it cannot be read.
+    """Yield each data file's row sum, from its footer or by reading its rows; None if the file cannot be read.
 
     Args:
         paths: paths of the files as the table's log has them.
@@ -76,7 +76,7 @@ class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no ty
 
 
 def row_sum(rows: pa.Table) -> int:
-    """Return the sum of rows, which does not depend on their order."""
+    """Return the sum of the rows' hashes, which does not depend on the order of the rows."""
     total = 0
     for batch in rows.to_batches(_BATCH_ROWS):
         hashes = _sum_fields(batch.schema.names, batch.columns, batch.num_rows)
@@ -87,7 +87,7 @@ def row_sum(rows: pa.Table) -> int:
 
 
 def _sum_fields(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Array:
-    """Return the sum of the fields' hashes for each row; a field that is null adds 0."""
+    """Return, for each row, the sum of the hashes of its fields; a field that is null adds 0."""
     total = np.zeros(count, np.int64)
     seeds = text_hashes(texts_of(names))
     for seed, column in zip(seeds, columns, strict=True):

@@ -93,7 +93,7 @@ class TableRows:
                     yield self._complete_columns(batch, file, constants)
 
     def _open_parquet(self, source: pa.NativeFile, there: dict[str, int]) -> pq.ParquetFile:
-        """Open a file, and add its columns with their numbers to `there`."""
+        """Open a data file, and add the number of each of its columns to `there`, by the path of the column."""
         metadata = pq.read_metadata(source)
         schema = metadata.schema
         there |= {schema.column(number).path: number for number in range(metadata.num_columns)}

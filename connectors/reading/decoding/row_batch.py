@@ -26,7 +26,7 @@ _TIMESTAMPS = ("born_timestamp", "store_timestamp")
 
 
 class RowBatch:
-    """Rows of a batch that is being built: columns, and rows with a value that no column can store."""
+    """Converter of decoded records to Arrow batches; it notes the rows with a value that no column can store."""
 
     def __init__(self, decoded: DecodedBatch, request: Request, refused: Refused, notes: Notes | None = None) -> None:
         self._decoded = decoded
@@ -134,7 +134,7 @@ def note(
     found: str,
     raw: bytes,
 ) -> None:
-    """Record the first fault of a row, because of which a column cannot store its value.
+    """Record that a column cannot store a row's value; only the first fault of each row is recorded.
 
     Raises:
         DamagedLogError: in mode FAILFAST.

@@ -48,7 +48,7 @@ class NoCopyError(StoreError):
 
 
 def open_shipped_files(root: str, *, is_read_once: bool = False) -> ShippedStoreFiles:
-    """Return the files of a copy.
+    """Return access to the files of a store's copy in an object store or HDFS.
 
     Args:
         root: the store's folder, as a URI.
@@ -368,7 +368,7 @@ class _FileInMemory:
 
 
 class _ShippedObject:
-    """File of a copy, read through the object that the store has open at that time; see RemoteSegment."""
+    """File of a copy that reads through an object from the cache of open objects; see RemoteSegment."""
 
     def __init__(self, files: ShippedStoreFiles, entry: ShippedFile) -> None:
         self._files = files

@@ -109,7 +109,7 @@ def read_batch(
     layout, window, length, origin, limit, segment_end, file_end, max_record, verify, state, parts, faults, choice,
     plan, interners, scratch, out, text,
 ):  # fmt: skip
-    """Locate and decode records until `state[STOP]`; for the rest see `hop`.
+    """Locate records until `state[STOP]` is set, and decode those that pass the filters; see also `hop`.
 
     Args:
         layout: see `layouts`.

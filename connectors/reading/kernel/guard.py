@@ -40,7 +40,7 @@ _signal: Any = types.ExternalFunction("signal", types.intp(types.int32, types.in
 
 @emitted
 def _table_address(typing_context):
-    """Return the address of the table, which is part of the compiled module."""
+    """Return the address of the table of protected regions, a global variable of the compiled module."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.ArrayType(_WORD, ROWS * ROW_SIZE)

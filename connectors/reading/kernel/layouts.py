@@ -20,7 +20,7 @@ _IMPLEMENTATIONS: dict[tuple[str, type], Function] = {}
 
 
 def implement(layout: type, *functions: Function, **renamed: Function) -> None:
-    """Register a format's implementations of these functions, under their own or other names."""
+    """Register a format's implementations of this module's functions, by their own names or as keyword arguments."""
     for function in functions:
         _IMPLEMENTATIONS[function.__name__, layout] = function
     for name, function in renamed.items():
@@ -44,7 +44,7 @@ def _by_layout(function: Function) -> Function:
 
 @_by_layout
 def examine(layout, window, length, position, offset, segment_end, file_end, max_record, verify, parts, row):
-    """Return what is at a position and its size, as in `schemas.layouts`; fill `parts` for a record."""
+    """Return the kind and the size of the span at a position, as in `schemas.layouts`; fill `parts` for a record."""
 
 
 @_by_layout
@@ -94,4 +94,4 @@ def text_size(layout, parts, row, plan):
 
 @_by_layout
 def decode(layout, window, parts, first, count, plan, interners, scratch, out, text):
-    """Decode these records into the rows with the same numbers."""
+    """Decode located records; record i of `parts` becomes row i of the outputs."""

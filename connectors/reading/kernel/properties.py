@@ -163,7 +163,7 @@ def intern_name(window, begin, length, seed, number, likely_names, counts, table
 
 @inlined
 def place_of(name, count, first, serial, seen, likely_names, entry_names):
-    """Return a name's index among the record's properties, and their new count; a repeated name keeps its index.
+    """Return the index of a property's name in its record, which a repeated name keeps, and the new count of entries.
 
     Args:
         name: the number of the name.

@@ -30,7 +30,7 @@ def _parse_body_form(text: str) -> BodyForm:
 
 @dataclass(frozen=True)
 class SinkOptions(ConnectionOptions):
-    """Options of one write."""
+    """Options for writing a DataFrame or a stream to topics."""
 
     topic: str | None = option("topic", _parse_topic, None, "topic for all rows", shown="the column")
     has_system_topics: bool = option(

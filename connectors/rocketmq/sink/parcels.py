@@ -18,7 +18,7 @@ BATCH_PROPERTIES = "WAIT\x01true\x02"
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits of one request.
+    """The limits for the size of one request.
 
     Attributes:
         max_bytes: largest size of bodies and properties together; a larger row is sent alone.

@@ -80,7 +80,7 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """Settings for the conversion of all rows.
+    """Settings for the conversion of rows to messages.
 
     Attributes:
         topic: topic for all rows; None to use the column.

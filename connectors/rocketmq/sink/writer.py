@@ -36,7 +36,7 @@ _SHOWN = 3
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """The counts that one task reports.
+    """Commit message of one write task: counts of the messages that it has sent.
 
     Attributes:
         messages: number of messages.

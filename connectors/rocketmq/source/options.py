@@ -181,7 +181,7 @@ class SourceOptions(ConnectionOptions):
         return ALL_MESSAGES if self.tags is None else PullFilter(self.tags, is_sql=False)
 
     def open_puller(self) -> Puller:
-        """Create a client in this process.
+        """Create a client that pulls messages from the brokers.
 
         Raises:
             UsageError: if the keys, or the TLS settings, are not valid.

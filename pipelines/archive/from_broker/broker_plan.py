@@ -48,7 +48,7 @@ class HeldQueues:
 
 @dataclass(frozen=True, slots=True)
 class BrokerPlan:
-    """The plan for one broker of a run.
+    """Plan for pulling from one broker: queue ranges, with the archived progress and the extent of the log.
 
     Attributes:
         broker: name of the broker.
@@ -80,7 +80,7 @@ class BrokerPlan:
 
     @property
     def log(self) -> LogPart:
-        """The part of the log whose messages are taken."""
+        """Part of the broker's log whose messages the run archives."""
         return LogPart(self.pulled_before.files_end, self.extent.end, self.start)
 
     @property
@@ -90,7 +90,7 @@ class BrokerPlan:
 
     @property
     def has_new(self) -> bool:
-        """True if the broker has new messages, gaps or notes."""
+        """True if the broker has ranges to pull, queues to report on, or a longer log than the archived one."""
         return bool(self.ranges or self.reports) or self.extent.end > self.start
 
 

@@ -36,7 +36,7 @@ def outcome_of(
     lake: Lake,
     parser_version: str,
 ) -> TasksResult:
-    """Combine the reports of all tasks.
+    """Combine the reports of all tasks into the run's commit, rows of `gaps`, and notes for its summary.
 
     Args:
         plans: plans by broker.
@@ -83,7 +83,7 @@ def _offset_of_record(record: LastRecord) -> int:
 
 
 def _next_offsets(reports: Sequence[QueueReport]) -> Iterator[tuple[str, int, int]]:
-    """Yield topic, queue id and next offset of each queue: where its first incomplete part, or its last part, ends."""
+    """Yield topic, queue id, and the queue offset from which the next run pulls, for each queue of the reports."""
     place = attrgetter("topic", "queue_id", "planned")
     for (topic, queue_id), parts in groupby(sorted(reports, key=place), attrgetter("topic", "queue_id")):
         end: int | None = None

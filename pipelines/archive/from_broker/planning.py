@@ -35,7 +35,7 @@ _SMALL_RANGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class BrokerWork(ArchiveWork):
-    """The work of a run that pulls.
+    """Work of an archive run that pulls messages from live brokers.
 
     Attributes:
         source: brokers and limits of the run.
@@ -86,7 +86,7 @@ class BrokerWork(ArchiveWork):
         return replace(self, snapshot=snapshot, commit=commit, plans={**self.plans, **plans})
 
     def outcome(self, manifest: Sequence[ManifestRow], lake: Lake, parser_version: str) -> TasksResult:
-        """See `ArchiveWork`."""
+        """Return the commit and notes of a run whose tasks have finished; see `ArchiveWork`."""
         return outcome_of(self.plans, self.commit, self.source.topics, manifest, lake, parser_version)
 
 
@@ -210,7 +210,7 @@ def _physical_offset(puller: Puller, source: BrokerSource, queue: MessageQueue, 
 def _first_offset_after(
     puller: Puller, source: BrokerSource, queue: MessageQueue, low: int, high: int, physical_offset: int
 ) -> int:
-    """Find by bisection the first queue offset whose record is at or after a place in the log; lower if one is lost."""
+    """Find by bisection the first queue offset whose record is at or after `physical_offset`; lower if one is lost."""
     while low < high:
         middle = (low + high) // 2
         found = _physical_offset(puller, source, queue, middle)

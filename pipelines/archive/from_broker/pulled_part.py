@@ -61,7 +61,7 @@ class BrokerSource:
 
 @dataclass(frozen=True, slots=True)
 class PulledRange:
-    """Range of a queue.
+    """Range of offsets to pull from one queue.
 
     Attributes:
         wanted: the range.
@@ -92,7 +92,7 @@ class PulledPart:
 
     @property
     def broker(self) -> str:
-        """The name of the store."""
+        """Name of the broker that the part is pulled from; it is also the name of its store in the lake."""
         return self.ranges[0].wanted.queue.broker_name
 
     @property
@@ -103,7 +103,7 @@ class PulledPart:
     def read(
         self, request: Request, inspect: BatchInspector, done: Callable[[QueueReport], None]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the messages of the ranges.
+        """Pull the messages of all ranges, and yield them in batches.
 
         Args:
             inspect: called with the records of each batch before it is yielded.

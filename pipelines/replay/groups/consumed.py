@@ -134,7 +134,7 @@ class ChosenMessages:
 
     def _count_consumed(self, queue: QueueCount, offsets: Mapping[tuple[str, str, int], int]) -> int:
         place = Queue(queue.broker, queue.topic, queue.queue_id)
-        offset, life = offsets.get(place, 0), self._lives.get(place)
+        offset, life = offsets.get(place, 0), self._recreated_queues.get(place)
         if offset > queue.last_offset and life is None:
             return queue.messages
         if offset <= queue.first_offset:
@@ -154,8 +154,8 @@ class ChosenMessages:
         return int(run_sql(self._table, "messages", sql).read_all().column("messages")[0].as_py())
 
     @cached_property
-    def _lives(self) -> dict[Queue, QueueLife]:
-        """Queues whose topic was deleted and created again."""
+    def _recreated_queues(self) -> dict[Queue, QueueLife]:
+        """Queues whose topic was created again, with the range of the log to which a group's offset applies."""
         found: dict[Queue, QueueLife] = {}
         for broker, as_of in self._as_of.items():
             topics = {queue.topic for queue in self._others if queue.broker == broker}
@@ -170,7 +170,7 @@ class ChosenMessages:
         chosen = {Queue(queue.broker, queue.topic, queue.queue_id) for queue in self._others}
         return sum(
             self._count_matching(queue, f"physical_offset < {life.floor}")
-            for queue, life in self._lives.items()
+            for queue, life in self._recreated_queues.items()
             if queue in chosen and life.floor
         )
 

@@ -335,7 +335,7 @@ def _consumed_topics(group: str, store: _StoreOffsets, takes_topic: Callable[[st
 def _queue_starts(
     group: str, store: _StoreOffsets, names: Collection[str], takes_topic: Callable[[str], bool]
 ) -> tuple[dict[Queue, QueueStart], list[str]]:
-    """Return the first message of each queue, and notes on them."""
+    """Return the place from which a group has not consumed each queue, and sentences on what is not certain."""
     moment = store.moment
     committed = {
         Queue(moment.broker, position.topic, position.queue_id): offset
@@ -355,7 +355,7 @@ def _queue_starts(
 
 
 def queue_lives(queues: QueueSpans, now: Mapping[Queue, QueueSpan], at: datetime.datetime) -> dict[Queue, QueueLife]:
-    """Return the queues whose topic was created again.
+    """Return, for queues whose topic was created again, the range of the log to which a group's offset applies.
 
     Args:
         queues: the queues of a store.

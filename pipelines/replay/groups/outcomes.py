@@ -174,7 +174,7 @@ class GroupFollower:
         self._is_sent = np.asarray(pc.is_in(outcomes, pa.array([SendOutcome.SENT, SendOutcome.FOUND], pa.string())))
         self._queues, self._codes = _queues_of(self.rows)
         self._offsets: Array = self.rows.column("target_offset").fill_null(-1).to_numpy()
-        self._places = _Places(self.rows)
+        self._places = _RowNumbers(self.rows)
 
     def read(self) -> GroupOutcomes:
         """Return the current states of the messages.
@@ -301,7 +301,7 @@ class GroupFollower:
         details.update(dict.fromkeys(np.flatnonzero(is_missing).tolist(), f"{where} now ends at {ends.max_offset}"))
 
 
-class _Places:
+class _RowNumbers:
     """Index of a replay's messages: the row number of a message by its origin."""
 
     def __init__(self, rows: pa.Table) -> None:

@@ -163,7 +163,7 @@ def _group_filter(
 
 @dataclass(frozen=True, slots=True)
 class OtherMessages:
-    """Messages among a replay's in a queue that the group wants and that are not the replay's.
+    """Messages in a queue that a group wants, stored among those of a replay, but not sent by it.
 
     Attributes:
         count: Number of messages.

@@ -49,7 +49,10 @@ def filtered_by(window, parts, row):
 
 @compiled
 def text_size(parts, row, plan):
-    """Return how many bytes a record may add to any output; see `layouts`. An entry has at least three bytes."""
+    """Return the maximum number of bytes that a record adds to any output; see `layouts`.
+
+    An entry has at least three bytes.
+    """
     properties = parts[h.PROPERTIES_LENGTH, row]
     texts = parts[h.TOPIC_LENGTH, row] + parts[APP_LENGTH, row] + parts[BUSINESS_ID_LENGTH, row]
     return texts + properties + properties // 2 + len(plan.id_suffix) + _FIXED_NEED
@@ -98,7 +101,7 @@ def _write_ids(window, parts, first, count, suffix, text):
 
 @compiled
 def decode(window, parts, first, count, plan, interners, scratch, out, text):
-    """Decode records into rows; see `layouts`."""
+    """Decode located records into rows of the outputs; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = plan.wanted, plan.seed
     end = first + count

@@ -47,7 +47,7 @@ def _receive_timestamp(window, start):
 
 @compiled
 def split_properties(window, parts, first_row, count, seed, wanted, names, groups, scratch, group_codes, text):
-    """Find the entries of these records' properties, and append application and receive time.
+    """Write the given records' properties to `text`, with application and receive time as further entries.
 
     Args:
         window: bytes that contain the properties.

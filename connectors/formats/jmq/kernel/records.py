@@ -41,7 +41,7 @@ from commitlake.schemas.layouts.rocketmq.scan import Fault
 
 
 class JournalLayout(NamedTuple):
-    """JMQ's journal, for the kernel's loops."""
+    """Type of first argument that selects a kernel function's implementation for JMQ's journal; see `layouts`."""
 
     number: int
 
@@ -233,7 +233,7 @@ def landmark_reach():
 
 @compiled
 def ends_bad_range(kind):
-    """Return whether a record is certain by its offset and lengths, whatever its body is; see `layouts`."""
+    """Return True for a record with valid offset and lengths, even if its body is damaged; see `layouts`."""
     return kind == RECORD or kind == _BODY_CRC
 
 

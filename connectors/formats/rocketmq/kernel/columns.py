@@ -112,13 +112,13 @@ def filtered_by(window, parts, row):
 
 @compiled
 def text_size(parts, row, plan):
-    """Return how many bytes a record may add to any output; see `layouts`."""
+    """Return the maximum number of bytes that a record adds to any output; see `layouts`."""
     return parts[h.TOPIC_LENGTH, row] + parts[h.PROPERTIES_LENGTH, row] + _FIXED_NEED
 
 
 @compiled
 def decode(window, parts, first, count, plan, interners, scratch, out, text):
-    """Decode records into rows; see `layouts`."""
+    """Decode located records into rows of the outputs; see `layouts`."""
     names, topics, tags, groups, born_hosts, store_hosts = interners
     wanted, seed = plan.wanted, plan.seed
     end = first + count

@@ -73,7 +73,7 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 class Out(NamedTuple):
-    """Outputs of the kernel.
+    """Output arrays of `read_facts`.
 
     Attributes:
         used: int64[3], see ROWS.
@@ -98,7 +98,7 @@ class Out(NamedTuple):
 
 @compiled
 def hash_text(window: Array, position: Any, length: Any, value: Any) -> Any:
-    """Continue the hash `value` over well-formed UTF-8 text; the low half of the uint64 counts."""
+    """Continue Java's string hash over well-formed UTF-8 text; only the low 32 bits of the result are valid."""
     end = position + length
     while end - position >= 4:
         first, second = np.uint64(window[position]), np.uint64(window[position + 1])
@@ -156,7 +156,7 @@ def fnv1_64(window: Array, position: Any, length: Any) -> Any:
 
 @compiled
 def _number(window: Array, position: Any, length: int) -> Any:
-    """Parse a number of one to nine digits; return -1 if the text is none."""
+    """Return the number that a text of one to nine digits states; -1 for a longer text, or one with other bytes."""
     if length > 9:
         return np.int64(-1)
     value = np.int64(0)
@@ -182,7 +182,7 @@ def _kind_of(window: Array, position: int, length: int) -> Any:
 
 @compiled
 def _note_records(window: Array, parts: Array, first: Any, count: int, seed: Any, topics: Any, out: Any) -> Any:
-    """Write the index data of located records to the outputs, and return how many records fit."""
+    """Write the data for indexes of located records to the outputs, and return how many records fit."""
     counts, table, starts, texts = topics
     used, longs, ints, key_hashes, tags_key, irregular, topic_hashes, topic_kinds = out
     row, key = used[ROWS], used[KEYS]
@@ -297,7 +297,7 @@ def read_facts(
     window: Array, length: int, origin: int, limit: int, segment_end: int, file_end: int, max_record: int,
     verify: bool, state: Array, parts: Array, faults: Array, seed: Any, topics: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Locate records until `state[STOP]`, and write the index data of each; for the rest see `hop.hop`.
+    """Locate records until `state[STOP]` is set, and write the data for indexes of each to `out`; see also `hop.hop`.
 
     Args:
         window: see `hop`.

@@ -34,7 +34,7 @@ def _is_dead_letter(window, position, length):
 
 @compiled
 def _after_group(window, position, length, group, group_length):
-    """Return the span after `group` and a separator, in a retry topic's name without its prefix."""
+    """Return the span after `group` and a separator, for a retry topic's name without its prefix; length -1 if none."""
     if group_length < 0 or length <= group_length + 1:
         return position, _NONE
     for at in range(group_length):
@@ -48,7 +48,7 @@ def _after_group(window, position, length, group, group_length):
 
 @compiled
 def _without_group(window, position, length, group, group_length, dead, dead_length):
-    """Return the span of a topic, without the prefix and the group if it is a POP consumer's retry topic."""
+    """Return the span of the original topic in a POP consumer's retry topic, or of the whole name of another topic."""
     if length <= 0:
         return position, _NONE
     if not _is_retry(window, position, length):

@@ -57,7 +57,7 @@ def _split_keys(window, position, length, used, key_offsets, data):
 
 @compiled
 def split_properties(window, parts, first_row, count, seed, wanted, names, topics, tags, groups, scratch, codes, text):
-    """Find the entries of these records' properties.
+    """Write the given records' properties to `text`, and the numbers of tags, origins and groups to `codes`.
 
     Args:
         window: bytes that contain the properties.

@@ -40,7 +40,7 @@ from commitlake.schemas.layouts.rocketmq.sysflag import BORN_HOST_V6, STORE_HOST
 
 
 class CommitLogLayout(NamedTuple):
-    """CommitLog in both its dialects, for the kernel's loops."""
+    """Type of first argument that selects a kernel function's implementation for CommitLogs; see `layouts`."""
 
     number: int
 
@@ -261,7 +261,7 @@ def landmark_reach():
 
 @compiled
 def ends_bad_range(kind):
-    """Return whether a record is certain, including its body; see `layouts`."""
+    """Return True for an intact record only, whose body matches its CRC; see `layouts`."""
     return kind == RECORD
 
 
