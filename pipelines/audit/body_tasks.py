@@ -13,10 +13,12 @@ import pyarrow.compute as pc
 from commitlake.connectors.arrays import Array
 from commitlake.connectors.lake.delta_log.versions import AddedFile
 from commitlake.connectors.lake.erasures import ErasedPlaces
-from commitlake.connectors.lake.packs.body_check import ERROR, KEPT, check_bodies
+from commitlake.connectors.lake.packs.body_batches import batches_with_bodies, pack_runs
+from commitlake.connectors.lake.packs.errors import PackError
 from commitlake.connectors.lake.packs.location import PackLocation
+from commitlake.connectors.lake.packs.merged import pack_size
 from commitlake.connectors.lake.packs.reader import FrameCache
-from commitlake.connectors.lake.packs.stores import open_store
+from commitlake.connectors.lake.packs.stores import PackStore, open_store
 from commitlake.connectors.plain_arrays import dict_rows
 from commitlake.pipelines.audit.message_rows import MessageRows
 from commitlake.pipelines.audit.profile import SHOWN
@@ -24,8 +26,11 @@ from commitlake.pipelines.audit.windows import merge_windows, to_windows
 from commitlake.pipelines.quality.checksums import column_hashes, part_numbers
 from commitlake.schemas.tables.messages import BODY_PLACE, BODY_REF, STORE_DATE
 
-COLUMNS = (*KEPT, "body_size", "body_crc", BODY_REF.name, STORE_DATE.name)
-_COMPARED = [*KEPT, "body_size", "body_crc"]
+_KEPT = ("broker", "topic", "queue_id", "queue_offset", "physical_offset", "size", "store_timestamp")
+_ERROR = "error"
+"""The column with the reason why a body is not available."""
+COLUMNS = (*_KEPT, "body_size", "body_crc", BODY_REF.name, STORE_DATE.name)
+_COMPARED = [*_KEPT, "body_size", "body_crc"]
 _PLACE = BODY_PLACE.names
 _BATCH_ROWS = 1 << 15
 _DATED = "store_date="  # prefix of the names of packs with a date
@@ -114,7 +119,7 @@ def check_packs(location: PackLocation, rows: Sequence[pa.Table]) -> tuple[pa.Ta
     store, cache = open_store(location), FrameCache()
     for start in range(0, messages.num_rows, _BATCH_ROWS):
         batch = _nest_body_refs(messages.slice(start, _BATCH_ROWS))
-        found = pa.Table.from_batches(list(check_bodies(batch, store, cache))).combine_chunks()
+        found = pa.Table.from_batches(list(_check_bodies(batch, store, cache))).combine_chunks()
         windows.append(to_windows(found))
         errors = _first_errors([*errors, *_errors_of_rows(found)])
     return merge_windows(windows), errors
@@ -127,12 +132,63 @@ def _nest_body_refs(rows: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
+def _check_bodies(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> Iterator[pa.RecordBatch]:
+    """Read the bodies of rows, and yield their actual size and CRC, or an error where a body is not available.
+
+    Args:
+        rows: rows with `_KEPT`, `body_ref`, `body_size` and `body_crc`; those of one pack together.
+        cache: cache of frames, kept from one batch to the next.
+
+    Yields:
+        `_KEPT`, the actual `body_size` and `body_crc` (null if the body is not available), and `_ERROR`.
+    """
+    names = rows.column("body_ref").field("pack")
+    for first, last in pack_runs(names, 0, rows.num_rows):
+        yield from _check_pack(rows.slice(first, last - first), names[first].as_py(), store, cache)
+
+
+def _check_pack(rows: pa.RecordBatch, pack: str | None, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
+    """Check the rows of one pack together; if the pack is missing, report all of them without further reads."""
+    if pack is None:
+        return [_rows_with_error(rows, "the message has no body_ref")]
+    try:
+        pack_size(store, pack)
+    except PackError as error:
+        return [_rows_with_error(rows, str(error))]
+    return _check_rows(rows, store, cache)
+
+
+def _check_rows(rows: pa.RecordBatch, store: PackStore, cache: FrameCache) -> list[pa.RecordBatch]:
+    """Check rows together; if that fails, check the halves separately, down to the faulty rows."""
+    try:
+        # The reader has compared each body with its CRC, so its size and CRC are those of the row.
+        return [
+            _result_rows(part, pc.binary_length(part.column("body")), part.column("body_crc"), pa.nulls(part.num_rows))
+            for part in batches_with_bodies(rows, store, cache)
+        ]
+    except PackError as error:
+        if rows.num_rows == 1:
+            return [_rows_with_error(rows, str(error))]
+        half = rows.num_rows // 2
+        return [*_check_rows(rows.slice(0, half), store, cache), *_check_rows(rows.slice(half), store, cache)]
+
+
+def _rows_with_error(rows: pa.RecordBatch, error: str) -> pa.RecordBatch:
+    return _result_rows(rows, pa.nulls(rows.num_rows), pa.nulls(rows.num_rows), pa.repeat(error, rows.num_rows))
+
+
+def _result_rows(rows: pa.RecordBatch, sizes: pa.Array, crcs: pa.Array, errors: pa.Array) -> pa.RecordBatch:
+    columns = [rows.column(name) for name in _KEPT]
+    found = [sizes.cast(pa.int32()), crcs.cast(pa.int32()), errors.cast(pa.string())]
+    return pa.RecordBatch.from_arrays([*columns, *found], [*_KEPT, "body_size", "body_crc", _ERROR])
+
+
 def _errors_of_rows(found: pa.Table) -> Iterator[tuple[str, int, str]]:
-    broken = found.filter(pc.is_valid(found.column(ERROR))).select(["broker", "physical_offset", ERROR])
+    broken = found.filter(pc.is_valid(found.column(_ERROR))).select(["broker", "physical_offset", _ERROR])
     if broken.num_rows:
         order = [(name, "ascending", "at_start") for name in broken.column_names]
         for row in dict_rows(broken.take(pc.sort_indices(broken, order)[:SHOWN])):
-            yield row["broker"], row["physical_offset"], row[ERROR]
+            yield row["broker"], row["physical_offset"], row[_ERROR]
 
 
 def _first_errors(errors: BodyErrors) -> BodyErrors:

@@ -7,7 +7,6 @@ reader    references to bodies                  body      the body of one row, d
 errors    errors of packs and references        kernel    compiled: copies bodies, compares their CRC
 
 body_batches  the bodies of Arrow batches       spark_reader  a column `body` for a DataFrame
-body_check    comparison of bodies, for audits
 
 Names and packs that come from a table or a folder are treated as hostile input. Wrong arguments from a writer's own
 caller are errors of the caller.
