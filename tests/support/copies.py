@@ -16,6 +16,8 @@ from tests.support.logs import new_message
 
 SIZE = 20 << 20
 """Size of a segment: several blocks of HDFS and of Azure's uploads, and an upload of several requests at Google."""
+SMALL = 1 << 20
+"""Size of a segment where it does not matter."""
 FIRST = f"commitlog/{segment_name(0)}"
 
 

@@ -20,7 +20,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.shipped import LOG_MANIFEST
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.support.copies import SIZE, agent_of, target_of
-from tests.support.copy_places import GcsPlace, HdfsPlace, at, each_place
+from tests.support.copy_places import AzurePlace, GcsPlace, HdfsPlace, S3Place, at, each_place
 from tests.support.logs import messages, open_segment, write_store
 
 pytestmark = pytest.mark.usefixtures("usual_priority")
@@ -53,7 +53,12 @@ def test_manifest_replaces_only_the_version_that_was_read(copy: str) -> None:
     assert first.read_manifest(LOG_MANIFEST) == b"3"
 
 
-@each_place()
+@each_place(
+    long={
+        S3Place: "the server refuses all puts but one; what an agent makes of that is tried each time",
+        AzurePlace: "the server refuses all puts but one; what an agent makes of that is tried each time",
+    }
+)
 def test_of_many_agents_at_once_one_continues(copy: str) -> None:
     targets = [target_of(copy) for _ in range(AGENTS)]
     barrier = threading.Barrier(AGENTS)

@@ -28,7 +28,7 @@ from commitlake.schemas.errors import ExitCode
 from commitlake.schemas.layouts.segments import segment_name
 from tests.servers.fault_proxy import Fault, FaultProxy
 from tests.support.archived import TABLES, rows_of
-from tests.support.copies import FIRST, SIZE, agent_of, large_messages, target_of
+from tests.support.copies import FIRST, SIZE, SMALL, agent_of, large_messages, target_of
 from tests.support.copy_places import AzurePlace, CopyPlace, GcsPlace, HdfsPlace, S3Place, at, each_place
 from tests.support.indexed_stores import write_indexed_store
 from tests.support.jmq_stores import write_jmq_store
@@ -185,14 +185,14 @@ def test_jobs_find_copies_and_stores(
 ) -> None:
     parent = place.other_uri(copy, monkeypatch).rpartition("/")[0]  # in S3, the whole bucket
     for name in ("x", "y"):
-        root = write_store(tmp_path / name, [(0, open_segment(messages(9), SIZE))])
+        root = write_store(tmp_path / name, [(0, open_segment(messages(9), SMALL))])
         assert ship.main(["--store", str(root), "--broker", name, "--to", f"{parent}/{name}", "--once"]) == 0
-    place.put(f"{parent}/z", FIRST, closed_segment(large_messages(18), SIZE))
+    place.put(f"{parent}/z", FIRST, closed_segment(messages(100), SMALL))
     for each in (f"{parent}/x", f"{parent}/x/commitlog", f"{parent}/*", f"{parent}/{{broker}}"):
         found = find_stores(each, formats=COMMITLOGS)
         assert [store.broker for store in found] == (["x"] if "/x" in each else ["x", "y", "z"])
-        assert {segment.file_size for store in found for segment in store.segments} == {SIZE}
-    for name, count in (("x", 9), ("z", 18)):
+        assert {segment.file_size for store in found for segment in store.segments} == {SMALL}
+    for name, count in (("x", 9), ("z", 100)):
         capsys.readouterr()
         assert dump.main([f"{parent}/{name}", "--quiet"]) == 0
         assert len(capsys.readouterr().out.splitlines()) == count
