@@ -31,6 +31,8 @@ from commitlake.schemas.tables.profile import QUEUE_KEYS, RUN_ID, RUNS
 
 _LOG = logging.getLogger(__name__)
 _MAX_BYTES = 32 << 20
+_MAX_FILES = 256  # each takes several requests to an object store
+_JOINED_ROWS = 1 << 16
 _MAX_RUNS = 10_000
 _READ = pa.schema([
     PROFILES_SCHEMA.field(name) for name in (*QUEUE_KEYS, "last_physical_offset", RUNS.name, RUN_ID.name)
@@ -79,8 +81,10 @@ class QueueEnds:
             [pa.array(values) for values in (places, places, offsets, offsets)], fields=list(run_type.value_type)
         )
         columns = {name: ends.column(name) for name in QUEUE_KEYS}
-        columns["messages"] = pa.array(np.zeros(len(ends), np.int64))
         columns[RUNS.name] = pa.ListArray.from_arrays(pa.array(np.arange(len(ends) + 1, dtype=np.int32)), runs)
+        zeros = pa.array(np.zeros(len(ends), np.int64))
+        # With nulls, the numbers of all windows would become floats.
+        columns |= {f.name: zeros for f in SCHEMA if f.name not in columns and pa.types.is_integer(f.type)}
         return pa.table(
             [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(len(ends), f.type) for f in SCHEMA],
             schema=SCHEMA,
@@ -115,16 +119,20 @@ def _read_ends(lake: Lake, last: ArchiveCommit, brokers: Collection[str]) -> pa.
 def _read_profiles(lake: Lake, brokers: Collection[str]) -> tuple[pa.Table, set[str]]:
     """Return the ends of queues according to the newest files of `profiles`, and the runs that these files describe."""
     table = lake.find("profiles")
-    ends, runs, size = _ENDS.empty_table(), set[str](), 0
+    runs, size = set[str](), 0
     reader = TableRows(lake.uri("profiles"), lake.s3, _READ)
-    for file in [] if table is None else _newest_files(table):
+    ends, more, waiting = _ENDS.empty_table(), list[pa.Table](), 0
+    for file in [] if table is None else _newest_files(table)[:_MAX_FILES]:
         for rows in reader.read(file):
             runs.update(pc.unique(rows.column(RUN_ID.name)).to_pylist())
-            ends = _newest_ends([ends, _ends_of(rows.filter(_is_one_of(rows, brokers)))])
+            more.append(_ends_of(rows.filter(_is_one_of(rows, brokers))))
+            waiting += more[-1].num_rows
+            if waiting > max(ends.num_rows, _JOINED_ROWS):
+                ends, more, waiting = _newest_ends([ends, *more]), [], 0
         size += file.size
         if size > _MAX_BYTES:
             break
-    return ends, runs
+    return _newest_ends([ends, *more]), runs
 
 
 def _newest_files(table: DeltaTable) -> list[AddedFile]:
@@ -167,16 +175,22 @@ def _after_damage(lake: Lake, ends: pa.Table) -> pa.Table:
 
 
 def _ends_of(rows: pa.Table) -> pa.Table:
-    """Return the end of each queue in rows of `profiles`."""
-    rows = rows.combine_chunks()
+    """Return the end of each queue in rows of `profiles`.
+
+    A window whose records have no queue offset, such as those with transaction bits, says nothing of the queue's end.
+    """
+    lists = rows.column(RUNS.name)
+    rows = rows.filter(pc.or_(pc.is_null(lists), pc.greater(pc.list_value_length(lists), 0))).combine_chunks()
     lists = rows.column(RUNS.name).combine_chunks()
     counts = numbers_of(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()))
-    ends = np.cumsum(counts) - 1
-    last = lists.flatten().field("last_queue_offset").take(pa.array(ends, mask=counts == 0))
+    last = lists.flatten().take(pa.array(np.cumsum(counts) - 1, mask=counts == 0))
     columns = {name: rows.column(name) for name in _ENDS.names if name in rows.column_names}
-    return _newest_ends(
-        [pa.table([{**columns, "last_queue_offset": last}[name] for name in _ENDS.names], schema=_ENDS)]
-    )
+    place, offset = (pc.struct_field(last, name) for name in ("last_physical_offset", "last_queue_offset"))
+    columns |= {
+        "last_physical_offset": pc.coalesce(place, columns["last_physical_offset"].combine_chunks()),
+        "last_queue_offset": offset,
+    }
+    return _newest_ends([pa.table([columns[name] for name in _ENDS.names], schema=_ENDS)])
 
 
 def _newest_ends(tables: Iterable[pa.Table]) -> pa.Table:

@@ -10,14 +10,18 @@ from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.local_runner import HERE
+from commitlake.pipelines.archive import queue_ends
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, OnRefusal, Result, plan_work
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_message
+from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
+from commitlake.schemas.tables.profile import WINDOW_SECONDS
 from tests.support.logs import BROKER_HOST, START_MS, new_message, write_store
 
 JUMPED = {"queues.no_message_is_lost": 1, "queues.no_message_is_lost_by_damage": 1}
 WENT_BACK = {"queues.queue_offsets_do_not_restart": 1}
 SEGMENT = 1 << 16
+WINDOW = 1000 * WINDOW_SECONDS
 
 
 class Broker:
@@ -28,14 +32,16 @@ class Broker:
         self.config = Config(str(folder / "store"), str(folder / "lake"), "a")
         self._segments = folder / "store"
 
-    def write(self, offsets: Sequence[int], topic: str = "orders") -> None:
-        """Append messages with these queue offsets."""
+    def write(
+        self, offsets: Sequence[int], topic: str = "orders", *, later_ms: int | None = None, sys_flag: int = 0
+    ) -> None:
+        """Append messages with these queue offsets, stored some time after the first one."""
         for offset in offsets:
             self.log += serialize_message(
-                new_message(0, topic=topic, queue_id=0),
+                new_message(0, topic=topic, queue_id=0, sys_flag=sys_flag),
                 queue_offset=offset,
                 physical_offset=len(self.log),
-                store_timestamp=START_MS + len(self.log),
+                store_timestamp=START_MS + (len(self.log) if later_ms is None else later_ms),
                 store_host=BROKER_HOST,
             )
         write_store(self._segments, [(0, bytes(self.log).ljust(SEGMENT, b"\0"))])
@@ -136,6 +142,45 @@ def test_damage_explains_the_messages_that_a_later_run_lacks(broker: Broker) -> 
     assert broker.archive().keys() <= {"queues.no_message_is_lost_by_damage"}
     broker.write([3])
     assert broker.archive() == {}
+
+
+def test_a_record_without_a_queue_offset_is_no_end_of_its_queue(broker: Broker) -> None:
+    broker.write([0])
+    broker.write([1], later_ms=2 * WINDOW)
+    broker.write([0], later_ms=1, sys_flag=TransactionType.PREPARED)  # a client set it, and the clock was set back
+    assert broker.archive() == {}
+    broker.write([2], later_ms=2 * WINDOW)
+    assert broker.archive() == {}
+
+
+def test_what_was_observed_is_shown_alike_in_every_run(broker: Broker) -> None:
+    broker.write([0, 1, 2])
+    broker.archive()
+    first = observed(Lake(broker.config.lake))
+    broker.write([3, 4, 5])
+    broker.archive()
+    assert observed(Lake(broker.config.lake)) == first
+
+
+def observed(lake: Lake) -> dict[str, str]:
+    """Return what each expectation observed in the newest run, except about times."""
+    rows = DeltaTable(lake.uri("quality_results")).to_pyarrow_table().to_pylist()
+    newest = max(rows, key=lambda row: row["judged_at"])["run_id"]
+    return {
+        f"{row['suite']}.{row['expectation']}": row["observed_value"]
+        for row in rows
+        if row["run_id"] == newest and row["suite"] != "times"
+    }
+
+
+def test_many_small_files_are_read_only_in_part(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_ends, "_MAX_FILES", 2)
+    broker.write([0], "rare")
+    for offset in range(3):
+        broker.write([offset])
+        assert broker.archive() == {}
+    broker.write([4])
+    assert broker.archive() == JUMPED
 
 
 def test_commits_of_one_run_are_compared(tmp_path: Path) -> None:
