@@ -14,7 +14,7 @@ to HBase over one connection. Neither rows nor columns enter the JVM.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import pyarrow.fs as pafs
 
@@ -25,16 +25,17 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.connectors.hbase.work import Work, find_kept_places, run_here, run_in_tasks
+from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.delta_log.versions import (
     AddedFile,
     AddedVersion,
     VersionGoneError,
     added_versions,
     snapshot_files,
-    table_files,
     table_id,
 )
 from commitlake.connectors.runtime.runner import Runner
+from commitlake.connectors.storage.s3_options import S3Options
 
 TASK_ROWS = 50_000
 """Number of rows of a version from which tasks pay off: a few seconds of writing over one connection."""
@@ -47,7 +48,7 @@ def follow(
     messages_uri: str,
     options: HBaseOptions,
     *,
-    storage_options: Mapping[str, str] | None = None,
+    s3: S3Options | None = None,
     progress: OnVersion | None = None,
     task_rows: int = TASK_ROWS,
 ) -> HBaseUpdate:
@@ -57,7 +58,7 @@ def follow(
         runner: for versions of many rows; without it, this thread does all the work.
         messages_uri: path or URI of the Delta table.
         options: the HBase server and table, and write settings.
-        storage_options: deltalake's options for an object store.
+        s3: the object store, if the table is in one; by default that of the environment.
         progress: called with each finished version and its number of rows.
         task_rows: number of rows from which the runner is used.
 
@@ -71,9 +72,9 @@ def follow(
     rows = deleted = versions = 0
     with Client(options) as client:
         salts = open_or_create(client).salts
-        state = _start_progress(client, read_progress(client), messages_uri, storage_options)
-        for version in _pending_versions(state, messages_uri, storage_options):
-            work = Work(options.connected(), salts, messages_uri, storage_options)
+        state = _start_progress(client, read_progress(client), messages_uri, s3)
+        for version in _pending_versions(state, messages_uri, s3):
+            work = Work(options.connected(), salts, messages_uri, s3)
             deleted += _apply_files(runner, work.deleting(find_kept_places(work, version)), version.removed, task_rows)
             put = _apply_files(runner, work, version.files, task_rows)
             done = TableProgress(state.followed, version.version)
@@ -86,10 +87,10 @@ def follow(
 
 
 def _start_progress(
-    client: Client, found: TableProgress | None, messages_uri: str, storage_options: Mapping[str, str] | None
+    client: Client, found: TableProgress | None, messages_uri: str, s3: S3Options | None
 ) -> TableProgress:
     """Return the table's progress; write the first one if it has none."""
-    followed = table_id(messages_uri, storage_options)
+    followed = table_id(messages_uri, storage_options(messages_uri, s3))
     if found is not None:
         if found.followed != followed:
             raise HBaseError(
@@ -98,22 +99,23 @@ def _start_progress(
             )
         return found
     # Written before the first row: if this run is killed, the next one knows which rows may be in the table.
-    state = TableProgress(followed, None, snapshot_files(messages_uri, storage_options).version)
+    newest = snapshot_files(messages_uri, storage_options(messages_uri, s3)).version
+    state = TableProgress(followed, None, newest)
     write_progress(client, None, state)
     return state
 
 
-def _pending_versions(
-    state: TableProgress, messages_uri: str, storage_options: Mapping[str, str] | None
-) -> Iterator[AddedVersion]:
+def _pending_versions(state: TableProgress, messages_uri: str, s3: S3Options | None) -> Iterator[AddedVersion]:
     """Return the Delta versions that are not in HBase yet; a first load is a single version with all files."""
+    store = storage_options(messages_uri, s3)
     try:
         if state.version is not None:
-            yield from added_versions(messages_uri, state.version, storage_options)
+            # All at once: writing their rows may take longer than temporary credentials are valid.
+            yield from list(added_versions(messages_uri, state.version, store))
             return
         assert state.loading is not None  # either version or loading is set
-        load = snapshot_files(messages_uri, storage_options)
-        since = added_versions(messages_uri, state.loading, storage_options)
+        load = snapshot_files(messages_uri, store)
+        since = added_versions(messages_uri, state.loading, store)
         removed = [file for version in since if version.version <= load.version for file in version.removed]
         yield AddedVersion(load.version, load.files, tuple(removed))
     except VersionGoneError as error:
@@ -132,7 +134,7 @@ def _apply_files(runner: Runner | None, work: Work, files: tuple[AddedFile, ...]
 def _check_files_exist(work: Work, files: tuple[AddedFile, ...]) -> None:
     if not files:
         return
-    found = table_files(work.messages_uri, work.storage_options).get_file_info([file.name for file in files])
+    found = work.files().get_file_info([file.name for file in files])
     for info in found:
         if info.type == pafs.FileType.NotFound:
             raise HBaseError(

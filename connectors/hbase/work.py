@@ -10,13 +10,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.writer import delete_entries_by_key, delete_messages, write_messages
+from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion, table_files
 from commitlake.connectors.runtime.runner import Runner, divided
+from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
 PIECE_ROWS = 100_000
@@ -46,7 +49,7 @@ class Work:
         options: where HBase is.
         salts: the table's number of salts.
         messages_uri: path or URI of the Delta table.
-        storage_options: deltalake's options for an object store.
+        s3: the object store, if the table is in one; each process finds the credentials itself.
         delete: whether to delete the rows.
         kept: rows that are not deleted: physical offsets by broker, in order.
         bare: rows of `kept` that no longer have keys, so that their index entries by key are deleted.
@@ -55,7 +58,7 @@ class Work:
     options: HBaseOptions
     salts: int
     messages_uri: str
-    storage_options: Mapping[str, str] | None = None
+    s3: S3Options | None = None
     delete: bool = False
     kept: Mapping[str, Offsets] | None = None
     bare: Mapping[str, Offsets] | None = None
@@ -64,9 +67,13 @@ class Work:
         """Return a copy that deletes rows, except those that the version has added again."""
         return replace(self, delete=True, kept=kept.all, bare=kept.bare)
 
+    def files(self) -> pafs.FileSystem:
+        """Return a filesystem whose root is the table's folder, with current credentials."""
+        return table_files(self.messages_uri, storage_options(self.messages_uri, self.s3))
+
     def run(self, pieces: Iterable[Piece]) -> int:
         """Process pieces over one connection, and return the number of rows written or deleted."""
-        files = table_files(self.messages_uri, self.storage_options)
+        files = self.files()
         with Client(self.options) as client:
             batches = (batch for piece in pieces for batch in self._read(piece, files))
             if self.delete:
@@ -142,7 +149,7 @@ def find_kept_places(work: Work, version: AddedVersion) -> KeptPlaces:
         return KeptPlaces({}, {})
     kept: dict[str, list[Offsets]] = {}
     bare: dict[str, list[Offsets]] = {}
-    files = table_files(work.messages_uri, work.storage_options)
+    files = work.files()
     for file in version.files:
         with files.open_input_file(file.name) as source:
             rows = pq.read_table(source, columns=[*_PLACE, *_KEYS], page_checksum_verification=True)

@@ -498,14 +498,13 @@ def _unfinished_tables(tables: FollowedTables, hbase: FollowedInHBase) -> list[s
 
 
 def _follow_hbase(lake: Lake, config: Config, runner: Runner) -> FollowedInHBase:
-    options = lake.storage_options
-    if config.hbase is None or not DeltaTable.is_deltatable(lake.uri("messages"), options):
+    if config.hbase is None or not DeltaTable.is_deltatable(lake.uri("messages"), lake.storage_options):
         return _NOTHING_IN_HBASE
     from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415 (happybase, only where it is wanted)
 
     for attempt in range(MAX_TRIES):
         try:
-            return follow(runner, lake.uri("messages"), config.hbase, storage_options=options)
+            return follow(runner, lake.uri("messages"), config.hbase, s3=lake.s3)
         except ConcurrentFollowError:  # another run is putting the same rows; then continue with the rest
             time.sleep(wait_seconds(attempt))
     return _HBASE_UNFINISHED

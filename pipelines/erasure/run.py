@@ -278,10 +278,9 @@ def follow_hbase(place: Place) -> int:
     from commitlake.connectors.hbase.follower import follow  # noqa: PLC0415
 
     assert place.hbase is not None
-    options = place.lake.storage_options
     for attempt in range(MAX_TRIES):
         try:
-            done = follow(place.runner, place.lake.uri("messages"), place.hbase, storage_options=options)
+            done = follow(place.runner, place.lake.uri("messages"), place.hbase, s3=place.lake.s3)
         except ConcurrentFollowError:
             if attempt == MAX_TRIES - 1:
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from commitlake.connectors.hbase import work as work_module
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.work import PIECE_ROWS, KeptPlaces, Work, divide_into_pieces, find_kept_places
 from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion
+from commitlake.connectors.storage.s3_options import S3Options
 
 
 def _file(root: Path, name: str, offsets: range, rows_in_group: int) -> AddedFile:
@@ -48,6 +50,22 @@ def test_pieces_have_every_row_once_with_its_date(tmp_path: Path, monkeypatch: p
         Work(HBaseOptions(batch_rows=50), 4, str(tmp_path)).run([piece])
     assert sorted(row["physical_offset"] for row in taken) == list(range(1010))
     assert {str(row["store_date"]) for row in taken} == {"2026-11-20"}
+
+
+def test_each_task_finds_current_credentials_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def open_files(uri: str, options: dict[str, str]) -> None:
+        seen.append((uri, options["aws_secret_access_key"]))
+
+    monkeypatch.setattr(work_module, "table_files", open_files)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "first")
+    sent = pickle.dumps(Work(HBaseOptions(), 4, "s3://bucket/messages", S3Options()))
+    assert b"first" not in sent
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "second")
+    pickle.loads(sent).files()
+    assert seen == [("s3://bucket/messages", "second")]
 
 
 def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
