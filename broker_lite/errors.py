@@ -82,7 +82,7 @@ class UnsupportedError(StoreError):
 
 
 class StoreUnusableError(StoreError):
-    """Error for a store that is closed, or that a failed write or a truncated file left for the next `open`."""
+    """Error for a store that is closed, or that must be opened again after a failed write or a truncated file."""
 
 
 class DeliveryError(CommitLakeError):

@@ -52,7 +52,7 @@ class FilledAdvice(NamedTuple):
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """The commands that can be run as they are."""
+        """The commands without open placeholders, which can be run as they are."""
         own = (part for part in self.parts if isinstance(part, Command))
         return tuple(command for command in (*own, *self.others) if command.is_complete)
 

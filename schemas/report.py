@@ -45,7 +45,7 @@ class Kind(StrEnum):
 
 
 class Html(str):
-    """Text that is already HTML, such as the picture of a story; only pages show it."""
+    """Text that is already HTML, such as the picture of a message's story; only HTML pages show it."""
 
     __slots__ = ()
 
@@ -116,7 +116,7 @@ class Trend(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StepLink:
-    """Link from a story's report to the details of one step.
+    """Link in the report on a message's story to the details of one of its steps.
 
     Attributes:
         number: number of the step.
@@ -296,7 +296,7 @@ class Examples(NamedTuple):
 
 
 class MarkKind(StrEnum):
-    """The kind of a marked time."""
+    """Kind of a marked time: without data, with a part of the data, or with damage."""
 
     MISSING = "missing"
     PARTIAL = "partial"

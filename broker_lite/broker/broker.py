@@ -34,7 +34,7 @@ LONG_REQUESTS_AT_ONCE = 16
 
 
 class Broker:
-    """State of a broker.
+    """State of a broker: its store, topics, groups, clients and waiting requests.
 
     Attributes:
         options: settings of the broker.

@@ -271,4 +271,4 @@ class Deliveries(Protocol):
         """Roll back a half message."""
 
     def take_due_halves(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
-        """Check half messages; yield those whose producers must be asked now, and None for each other one."""
+        """Yield the undecided half messages whose producers must be asked now, and None for each other one examined."""

@@ -41,7 +41,7 @@ def layouts_of(root: Path) -> tuple[FileLayout, ...]:
 
 
 def parking_topics(store: BrokerStore) -> Mapping[str, int]:
-    """Return the topics in which a store keeps messages that are not consumed yet, with their numbers of queues."""
+    """Return the topics in which a store keeps delayed messages and transactions, with their numbers of queues."""
     if not isinstance(store, MessageStore):
         return {}
     dialect = store.options.dialect

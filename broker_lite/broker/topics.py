@@ -129,7 +129,7 @@ class TopicTable:
         return config
 
     def config_for_send(self, topic: str, template: str, queues: int) -> TopicConfig | None:
-        """Return the settings of the topic that a producer sends to; for a new topic, those that `made` will give it.
+        """Return the settings of the topic that a producer sends to or, if it is missing, those to create it with.
 
         Args:
             topic: name of the topic; the group of a retry topic must be known.
@@ -156,7 +156,7 @@ class TopicTable:
 
     @contextmanager
     def made(self, config: TopicConfig) -> Iterator[None]:
-        """Create a topic for its first message if it does not exist; remove it again if the message is refused."""
+        """Create a missing topic before the block stores its first message; remove it again if the block fails."""
         is_new = config.topic_name not in self._config.entries
         if is_new:
             self.put(config)

@@ -166,7 +166,7 @@ def commit(half: Message, topic: str, queue_id: int) -> NewMessage:
 
 
 def check_again(half: Message, checks: int) -> NewMessage:
-    """Return a newer copy of a half message, whose producer is then asked about this copy."""
+    """Return the copy that replaces a half message when its producer is asked, with the new number of checks."""
     return replace(copy_of(half), properties=with_properties(half.property_pairs, {CHECK_TIMES: str(checks)}))
 
 

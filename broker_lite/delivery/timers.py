@@ -48,7 +48,7 @@ def asks_for_timer(known: dict[str, str]) -> bool:
 
 
 def _due_ms(message: Message, known: dict[str, str]) -> int | None:
-    """Return the delivery time of a waiting message: its store time if it has none, None if that is invalid."""
+    """Return when a parked message is due: its store time if no time is set, None if the set time is invalid."""
     text = known.get(props.TIMER_OUT)
     return message.store_timestamp if text is None else parse_int64(text)
 
@@ -105,7 +105,10 @@ class Timers:
         return time_ms // self._files.precision_ms * self._files.precision_ms
 
     def _find_first_new(self, last: TimerUnit | None) -> tuple[int, frozenset[int]]:
-        """Return the queue offset to continue reading at, and physical offsets of later messages already entered."""
+        """Return the timer topic's queue offset to continue at, and which later messages the timer files already have.
+
+        These messages are given as the physical offsets of their records.
+        """
         low, high = self._store.min_offset(TIMER_TOPIC, 0), self._store.max_offset(TIMER_TOPIC, 0)
         if not self._files.has_checkpoint and last is None:
             return low, frozenset()

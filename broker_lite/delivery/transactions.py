@@ -64,7 +64,7 @@ class Transactions:
             return None
         half = intact_message(self._store, HALF_TOPIC, QUEUE_ID, number)
         if half is None:
-            self._count_without_mark(number)
+            self._note_decided_without_mark(number)
             return None
         return half if half.queue_offset == number else replace(half, queue_offset=number)
 
@@ -73,7 +73,7 @@ class Transactions:
         numbers = numbers_from(self._store, HALF_TOPIC, QUEUE_ID, self._half_progress)
         for expired in range(self._half_progress, numbers.start):
             if not self._is_decided(expired):
-                self._count_without_mark(expired)
+                self._note_decided_without_mark(expired)
         return numbers
 
     def prepare(self, message: NewMessage) -> PutResult:
@@ -119,7 +119,7 @@ class Transactions:
             return [half for number in self._half_queue_offsets() if (half := self._undecided_half(number))]
 
     def take_due(self, now_ms: int, timeout_ms: int, checks_max: int) -> Iterator[Message | None]:
-        """Check the undecided half messages; yield those whose producers must be asked now, None for each other one.
+        """Yield the undecided half messages whose producers must be asked now, and None for each other one examined.
 
         Each yielded half message is a new record with its check count increased; the older record no longer counts. A
         half message that was checked too often is discarded.
@@ -148,13 +148,13 @@ class Transactions:
         try:
             if checks >= checks_max:
                 self._store.put(rewrites.abandon(half))
-                self._count_without_mark(half.queue_offset)
+                self._note_decided_without_mark(half.queue_offset)
                 return None
             again = self._put_again(half, checks + 1)
         except MessageRefusedError as error:
             # Its properties may be full, for example. Skip it, so that later half messages are checked.
             _logger.error("half message %d is skipped, because it cannot be stored again: %s", half.queue_offset, error)
-            self._count_without_mark(half.queue_offset)
+            self._note_decided_without_mark(half.queue_offset)
             return None
         immunity_ms = _immunity_ms(half, timeout_ms)
         # RocketMQ counts this check, too.
@@ -167,7 +167,7 @@ class Transactions:
         older = [*self._older.pop(half.queue_offset, ()), half.queue_offset]
         self._older[result.queue_offset] = older
         self._newest.update(dict.fromkeys(older, result.queue_offset))
-        self._count_without_mark(half.queue_offset)
+        self._note_decided_without_mark(half.queue_offset)
         again = self._store.get_at(result.physical_offset)
         assert again is not None, "expected the record that was just stored"
         return again
@@ -215,8 +215,8 @@ class Transactions:
             self._forget_older(half)
         self._advance_progress()
 
-    def _count_without_mark(self, half: int) -> None:
-        """Treat a half message as decided, because it was stored again or discarded, without writing an op record."""
+    def _note_decided_without_mark(self, half: int) -> None:
+        """Treat a half message as decided without an op record: it was replaced, discarded or skipped."""
         self._decided.add(half)
         self._forget_older(half)
         self._advance_progress()
@@ -238,12 +238,15 @@ class Transactions:
 
 
 def _is_too_young(half: Message, now_ms: int, timeout_ms: int) -> bool:
-    """Return whether a half message, and all later ones, are too young to be checked; those from the future are not."""
+    """Return whether a half message, and so all later ones, are too young to be checked.
+
+    One whose born time is after `now_ms` is not too young.
+    """
     return not half.properties.get(IMMUNITY_SECONDS) and 0 <= now_ms - half.born_timestamp < timeout_ms
 
 
 def _immunity_ms(half: Message, timeout_ms: int) -> int | None:
-    """Return the age at which a half message asks to be checked first, ms; None if it does not ask for one."""
+    """Return the age below which a half message's producer is not asked, ms; None if its properties set none."""
     text = half.properties.get(IMMUNITY_SECONDS)
     if not text:
         return None

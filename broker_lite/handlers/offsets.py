@@ -24,7 +24,7 @@ from commitlake.schemas.remoting.headers import (
 
 
 def query_offset(broker: Broker, _channel: Channel, request: Command) -> Command:
-    """Answer with a group's offset in a queue, or 0 for a new group if the queue is complete and recent."""
+    """Answer with a group's offset in a queue; for a new group, with 0 if all messages are still there and recent."""
     header = from_ext_fields(QueryConsumerOffsetRequest, request.ext_fields)
     store = broker.store
     offset = store.config.consumer_offsets.get(header.topic, header.consumer_group, header.queue_id)

@@ -81,7 +81,7 @@ def _check_request(half: Message) -> Command:
 
 
 def _serialize_target(half: Message) -> bytes:
-    """Serialize a half message with its original topic and queue, for the question to its producer."""
+    """Serialize a half message with its original topic and queue, for the request that asks its producer to decide."""
     known = half.properties
     message = replace(
         copy_of(half),

@@ -109,7 +109,7 @@ class MasterSide:
         return self.next_offset, min(self._batch_bytes, in_segment, log.stop - self.next_offset)
 
     def transfer(self, body: bytes) -> bytes:
-        """Return a transfer, a header and the given bytes of the log."""
+        """Return the bytes that send a part of the log to the slave: a header and the given bytes."""
         header = TRANSFER.pack(self.next_offset, len(body))
         self.next_offset += len(body)
         return header + body
@@ -138,7 +138,7 @@ class SlaveSide:
         self._header = b""
 
     def report(self) -> bytes:
-        """Return a report of the offset received so far, up to which the slave's log must be written."""
+        """Return a report of the offset received so far; the caller must have written the log up to it."""
         return REPORT.pack(self._expected or 0)
 
     def receive(self, data: bytes) -> list[LogChunk]:

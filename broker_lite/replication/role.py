@@ -154,7 +154,7 @@ class ReplicationRole:
             self._slave.on_registered(answer)
 
     def has_pending_answers(self, now_ms: int) -> bool:
-        """Return whether answers still wait for a slave while the process stops."""
+        """Send new bytes of the log, and return whether answers still wait for a slave; used on shutdown."""
         if not isinstance(self.dispatcher, SyncMasterDispatcher):
             return False
         self.send()

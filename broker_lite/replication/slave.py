@@ -128,7 +128,7 @@ class Slave:
             writer.close()
 
     async def _send_reports(self, side: SlaveSide, writer: asyncio.StreamWriter) -> None:
-        """Send reports at an interval as heartbeats; everything received has then been written to the log."""
+        """Report to the master at an interval how far the log is written; this also serves as a heartbeat."""
         while True:
             await asyncio.sleep(self._options.heartbeat_seconds)
             writer.write(side.report())

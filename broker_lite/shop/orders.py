@@ -71,7 +71,7 @@ class OrderPlan:
 
 
 def draw_orders(count: int, rng: random.Random, max_retries: int) -> OrderPlan:
-    """Generate random orders around order-4711; every outcome occurs at least once.
+    """Generate random orders with consecutive numbers, among them order 4711; every outcome occurs at least once.
 
     Raises:
         ValueError: if there are too few orders for that.

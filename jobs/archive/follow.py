@@ -52,7 +52,7 @@ class _StopRequestedError(Exception):
 
 
 class Follower:
-    """A stream of archive runs.
+    """Series of archive runs, driven by a Spark stream.
 
     Args:
         spark: a session with Delta and the source `commitlog`.
@@ -76,7 +76,7 @@ class Follower:
         self._batches = 0
 
     def follow(self, interval: datetime.timedelta | None, max_bytes: int, left: ArchiveWork | None = None) -> None:
-        """Archive until a signal stops it, or, without an interval, until all present messages are archived.
+        """Archive new messages until a signal arrives or, without an interval, until all present messages are archived.
 
         Args:
             interval: time between two checks for new messages; None to end after the present messages.
@@ -168,7 +168,7 @@ class Follower:
             self._batches += 1
 
     def _archive(self, offered: Snapshot) -> None:
-        """Archive the part of a stream's offered messages that the lake does not have yet."""
+        """Archive those messages of a stream's micro-batch that the lake does not have yet."""
         config = self._config
         lake, layouts = Lake(config.lake), config.layout
         work = find_work(config.store, config.broker, lake, until=offered, formats=layouts)

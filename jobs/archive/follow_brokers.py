@@ -26,7 +26,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class BrokerFollower:
-    """A series of archive runs, one after another.
+    """Series of archive runs that pull messages from brokers, one after another.
 
     Args:
         runner: the runner of the tasks.
@@ -44,7 +44,7 @@ class BrokerFollower:
         self._stop = threading.Event()
 
     def follow(self, interval: datetime.timedelta) -> None:
-        """Archive until a signal stops it.
+        """Archive new messages at an interval until a signal arrives.
 
         Args:
             interval: time between two checks for new messages.

@@ -293,7 +293,7 @@ def _judged_example(row: Mapping[str, object]) -> Example:
 
 
 def _key_part_text(key: str, value: object) -> str:
-    """Return one part of a window's key as text, with its time in ISO form."""
+    """Return a part of a finding's place, such as its topic, as text; a window's start as a time in UTC."""
     if key != "window_start":
         return str(value)
     try:

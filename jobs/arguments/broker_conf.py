@@ -25,7 +25,7 @@ class BrokerConfArgument(Options):
 
 
 def read_broker_conf(path: str | None, broker: str) -> str:
-    """Read a settings file.
+    """Read the text of the settings file that `--broker-conf` names.
 
     Args:
         path: Path of the file, with `{broker}` for the store's name; None or empty for no file.
@@ -52,7 +52,7 @@ def read_broker_conf(path: str | None, broker: str) -> str:
 
 
 def read_store_conf(path: str | None, broker: str) -> StoreConf:
-    """Read the settings of a store's files from a settings file.
+    """Read the settings of a store's files from the settings file that `--broker-conf` names.
 
     Args:
         path: See `read_broker_conf`.

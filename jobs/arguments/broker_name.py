@@ -70,10 +70,10 @@ def broker_name(path: str, given: str | None, conf: str | None, known: Collectio
 
 
 def named_stores(path: str, given: str | None, conf: str | None, formats: Formats) -> list[Store]:
-    """Return the stores at a path with names from steps 2 to 4 of the module docstring, for commands without a lake.
+    """Return the stores at a path, named by their settings files or else their folders, for commands without a lake.
 
-    If two of them would have the same name, as two copies of a store, all have the names of their folders. They have
-    these, too, if the file of `--broker-conf` is found by them.
+    Names come from steps 2 to 4 of the module docstring. If two stores would have the same name, as two copies of a
+    store, all have the names of their folders. They have these, too, if the file of `--broker-conf` is found by them.
 
     Args:
         path: path of the stores, as for `find_stores`.

@@ -41,7 +41,7 @@ def evidence_key(arguments: EvidenceArgument) -> Ed25519PrivateKey | None:
 
 
 def write_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: Iterable[dict[str, Any]]) -> str | None:
-    """Sign documents, append them to a lake, and return a sentence about the newest one; None without documents.
+    """Sign an evidence document for each item of `facts`, append them to a lake, and describe the newest one, if any.
 
     Args:
         key: the key from `evidence_key`.
@@ -61,7 +61,7 @@ def write_evidence(lake: Lake, key: Ed25519PrivateKey, kind: str, facts: Iterabl
 
 
 def last_subject(lake: Lake, kind: str) -> int | None:
-    """Return the number of the newest archive run, erasure or purge that has a document; None if there is none."""
+    """Return the number of the newest archive run, erasure or purge with an evidence document, or None."""
     from commitlake.pipelines.evidence.chain import newest_document
 
     document = newest_document(lake, kind)

@@ -18,7 +18,7 @@ _HELP = (
 
 
 def _parse_layout(name: str) -> str:
-    """Return the folder of the format with this name, or the name itself if there is no such format."""
+    """Return the name of the log folder for a format's name or alias; an unknown name is returned unchanged."""
     log_format = all_formats().called(name)
     return name if log_format is None else log_format.folder
 

@@ -28,7 +28,7 @@ WHICH = Section("which messages")
 
 
 class Selecting(Options):
-    """The base of options that select messages.
+    """Base class of the option classes that select messages.
 
     Attributes:
         CONDITIONS: names of a selection's conditions, by the name of the option field that sets them.

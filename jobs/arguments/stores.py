@@ -14,7 +14,7 @@ from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_i
 
 
 def at_least(least: int) -> Callable[[str], int]:
-    """Return the argument type of a whole number with a lower limit."""
+    """Return a function for argparse's `type` that parses a whole number of at least `least`."""
 
     def number(text: str) -> int:
         found = parse_int(text, least, INT64_MAX)

@@ -262,7 +262,7 @@ def _stores_of(command: Audit, moment: Moment) -> ComparedStores | None:
 
 
 def _notes_of(command: Audit, span: AuditSpan, kept: AuditSpan) -> list[str]:
-    """Return a sentence for each part of the requested time range that is not compared, or more than that is."""
+    """Return sentences on how the compared time range differs from the requested one."""
     notes = []
     if (span.first, span.last) != (command.start, command.end):
         notes.append(f"compared in whole windows of ten minutes: {span}")

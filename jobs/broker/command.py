@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 def tls_properties(arguments: BrokerArguments) -> TlsProperties | None:
-    """Return the settings of the file, or None if there is none."""
+    """Return the TLS settings of `--tls-config` with the mode of `--tls-mode`, if given; None without a file."""
     from commitlake.schemas.remoting.tls import read_tls_properties
     from commitlake.schemas.remoting.tls_properties import TlsConfigError, TlsMode
 

@@ -158,7 +158,7 @@ class Command(Common, ABC):
         return run_job(cls.parser(), lambda arguments: cls.of(arguments)._start(), join_time_values(words, *times))  # noqa: SLF001
 
     def _start(self) -> ExitCode:
-        """Run the command; skip the import of pandas, which takes time, in a process of its own without Spark."""
+        """Run the command; in its own process and without Spark, do so without importing pandas, which takes time."""
         if is_own_process() and not getattr(self, "is_on_spark", self.DEFAULTS.get("spark", True)):
             leave_out_pandas()
         return self.run()

@@ -118,7 +118,7 @@ def needs(other: str, hint: str = "") -> tuple[Rule, ...]:
 
 
 def only_with(other: str, this: str = "{this}") -> tuple[Rule, ...]:
-    """Return the rule of an option that has no effect without another one; its environment variables are accepted.
+    """Return the rule that an option has no effect without another one; its environment variable may still be set.
 
     Args:
         this: name of the option in the error; by default the first one.
@@ -400,7 +400,7 @@ def given_options(options: Options, names: Iterable[str]) -> list[str]:
 
 
 def _is_given(options: Options, named: str) -> bool:
-    """Return True if an option has a value (`named` is "field value"), or any but its default (only "field")."""
+    """Return True if an option differs from its default or, if `named` is "FIELD VALUE", has this value."""
     name, _, value = named.partition(" ")
     found = getattr(options, name)
     if value:

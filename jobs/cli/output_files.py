@@ -11,7 +11,7 @@ _HEAD_BYTES = 4096
 
 
 class OutputFileError(CommitLakeError):
-    """A file cannot be written, or would replace another one; the message is for a user."""
+    """Error for an output file that cannot be written, or would replace another file; the message is for a user."""
 
     exit_code = ExitCode.USAGE
 

@@ -352,7 +352,7 @@ def _exit_without_finalization(code: int) -> None:
 
 
 def _end_with_descendants(number: int, *, at_once: bool = False) -> NoReturn:
-    """End this process and all its descendants.
+    """End this process, with the exit code for a signal, and all its descendants.
 
     Args:
         number: number of the signal.

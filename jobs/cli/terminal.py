@@ -23,7 +23,7 @@ class GuardedStream:
     """A stream that escapes control characters except newline and tab; see `connectors.printable`."""
 
     def __init__(self, stream: TextIO, edit: Callable[[str], str] | None = None) -> None:
-        """Guard a stream.
+        """Create a stream that writes escaped text to another stream.
 
         Args:
             edit: function that changes each text before it is written, if any.

@@ -178,7 +178,7 @@ def stores(place: str) -> Iterator[DoctorFinding]:
 
 
 def completed(checks: Sequence[DoctorFinding], asked: Sequence[str]) -> list[DoctorFinding]:
-    """Return the findings, with a "skipped" finding added for each check that was not requested."""
+    """Return the findings, with a "skipped" finding added for each optional check that was not requested."""
     known = {finding.check for finding in checks}
     options = {"store": "--store", "lake": "--lake", "s3": "--lake s3://…", "hbase": "--hbase", "broker": "--namesrv"}
     more = [

@@ -111,7 +111,7 @@ class Dump(
 
 
 def _warn_of_unread_messages(store: Store) -> None:
-    """Warn of messages that are not in the folder that is read; for a copy in an object store, `ship` does."""
+    """Warn of messages in folders that `dump` does not read; not for a copy in an object store, where `ship` warns."""
     from commitlake.connectors.reading.unread import UNREAD
     from commitlake.pipelines.ship.store import SourceStore
     from commitlake.schemas.errors import UsageError

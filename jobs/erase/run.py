@@ -219,7 +219,7 @@ def waiting_lines(lake: Lake) -> Iterator[str]:
 
 
 def _finish_interrupted(place: Place, say: Callable[[str], None]) -> tuple[bool, PackError | None]:
-    """Complete unfinished erasures; return whether any was completed, and the error of one with bodies left."""
+    """Complete unfinished erasures; return whether any was completed, and the error of the first one that failed."""
     outcomes = finish_erasures(place, lambda _: None)
     done = [outcome for outcome in outcomes if outcome.error is None]
     for outcome in done:

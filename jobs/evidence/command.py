@@ -149,7 +149,7 @@ def _verify_chain(command: EvidenceCommand) -> ExitCode:
 
 
 def _newest_written_number(command: EvidenceCommand) -> int:
-    """Return the number of the newest document ever written to a lake's table; 0 without a lake."""
+    """Return the highest number of an evidence document ever added to the lake; 0 without a lake."""
     if not command.lake:
         return 0
     from commitlake.pipelines.evidence.chain import written_number

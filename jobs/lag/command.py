@@ -96,7 +96,7 @@ class Condition:
 
 
 def parse_condition(text: str) -> Condition:
-    """Parse a condition.
+    """Parse a condition on a row of `lag`, such as `time_lag > 10m`.
 
     Raises:
         argparse.ArgumentTypeError: It is not a condition.

@@ -388,7 +388,7 @@ def _history_charts(groups: Sequence[GroupSummary], history: LagHistory | None, 
 
 
 def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
-    """Yield a mark for each time range in which no group has a figure."""
+    """Yield a chart mark for each time range in which no group has a figure."""
     windows = history.windows
     start: int | None = None
     for number in range(windows.count + 1):
@@ -402,19 +402,19 @@ def _times_without_snapshot(history: LagHistory) -> Iterator[Mark]:
 
 
 def _group_table(groups: Sequence[GroupSummary]) -> Table:
-    rest = _rest("groups", [group.messages for group in groups], MAX_GROUPS)
+    rest = _hidden_rows_text("groups", [group.messages for group in groups], MAX_GROUPS)
     return Table.of("Groups, the worst first", _PAGE_GROUPS, map(_group_row, groups[:MAX_GROUPS]), rest)
 
 
 def _queue_table(rows: Sequence[Lag], first: str) -> Table:
     has_brokers = len({row.broker for row in rows}) > 1  # a single one is at the top of the page
     ordered = worst_first(rows)
-    rest = _rest("queues", [row.messages for row in ordered], MAX_QUEUES)
+    rest = _hidden_rows_text("queues", [row.messages for row in ordered], MAX_QUEUES)
     columns = [column for column in (Column(first), *_PAGE_QUEUES) if has_brokers or column != "broker"]
     return Table.of("Queues, the worst first", columns, map(_queue_row, ordered[:MAX_QUEUES]), rest)
 
 
-def _rest(rows: str, messages: Sequence[FigureBounds], shown: int) -> str:
+def _hidden_rows_text(rows: str, messages: Sequence[FigureBounds], shown: int) -> str:
     """Return a sentence about the rows that a table does not show; empty if it shows all of them.
 
     Args:

@@ -118,7 +118,7 @@ def _check_topics(command: LineageOptions) -> None:
 
 
 def one_by_one(command: LineageOptions) -> Iterator[LineageOptions]:
-    """Yield a copy of the options for each requested key or id, because each has its own story."""
+    """Yield a copy of the options for each requested key or id, with only that one, because each has its own story."""
     if not command.key and not command.id:
         yield command
     for key in command.key:
@@ -128,7 +128,7 @@ def one_by_one(command: LineageOptions) -> Iterator[LineageOptions]:
 
 
 def question_of(command: LineageOptions, lake: Lake) -> Question:
-    """Return the question about a message's story that the options ask.
+    """Return the options as a `Question`: the messages whose story is wanted, and limits of the story.
 
     Raises:
         JobError: for an invalid position, or a broker that the lake does not have.

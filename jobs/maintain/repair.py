@@ -66,7 +66,7 @@ def run_repair(command: MaintainOptions, lake: Lake) -> ExitCode:
 
 
 def _finish_repair(command: MaintainOptions, lake: Lake, runner: Runner, changed: Collection[str] = ()) -> None:
-    """Repeat erasures whose data the repair has brought back, and update the profiles of messages read again.
+    """Repeat erasures whose data the repair has brought back, and update checksums of messages that it read again.
 
     Args:
         changed: tables with rows of another program that the repair keeps.

@@ -204,7 +204,7 @@ def _compact(plan: MaintenancePlan, table: str, sort_columns: tuple[str, ...]) -
 
 
 def _join_for_merge(plan: MaintenancePlan, table: str) -> Join | None:
-    """Return the join that the merge of a table applies to its rows; None if rows stay unchanged."""
+    """Return the function that joins rows of a table while its files are merged; None if rows stay unchanged."""
     if table != "topic_minutes":
         return None
     run_id = joined_run_id(plan.lake)

@@ -76,7 +76,7 @@ class MetricsServer(ThreadingMixIn, HTTPServer):
         super().process_request(request, client_address)
 
     def begin(self, request: socket.socket, seconds: float | None) -> None:
-        """Limit the remaining seconds of a connection with a request; None for no limit while metrics are measured."""
+        """Set the seconds until a connection with a request is cut; None for no limit while metrics are measured."""
         with self._guard:
             connection = self._open[request]
             connection.has_request = True

@@ -59,7 +59,7 @@ _QUEUE_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The result of a replay in a notebook.
+    """Plan of a notebook's replay, its counts, and how far groups have consumed its messages.
 
     Attributes:
         plan: plan of the replay.

@@ -33,7 +33,7 @@ _REQUEST_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The offsets of a group.
+    """A group's offsets by queue, with sentences about what is unknown or missing.
 
     Attributes:
         rows: Offsets by queue.

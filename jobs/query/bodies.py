@@ -53,13 +53,13 @@ class BodyTexts:
     """
 
     def __init__(self, fetch: Fetch) -> None:
-        """Read bodies with a function from `body_fetcher`."""
+        """Create a reader that gets bodies with a function from `body_fetcher`."""
         self._fetch = fetch
         self.unreadable = 0
         self.reasons: list[str] = []
 
     def of(self, row: Row, name: str = "") -> tuple[str | None, str | None]:
-        """Return a body as text if it is UTF-8, else as base64; the other value is None, or both without a body.
+        """Return a row's body as (text, None), or (None, base64) if it is not UTF-8; (None, None) if there is none.
 
         Args:
             row: a row with `COLUMNS`, or at least those with the position of the body.

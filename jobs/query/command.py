@@ -231,7 +231,7 @@ def _explain_masked_keys(lake: Lake) -> None:
 
 
 def _explain_empty(query: QueryOptions, lake: Lake, table: DeltaTable | None, count: int) -> None:
-    """Warn of topics that the lake does not have; after an empty result, also of queues, masked keys and the time."""
+    """Warn of unknown topics; after an empty result, also of unknown queues, masked keys and the time range."""
     if not count and query.key and table is not None:
         _explain_masked_keys(lake)
     has_time = not count and (query.start or query.end)
@@ -276,7 +276,7 @@ def _answer_missing_table(query: QueryOptions, started: float) -> ExitCode:
 
 
 def _hbase_or_lake(query: QueryOptions, lake: Lake) -> DeltaTable | None:
-    """Return `messages` if HBase lacks messages of the lake; None if HBase is up to date and can be queried."""
+    """Return the lake's table `messages`, to be queried instead, if HBase lacks messages of it; otherwise None."""
     try:
         table = open_messages(lake)
     except LogDamagedError:

@@ -87,7 +87,7 @@ _ROWS_LOST = "a repair of the lake has lost rows about this replay"
 
 
 class Sent(NamedTuple):
-    """The result of a new replay.
+    """Exit code of a new replay, with its plan.
 
     Attributes:
         exit_code: the job's exit code.
@@ -449,7 +449,7 @@ def _consumed_text(chosen: ChosenMessages, places: Places, by: str) -> str:
 
 
 def _offsets_in_target(admin: Admin, group: str, brokers: Sequence[str]) -> Places:
-    """Return a group's offsets in the target if its brokers have the names of the messages' stores, else none."""
+    """Return a group's offsets in the target on brokers with the given names; empty if they cannot be read."""
     try:
         return live_offsets(admin, group, brokers)
     except RocketMQError:

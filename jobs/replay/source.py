@@ -66,7 +66,7 @@ class MessageSource:
 
 
 def lake_source(lake: Lake, table: DeltaTable) -> MessageSource:
-    """Return the messages of a lake."""
+    """Return a lake's messages as the source of a replay."""
 
     def not_consumed(arguments: ReplayOptions, group: str, takes_topic: Callable[[str], bool]) -> NotConsumed:
         brokers = arguments.broker or archived_stores(lake)

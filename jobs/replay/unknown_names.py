@@ -23,7 +23,7 @@ _IS_DEAD = f"starts_with(topic, '{DLQ_PREFIX}')"
 
 
 def warn_of_unknown_names(arguments: ReplayOptions, lake: Lake, source: MessageSource) -> None:
-    """Warn of names that no message has.
+    """Warn of requested names, such as topics and tags, that no message of the source has.
 
     The topics and queues of a store or of live topics are checked while they are read, and here only the others.
 

@@ -208,7 +208,7 @@ def write_json(rows: Iterable[Row], out: TextIO, missing: Sequence[str] = ()) ->
 
 
 def write_document(document: Mapping[str, object]) -> None:
-    """Write one JSON document with other parts than rows to standard output."""
+    """Write one JSON document with the given top-level fields to standard output."""
     text = json.dumps({"schema": SCHEMA, **document}, ensure_ascii=False, indent=1)
     print(printable_json(text), file=trusted(sys.stdout))
 

@@ -123,7 +123,7 @@ class TpsOptions(
 
     @property
     def runs_on(self) -> Engine:
-        """Engine that counts; a Spark setting in the environment is ignored where it does not fit."""
+        """Engine that counts messages: Spark if it is selected and can count them, otherwise `deltalake`."""
         is_possible = self.store is None and self.show not in (HOT_KEYS, DELAYED)
         return Engine.SPARK if self.is_on_spark and is_possible else Engine.DELTALAKE
 
@@ -137,7 +137,7 @@ def check(command: TpsOptions) -> None:
     if command.top < 0:
         raise JobError(f"--top: expected 0 or more, found {command.top}")
     if command.show != RATES:
-        _check_other(command)
+        _check_show_options(command)
     if is_spark_given(command) and command.runs_on != Engine.SPARK:
         if command.store is not None:
             raise JobError("--spark needs --lake", "a store's log is read in this process")
@@ -145,7 +145,7 @@ def check(command: TpsOptions) -> None:
     _check_lengths(command)
 
 
-def _check_other(command: TpsOptions) -> None:
+def _check_show_options(command: TpsOptions) -> None:
     """Raise an error for options that have no effect with `--show`."""
     for name in (*_OF_RATES, "by"):
         if getattr(command, name) not in (None, False):

@@ -73,7 +73,7 @@ def print_report(form: str, reports: Sequence[StoreReport], remedies: Remedies) 
 
 
 def _rows(reports: Sequence[StoreReport]) -> Iterator[Row]:
-    """Yield the rows, the worst first; of each class and store, the first findings and the number of the others."""
+    """Yield the first findings of each class and store, the worst class first, with the number of all such findings."""
     for severity in Severity:
         for code, kind in CLASSES.items():
             if kind.severity is not severity:

@@ -21,7 +21,7 @@ PAGE_SIZE = 4096
 
 
 class Field(NamedTuple):
-    """Field of a fixed region.
+    """Field of a fixed-size region of bytes; see `Layout`.
 
     Attributes:
         name: upstream's name in snake case.
@@ -35,7 +35,7 @@ class Field(NamedTuple):
 
 
 class Layout:
-    """Fixed, big-endian region of named fields.
+    """Layout of a fixed-size region of bytes: named big-endian fields, one after another.
 
     Attributes:
         fields: fields in order.

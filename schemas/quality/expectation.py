@@ -25,7 +25,7 @@ class Severity(StrEnum):
 
 
 class Grain(StrEnum):
-    """Subject of each row of a checked table."""
+    """Kind of thing that each row of a checked table describes."""
 
     WINDOW = "window"
     TOPIC = "topic"
@@ -54,7 +54,7 @@ class Expectation:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns that it uses."""
+        """Columns that the expectation checks."""
         single = [self.kwargs[name] for name in ("column", "column_A", "column_B") if name in self.kwargs]
         several = self.kwargs.get("column_list", ())
         assert isinstance(several, (tuple, list))

@@ -30,7 +30,7 @@ _REQUIRED = object()
 
 
 class Key(str):
-    """Annotation with the name of an ext field, for names that are not the field's name in camel case."""
+    """Annotation of a header field with the name of its ext field, if that is not its own name in camel case."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ _BOOLEANS = {True: "true", False: "false"}
 
 @functools.cache
 def _keys(kind: type[NamedTuple], one_letter: bool) -> tuple[str, ...]:
-    """Return the names of the ext fields, in the order of the declaration."""
+    """Return the names of a header's ext fields, in the order of the declaration."""
     if one_letter:
         return tuple(chr(ord("a") + number) for number in range(len(kind._fields)))
     hints = get_type_hints(kind, include_extras=True)
@@ -127,7 +127,7 @@ def field_key(name: str, hint: Any) -> str:
 
 
 def _limit_of_type(hint: Any) -> int:
-    """Return _TEXT or _BOOLEAN for a field of that type, or the limit of an integer's values."""
+    """Return _TEXT or _BOOLEAN for fields of these types, or for an integer the smallest number that is too large."""
     if get_origin(hint) is Annotated:
         base, *notes = get_args(hint)
         return 1 << 63 if Bits(64) in notes else _limit_of_type(base)

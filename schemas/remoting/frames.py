@@ -354,7 +354,7 @@ def _binary_header(command: Command) -> bytes:
 
 
 class BinaryHeader(NamedTuple):
-    """Values of a header."""
+    """Values of a command's header in the binary serialization, ROCKETMQ."""
 
     code: int
     language: int
@@ -366,7 +366,7 @@ class BinaryHeader(NamedTuple):
 
 
 def parse_binary_header(header: bytes, start: int) -> BinaryHeader:
-    """Parse a complete header.
+    """Parse a complete header in the binary serialization, ROCKETMQ.
 
     Args:
         start: position of the header in the parsed buffer, for errors.
@@ -406,7 +406,7 @@ def _read_text(name: str, header: bytes, position: int, form: struct.Struct, sta
 
 
 def serialize_binary_header(header: BinaryHeader) -> bytes:
-    """Serialize a header.
+    """Serialize a header in the binary serialization, ROCKETMQ.
 
     Raises:
         UnserializableError: if a number or a text does not fit in the format.

@@ -189,7 +189,7 @@ class UpdateConsumerOffsetRequest(NamedTuple):
 
 
 class OffsetResponse(NamedTuple):
-    """Header of answers that are an offset.
+    """Header of answers that contain only an offset.
 
     Answers to QUERY_CONSUMER_OFFSET (14), SEARCH_OFFSET_BY_TIMESTAMP (29), GET_MAX_OFFSET (30), GET_MIN_OFFSET (31).
     """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Origin(StrEnum):
-    """The origin of a table's rows."""
+    """Source of a table's rows: the job that adds them, or the table from which they are computed."""
 
     ARCHIVE = "archive"
     """An archive run commits them: the table `messages`."""
@@ -152,7 +152,7 @@ LAKE_TABLES: Mapping[str, LakeTable] = {table.name: table for table in _TABLES}
 
 
 def tables_of(*origins: Origin) -> tuple[str, ...]:
-    """Return the names of the tables whose rows have one of these origins."""
+    """Return the names of the tables whose rows have one of the given origins."""
     return tuple(name for name, table in LAKE_TABLES.items() if table.origin in origins)
 
 

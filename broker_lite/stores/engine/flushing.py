@@ -104,7 +104,7 @@ class LogFlusher:
             self._writer.failure = error
 
     def _note_synced_log(self, progress: LogProgress) -> None:
-        """Record how far the log is flushed; the guard is held."""
+        """Record how far the log is flushed; the caller holds the lock."""
 
     def sync_rest(self) -> None:
         """Flush the derived files (queues and index) to disk, and then write the checkpoint."""

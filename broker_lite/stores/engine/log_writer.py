@@ -25,7 +25,7 @@ class LogProgress(NamedTuple):
 
 
 class LogWriter:
-    """Progress of a store's writer, and whether it accepts writes; several threads may write, one at a time.
+    """State of a store's writer: progress, and whether it accepts writes; several threads may write, one at a time.
 
     Attributes:
         lock: held while files are written or read.

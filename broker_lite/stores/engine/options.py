@@ -9,7 +9,7 @@ from commitlake.broker_lite.errors import StoreOptionError
 
 
 class FlushMode(StrEnum):
-    """Flush mode: before `put` returns, or at intervals in the background."""
+    """Time at which messages are flushed to disk: before `put` returns (SYNC), or at intervals (ASYNC)."""
 
     SYNC = "sync"
     ASYNC = "async"

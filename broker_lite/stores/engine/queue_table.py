@@ -79,7 +79,7 @@ class QueueTable(Generic[Q]):
 
     @abstractmethod
     def _queue(self, topic: str, queue_id: int, files: FileQueue) -> Q:
-        """Return the queue object for its files."""
+        """Create the object of a queue from its open files."""
 
     @property
     def topics(self) -> set[str]:

@@ -90,7 +90,7 @@ class SavedTable(ABC):
             self._save()
 
     def save_changed(self) -> None:
-        """Write the file if the table has changed, or renew its time if readers use that as the time of the content."""
+        """Write the file if the table has changed; otherwise renew its modification time, if readers rely on that."""
         with self._saving:
             if self.is_changed:
                 self._save()

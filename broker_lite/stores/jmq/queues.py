@@ -109,7 +109,11 @@ class JournalQueue(NumberedQueue):
         self.append(offset, message.size)
 
     def _must_begin_at(self, number: int, journal_start: int) -> bool:
-        """Return whether the queue, empty or with one contradicting entry, must be restarted at this message."""
+        """Return whether the queue must be restarted at a queue offset.
+
+        This is so for an empty queue that ends elsewhere, if the journal no longer begins at 0, and for a queue whose
+        only entry comes later.
+        """
         if self.is_empty:
             return journal_start > 0 and number != self.max_offset
         return number < self.first_number == self.max_offset - 1

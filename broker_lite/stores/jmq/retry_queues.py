@@ -32,7 +32,7 @@ def topic_of(queue: RetryQueue) -> str:
 
 
 def retry_queue_of(topic: str) -> RetryQueue | None:
-    """Return the queue of the retry store that a topic shows, or None for a topic of the journal."""
+    """Return the queue of the retry store that a retry or dead-letter topic stands for; None for other topics."""
     for prefix, status in ((RETRY_PREFIX, RetryStatus.RETRYING), (DLQ_PREFIX, RetryStatus.DEAD)):
         if topic.startswith(prefix):
             return RetryQueue(topic.removeprefix(prefix), status)

@@ -77,7 +77,7 @@ class JournalStore(OpenStore[JournalMessage, JournalReader]):
         self.offsets.clamp(self._end_of_positions)
 
     def _end_of_positions(self, topic: str, queue_id: int) -> int:
-        """Return the largest offset that a consumer may hold; no limit applies to dead letters, kept elsewhere."""
+        """Return the largest offset that a consumer may store for a queue; unlimited for dead letters."""
         return sys.maxsize if topic.startswith(DLQ_PREFIX) else self.max_offset(topic, queue_id)
 
     @classmethod

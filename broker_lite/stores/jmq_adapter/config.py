@@ -198,7 +198,7 @@ class Registry:
 
 
 class JmqConfig:
-    """All tables that the broker uses.
+    """Tables that a broker keeps in a store in JMQ's layout: topics, groups and offsets.
 
     Attributes:
         consumer_offsets: offsets of groups.

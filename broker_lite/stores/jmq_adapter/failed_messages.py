@@ -42,7 +42,7 @@ class FailedMessages:
         self._retries.forget(self._journal.min_journal_offset)
 
     def bounds(self, topic: str, queue_id: int) -> range:
-        """Return the offsets of a retry or dead-letter queue; each such topic has one queue."""
+        """Return the offset range of a retry or dead-letter topic's only queue, 0; empty for any other queue."""
         queue = retry_queue_of(topic)
         return self.queues.bounds(queue) if queue is not None and queue_id == 0 else range(0)
 

@@ -212,7 +212,7 @@ class JmqStore(JmqQueries):
         max_reconsume_times: int | None = None,
         client: Host | None = None,
     ) -> RetryStatus | None:
-        """Schedule a retry of a message that a consumer failed to consume after 3^n seconds, or make it a dead letter.
+        """Schedule a retry, in 3^n seconds, of a message that a consumer failed to consume, or make it a dead letter.
 
         Args:
             group: group of the consumer.

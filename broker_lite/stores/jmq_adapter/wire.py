@@ -88,7 +88,7 @@ def record_of(message: JournalMessage, known: dict[str, str]) -> bytes:
 
 
 def record_of_retry(retry: Retry, marks: Mapping[str, str]) -> bytes:
-    """Return the record for clients of a retry or dead letter that is in a queue."""
+    """Return the record that clients receive for a retry or dead letter in a queue."""
     message, failures = retry.message, retry.failed_retries + 1
     changes = {
         props.RETRY_TOPIC: message.topic,

@@ -23,7 +23,7 @@ _QUEUED_TYPES = frozenset({int(TransactionType.NOT), int(TransactionType.COMMIT)
 
 
 def is_queued(sys_flag: int) -> bool:
-    """Return whether records with this sysFlag are in queues; old half and rolled-back messages are not."""
+    """Return whether records with this sysFlag have queue entries; prepared and rolled-back ones have none."""
     return sys_flag & TRANSACTION_MASK in _QUEUED_TYPES
 
 
@@ -66,7 +66,7 @@ def _as_long(number: int) -> int:
 
 
 class DispatchBuilder:
-    """Builder of dispatches by a store's options.
+    """Builder of `Dispatch` objects, which applies a store's options.
 
     Attributes:
         schedule_topic: topic of delayed messages.
@@ -80,7 +80,7 @@ class DispatchBuilder:
         self.schedule_topic = options.dialect.schedule_topic
 
     def entries_of_message(self, message: Message) -> Dispatch:
-        """Return the dispatch of a message read from the log."""
+        """Return the fields that queues and index need, of a message read from the log."""
         properties = message.properties
         base, count = queue_numbers(properties, message.queue_offset)
         return Dispatch(

@@ -335,7 +335,7 @@ class MessageIndex:
         self._drop_from_first(lambda file: file.header.end_timestamp > timestamp_ms)
 
     def drop_beyond(self, physical_offset: int) -> bool:
-        """Delete the first file with entries at or after an offset and all later files; return whether any was."""
+        """Delete all files from the first one with entries at or after an offset; return whether there was one."""
         return self._drop_from_first(
             lambda file: not file.is_empty and file.header.end_physical_offset >= physical_offset
         )

@@ -158,7 +158,7 @@ class MessageStore(OpenStore[Message, Reader]):
 
     @property
     def preparing(self) -> MessagePreparer:
-        """Preparer of messages for `send`."""
+        """Object that prepares messages for `send`."""
         return self._writer.preparing
 
     def send(self, message: SentMessage) -> PutResult:

@@ -219,7 +219,7 @@ class TimerFiles:
         return position
 
     def save(self, now_ms: int, **values: int) -> None:
-        """Write the checkpoint with changed values for the given fields.
+        """Write the checkpoint after changing the given fields.
 
         Args:
             now_ms: current time.

@@ -72,7 +72,7 @@ class PutResult(NamedTuple):
 
 
 def needs_numbers(sys_flag: int, properties: Container[str]) -> bool:
-    """Return whether a record's properties may have to contain its queue offsets: inner batches and light queues."""
+    """Return whether a record may need queue offsets in its properties, as for inner batches and light queues."""
     return bool(sys_flag & INNER_BATCH) or MULTI_DISPATCH in properties or INNER_NUM in properties
 
 

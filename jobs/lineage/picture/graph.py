@@ -159,7 +159,7 @@ def _shorten(value: str) -> str:
 
 
 def _edge_labels(story: Story) -> dict[str, str]:
-    """Return the text of the first edge that leads to each step."""
+    """Return, by step id, the text of the first edge that leads to the step."""
     return {edge.target: edge.text for edge in reversed(story.edges)}
 
 

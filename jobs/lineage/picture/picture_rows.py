@@ -19,7 +19,7 @@ CALM = frozenset({OutcomeState.CONSUMED, OutcomeState.PASSED, OutcomeState.ROLLE
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of a picture.
+    """Row in the picture of a message's story: one step, or several folded steps.
 
     Attributes:
         place: Index of the row in the picture, from 0.
@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """All rows of a picture.
+    """All rows in the picture of a message's story.
 
     Attributes:
         rows: Rows in the order of the story's steps.

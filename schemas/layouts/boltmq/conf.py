@@ -51,7 +51,7 @@ class BoltmqConf:
 
 
 def is_boltmq_conf(text: str) -> bool:
-    """Return whether a text contains BoltMQ's settings: it has one of its tables, which Java properties never have."""
+    """Return whether a text contains BoltMQ's settings; its TOML tables distinguish them from Java properties."""
     return _TABLE_LINE.search(text) is not None
 
 

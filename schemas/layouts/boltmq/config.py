@@ -46,7 +46,7 @@ _GROUP_FIELDS = {
 
 
 def topics_from_boltmq(document: Document) -> Document:
-    """Return a topics.json in RocketMQ's format."""
+    """Convert a BoltMQ topics.json to RocketMQ's format; return any other document unchanged."""
     table = document.get(TOPICS)
     if not isinstance(table, dict) or len(table) != 1:
         return document
@@ -58,7 +58,7 @@ def topics_from_boltmq(document: Document) -> Document:
 
 
 def _is_table(value: object) -> TypeGuard[dict[Any, Document]]:
-    """Return whether a value is a table whose values are all dictionaries, and not a single entry."""
+    """Return whether a value is a dictionary whose values are all dictionaries, as in a table of entries by name."""
     return isinstance(value, dict) and all(isinstance(entry, dict) for entry in value.values())
 
 
@@ -77,7 +77,7 @@ def _version_from_boltmq(document: Document) -> Document:
 
 
 def groups_from_boltmq(document: Document) -> Document:
-    """Return a subscriptionGroup.json in RocketMQ's format."""
+    """Convert a BoltMQ subscriptionGroup.json to RocketMQ's format; return any other document unchanged."""
     if GROUPS in document:
         return document
     table, kept = document.get(_NESTED_GROUPS), {name: document[name] for name in (_VERSION,) if name in document}
@@ -90,7 +90,7 @@ def groups_from_boltmq(document: Document) -> Document:
 
 
 def offsets_from_boltmq(document: Document, groups: Collection[str] = ()) -> Document:
-    """Return a consumerOffset.json in RocketMQ's format.
+    """Convert a BoltMQ consumerOffset.json to RocketMQ's format; return any other document unchanged.
 
     Args:
         document: content of the file.

@@ -26,7 +26,7 @@ assert LAYOUT.size == 36
 
 
 class JournalCheckpoint(NamedTuple):
-    """Values of the file; those of a new store are zeros."""
+    """Values of the journal's checkpoint file; all are 0 in a new store."""
 
     journal_end: int = 0
     last_record: int = 0
@@ -43,6 +43,6 @@ def parse_journal_checkpoint(data: bytes) -> JournalCheckpoint | None:
 
 
 def serialize_journal_checkpoint(checkpoint: JournalCheckpoint) -> bytes:
-    """Return the whole file, 4,096 bytes."""
+    """Return the content of the whole checkpoint file, 4,096 bytes."""
     covered = _COVERED.pack(*checkpoint)
     return serialize_page(covered + zlib.crc32(covered).to_bytes(4, "big"))

@@ -88,7 +88,7 @@ def _crc_of(record: bytes | bytearray | memoryview) -> int:
 
 
 def parse_consumption(buffer: ReadableBuffer, offset: int = 0) -> tuple[Consumption, int] | None:
-    """Parse the record at `offset`, and return it with its size.
+    """Parse the consume record at `offset`, and return it with its size.
 
     Returns:
         The record and its size, or None if the record is incomplete.
@@ -131,7 +131,7 @@ def parse_consumption(buffer: ReadableBuffer, offset: int = 0) -> tuple[Consumpt
 
 
 def serialize_consumption(consumption: Consumption) -> bytes:
-    """Serialize a record.
+    """Serialize a consume record.
 
     Raises:
         UnserializableError: if a text, a number or an address does not fit in the format.

@@ -146,7 +146,7 @@ class NewJournalMessage:
 
 @dataclass(frozen=True, slots=True)
 class JournalMessage:
-    """Stored record."""
+    """Message as stored in a journal record."""
 
     size: int
     sys_flag: int

@@ -42,7 +42,7 @@ Positions = dict[ConsumedQueue, ConsumerPosition]
 
 
 def parse_offsets(data: bytes) -> tuple[Positions, int]:
-    """Return the positions in a file's bytes, and the time of its last write, ms.
+    """Parse an `offset.json`; return its positions, and the time at which it was written, ms.
 
     Raises:
         LayoutError: if the file is invalid.
@@ -91,7 +91,7 @@ def _check_number(name: str, value: Any) -> int:
 
 
 def serialize_offsets(positions: Mapping[ConsumedQueue, ConsumerPosition], updated: int) -> bytes:
-    """Return the whole file.
+    """Return the content of an `offset.json`.
 
     Args:
         positions: positions of all applications and queues.

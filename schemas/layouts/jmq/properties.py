@@ -26,7 +26,7 @@ _KEY = re.compile(r"(?:[^\\=]|\\.|\\\Z)*", re.DOTALL)
 
 
 def parse_properties(data: bytes) -> Pairs:
-    """Parse all entries in stored order, including repeated keys.
+    """Parse serialized properties into (key, value) pairs, in stored order and including repeated keys.
 
     A line without a key or without a `=` is skipped. Bytes that are not UTF-8 become U+FFFD; a backslash at the end
     stands for itself.
@@ -44,7 +44,7 @@ def parse_properties(data: bytes) -> Pairs:
 
 
 def serialize_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
-    """Serialize properties.
+    """Serialize properties as lines of the form `key=value`.
 
     Raises:
         UnserializableError: if a key is empty, a text cannot be encoded in UTF-8, or the result has more than 65,535

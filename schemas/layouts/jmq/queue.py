@@ -95,7 +95,7 @@ class MessagePlace(NamedTuple):
 
 
 def serialize_message_id(place: MessagePlace) -> str:
-    """Format an id.
+    """Return the message id of a position: `topic/queue/queueOffset@broker`.
 
     Raises:
         UnserializableError: if the broker's name contains an `@`.
@@ -106,7 +106,7 @@ def serialize_message_id(place: MessagePlace) -> str:
 
 
 def parse_message_id(text: str) -> MessagePlace:
-    """Parse an id; its topic may contain any character.
+    """Parse a message id; the topic in it may contain any character.
 
     Raises:
         LayoutError: if the text is not a message id.

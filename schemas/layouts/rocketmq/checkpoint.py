@@ -52,5 +52,5 @@ def parse_checkpoint(data: bytes) -> Checkpoint:
 
 
 def serialize_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """Return the whole file, 4,096 bytes."""
+    """Return the content of the whole checkpoint file, 4,096 bytes."""
     return serialize_page(LAYOUT.pack(*astuple(checkpoint)))

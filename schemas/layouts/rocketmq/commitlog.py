@@ -122,7 +122,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Stored record, with the names of the columns of the table `messages`.
+    """Message as stored in a CommitLog record; fields have the names of columns of the table `messages`.
 
     `body_crc` is the stored integer, which in BoltMQ's dialect can be negative.
     """

@@ -43,7 +43,7 @@ Pairs = list[tuple[str, str]]
 
 
 def parse_properties(data: bytes) -> Pairs:
-    """Parse all entries in stored order, including repeated keys.
+    """Parse serialized properties into (key, value) pairs, in stored order and including repeated keys.
 
     As in the broker's decoder, an entry without a 0x01 that has at least one byte on both sides is skipped, and bytes
     that are not UTF-8 become U+FFFD; use `is_utf8` if that matters.
@@ -57,7 +57,7 @@ def parse_properties(data: bytes) -> Pairs:
 
 
 def is_utf8(data: bytes) -> bool:
-    """Return whether the stored text is valid UTF-8, so that every decoder reads the same."""
+    """Return whether serialized properties are valid UTF-8, so that every decoder reads the same text."""
     try:
         data.decode()
     except UnicodeDecodeError:

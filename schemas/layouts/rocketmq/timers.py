@@ -180,7 +180,7 @@ assert CHECKPOINT.size == 56
 
 @dataclass(frozen=True, slots=True)
 class TimerCheckpoint:
-    """Values of the file; a new store has zeros."""
+    """Values of the timers' checkpoint file; all are 0 in a new store."""
 
     last_read_time_ms: int = 0
     last_timer_log_flush_pos: int = 0
@@ -201,5 +201,5 @@ def parse_timer_checkpoint(data: bytes) -> TimerCheckpoint:
 
 
 def serialize_timer_checkpoint(checkpoint: TimerCheckpoint) -> bytes:
-    """Return the whole file, 4,096 bytes."""
+    """Return the content of the whole checkpoint file, 4,096 bytes."""
     return serialize_page(CHECKPOINT.pack(*astuple(checkpoint)))

@@ -124,7 +124,7 @@ def kind_of(topic: str) -> Kind:
 
 
 def plain_group(group: str) -> str:
-    """Return a group name from a key of an offset, without the suffix that marks a broadcasting consumer."""
+    """Return the group in a stored offset's key without the suffix that marks a broadcasting consumer."""
     return group.removesuffix(BROADCAST_SUFFIX)
 
 
@@ -171,7 +171,7 @@ def origin_topic(topic: str, properties: Mapping[str, str]) -> str:
 
 
 def _without_group(topic: str, groups: Iterable[str]) -> str:
-    """Return a topic, or the topic in a POP consumer's retry topic; empty for other retry topics."""
+    """Return the topic to which a POP retry topic belongs, empty for other retry topics, or else the topic itself."""
     if not topic.startswith(RETRY_PREFIX):
         return topic
     rest = topic.removeprefix(RETRY_PREFIX)
