@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import datetime
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -112,17 +111,15 @@ def _cause_row(number: int, cause: Cause) -> Row:
 
 
 def _summary(letters: DeadLetters, shown: int) -> Iterator[str]:
-    groups = {cause.group for cause in letters.causes}
-    counted = f"{count_text(letters.messages, 'dead letter')} of {count_text(len(groups), 'group')}"
+    counted = f"{count_text(letters.messages, 'dead letter')} of {count_text(len(letters.groups), 'group')}"
     yield f"{counted}, by {count_text(len(letters.causes), 'cause')}"
     if shown > MAX_ROWS:
         yield f"the largest {MAX_ROWS} causes are shown; --format json has {shown:,}"
     if letters.left_out:
         rarer = count_text(letters.left_out, "of them has a rarer cause", "of them have rarer causes")
         yield f"{rarer}, counted together"
-    again = sum(cause.replayed for cause in letters.causes)
-    if again:
-        yield f"{again:,} of them died again after a replay (column 'again')"
+    if letters.replayed:
+        yield f"{letters.replayed:,} of them died again after a replay (column 'again')"
 
 
 def _print_one(number: int, cause: Cause, samples: int) -> None:
@@ -268,12 +265,11 @@ def answer(found: DeadLetters) -> Iterator[str]:
     if not found.messages:
         yield "No dead letter is archived."
         return
-    groups = _count_by_group(found)
-    group, most = groups[0]
+    group, most = min(found.groups.items(), key=lambda pair: (-pair[1], pair[0]))
     share = 100 * most / found.messages
     yield (
-        f"{count_text(found.messages, 'dead letter')} of {count_text(len(groups), 'group')}; the worst is {group}, "
-        f"with {most:,} ({share:.0f} %)."
+        f"{count_text(found.messages, 'dead letter')} of {count_text(len(found.groups), 'group')}; the worst is "
+        f"{group}, with {most:,} ({share:.0f} %)."
     )
     worst = found.causes[0]
     yield (
@@ -293,14 +289,6 @@ def cause_text(cause: Cause) -> str:
     attempts = count_text(cause.attempts, "attempt")
     reason = "" if cause.reason is None else f": {cause.reason}"
     return f"{cause.group} gave up {topic} {tag} after {attempts}{reason}"
-
-
-def _count_by_group(found: DeadLetters) -> list[tuple[str, int]]:
-    """Count the dead letters of each group, and return groups and counts, the largest first."""
-    counts: Counter[str] = Counter()
-    for cause in found.causes:
-        counts[cause.group] += cause.messages
-    return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def topics_of(groups: Iterable[str]) -> list[str]:

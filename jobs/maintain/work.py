@@ -168,10 +168,11 @@ def _drop_replay_copies(plan: MaintenancePlan) -> tuple[Expired, list[str]]:
         drop_copies(plan.lake, found)
     notes = []
     if found.unknown:
-        notes.append(f"rows of {_names(found.unknown)} are kept, because the table 'replays' has no outcome of it")
+        notes.append(f"rows of {_names(found.unknown)} are kept, because the table 'replays' does not say how it ended")
     if found.resumable:
         notes.append(
-            f"rows of {_names(found.resumable)} are kept, because it can be resumed: --keep {COPIES}=TIME deletes them"
+            f"rows of {_names(found.resumable)} are kept, because what was stopped can be resumed: "
+            f"--keep {COPIES}=TIME deletes them"
         )
     return Expired(len(found.files), found.bytes, found.rows), notes
 

@@ -137,10 +137,14 @@ class DeadLetters:
     Attributes:
         causes: The largest first; at most `MAX_CAUSES`.
         messages: Number of dead letters, including those of causes that are left out.
+        groups: Number of dead letters of each consumer group, likewise.
+        replayed: Number of dead letters that died again after a replay, likewise.
     """
 
     causes: Sequence[Cause]
     messages: int
+    groups: Mapping[str, int] = field(default_factory=dict)
+    replayed: int = 0
 
     @property
     def left_out(self) -> int:
@@ -235,12 +239,16 @@ class _Counter:
         self._samples = samples
         self._counts: dict[str, _Count] = {}
         self._messages = 0
+        self._groups: Counter[str] = Counter()
+        self._replayed = 0
         self._hours = 0
 
     def add(self, letters: Letters) -> None:
         """Count dead letters."""
         rows = letters.rows
         self._messages += rows.num_rows
+        for topic in pc.value_counts(rows.column("topic")).to_pylist():
+            self._groups[topic["values"].removeprefix(DLQ_PREFIX)] += topic["counts"]
         coded = cause_texts(letters).dictionary_encode()
         names = coded.dictionary.to_pylist()
         codes = np.asarray(coded.indices).astype(np.int64)
@@ -248,6 +256,7 @@ class _Counter:
         counts = [self._count_of(name, letters, row) for name, row in zip(names, rows_of_codes.tolist(), strict=True)]
         times: Array = rows.column("store_timestamp").cast(pa.int64()).fill_null(0).to_numpy()
         replayed: Array = pc.fill_null(rows.column("replayed"), False).to_numpy(zero_copy_only=False)
+        self._replayed += int(replayed.sum())
         first, last = np.full(len(names), 2**63 - 1), np.full(len(names), -(2**63))
         np.minimum.at(first, codes, times)
         np.maximum.at(last, codes, times)
@@ -299,7 +308,8 @@ class _Counter:
     def result(self) -> DeadLetters:
         """Return the causes, the largest first."""
         ordered = sorted(self._counts.items(), key=lambda item: (-item[1].messages, item[0]))
-        return DeadLetters([_to_cause(name, count) for name, count in ordered[:MAX_CAUSES]], self._messages)
+        causes = [_to_cause(name, count) for name, count in ordered[:MAX_CAUSES]]
+        return DeadLetters(causes, self._messages, self._groups, self._replayed)
 
 
 def _newest_rows(codes: Array, times: Array, most: int) -> Array:

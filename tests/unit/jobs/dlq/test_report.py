@@ -20,9 +20,9 @@ def test_no_dead_letters_are_described() -> None:
 
 
 def test_the_worst_group_may_have_many_small_causes() -> None:
-    letters = DeadLetters([cause("a", 3), cause("b", 2), cause("b", 2, tag="paid")], 9)
+    letters = DeadLetters([cause("a", 3), cause("b", 2), cause("b", 2, tag="paid")], 9, {"a": 3, "b": 5, "c": 1})
     assert list(answer(letters)) == [
-        "9 dead letters of 2 groups; the worst is b, with 4 (44 %).",
+        "9 dead letters of 3 groups; the worst is b, with 5 (56 %).",
         (
             "The most frequent cause: a gave up messages of an unknown topic without a tag after 1 attempt; 3 "
             "messages, from 2026-11-20 00:00:00 to 2026-11-20 00:00:00 UTC."

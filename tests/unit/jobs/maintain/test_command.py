@@ -137,8 +137,10 @@ def test_copies_of_an_unfinished_or_unknown_replay_are_kept(
     code, printed = run(capsys, growing)
     assert {row["replay_id"] for row in rows_of(growing.lake.uri("replay_rows"))} == {"left", "left2", "stranger"}
     assert code == ExitCode.OK
-    assert "rows of the replay left and 1 more are kept, because it can be resumed: --keep replay_rows=TIME" in printed
-    assert "rows of the replay stranger are kept, because the table 'replays' has no outcome of it" in printed
+    assert (
+        "rows of the replay left and 1 more are kept, because what was stopped can be resumed: --keep replay" in printed
+    )
+    assert "rows of the replay stranger are kept, because the table 'replays' does not say how it ended" in printed
 
 
 def test_bodies_do_not_outlive_their_rows(growing: GrowingLake, capsys: pytest.CaptureFixture[str]) -> None:
