@@ -87,11 +87,14 @@ MAX_GAP_BYTES = 64 << 10
 
 
 def groups(offsets: Array, sizes: Array) -> Array:
-    """Return the groups of listed records that are read together, each as a range of indexes.
+    """Divide records into groups that are read at once, because there are few bytes between them.
 
     Args:
         offsets: physical offsets of the records, ascending.
         sizes: sizes of the records, bytes.
+
+    Returns:
+        The index of the first record of each group, and the number of records.
     """
     if not len(offsets):
         return np.zeros(1, np.int64)

@@ -62,7 +62,7 @@ class ReadRange:
 
 
 class LogReader:
-    """A reader of queue ranges for an archive.
+    """A reader that pulls ranges of queues from brokers, as batches of rows for an archive.
 
     Args:
         puller: client for the brokers.

@@ -329,7 +329,7 @@ def _read_again(lake: Lake, holes: Sequence[LogRange], stores: Stores, last: Arc
 
 
 def _record_copies(lake: Lake, manifest: Sequence[ManifestRow], erased: ErasedPlaces) -> None:
-    """Add to `erasures` the messages that were erased when they were read again, as copies of erased ones."""
+    """Add to `erasures` the later copies of erased messages, which were erased as well when the log was read again."""
     for row in manifest:
         if row.path and row.table == "erasures":
             with lake.folder("erasures").open_input_file(row.path) as source:

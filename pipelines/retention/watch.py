@@ -22,7 +22,7 @@ from commitlake.pipelines.retention.segments import Archived, StoredSegment, gro
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Forecast for one segment.
+    """Forecast of when the broker deletes a segment of its log, and why.
 
     Attributes:
         segment: current state of the segment.

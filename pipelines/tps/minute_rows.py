@@ -128,7 +128,7 @@ def _sum_of_column(name: str) -> _Sum:
 
 
 def _sum_of_kind(kind: Kind, counted: str = "messages", less: str | None = None) -> _Sum:
-    """Return a summand for rows of one kind: the column `counted`, minus the column `less` if given."""
+    """Return a sum over messages of one kind: of the column `counted`, less that of the column `less` if given."""
 
     def add(rows: pa.Table) -> Array:
         kinds = _encode_column(rows.column("kind"))

@@ -85,7 +85,7 @@ class FileQueue:
         return offset - (offset - self.start) % self.file_size + self.file_size
 
     def locate(self, offset: int) -> tuple[mmap.mmap, int]:
-        """Return the memory that contains an offset below `end`, and the position in it."""
+        """Return the mapped file that has the byte at an offset, and the byte's position in it."""
         number, position = divmod(offset - self.start, self.file_size)
         return self._files[number].memory, position
 

@@ -201,7 +201,7 @@ class PulledRecords:
             yield from self._reader.batches_of(window, 0, np.ascontiguousarray(parts[:, intact]), self._inspect)
 
     def _note_last_record(self, window: Array, parts: Array, intact: Array) -> None:
-        """Count the wanted intact records, and remember the last wanted record."""
+        """Count the intact records, and note the place and digest of the last record, whether it is intact or not."""
         self.taken += int(intact.sum())
         if parts.shape[1]:
             start = int(parts[START, -1])

@@ -85,7 +85,7 @@ def digest_of(folder: LogFolder, file: LogFile) -> str:
 
 
 def newest_seal(folder: LogFolder, listing: LogListing) -> tuple[Seal | None, list[str]]:
-    """Return the newest intact seal, and the names of newer seals, which are damaged."""
+    """Return the newest seal of a table's log that is intact, and the names of the damaged ones after it."""
     damaged: list[str] = []
     for name in listing.seals:
         try:

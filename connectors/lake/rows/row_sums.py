@@ -57,7 +57,7 @@ def rows_of_file(parquet: pq.ParquetFile) -> tuple[int, int]:
 
 
 class SummedWriter(pq.ParquetWriter):  # type: ignore[misc]  # pyarrow has no types
-    """A Parquet writer that puts the row sum into the file's footer."""
+    """A Parquet writer that puts the sum of the hashes of all rows into the file's footer."""
 
     def __init__(self, where: Any, schema: pa.Schema, **options: Any) -> None:
         self._row_sum = 0

@@ -235,7 +235,12 @@ class DecodedBatch:
         return self.origin + start, self.origin + start + size
 
     def raw_text(self, part: int, row: int) -> bytes:
-        """Return a text of a record in stored form; `part` is the row of `parts` with its position."""
+        """Return the stored bytes of a text of a record.
+
+        Args:
+            part: number of the row of `parts` that has the text's start; the next row has its length.
+            row: number of the record.
+        """
         start = self.parts[part, row]
         return bytes(self.window[start : start + self.parts[part + 1, row]])
 
