@@ -47,7 +47,7 @@ from commitlake.connectors.lake.delta_log.entries import parse_json
 from commitlake.connectors.lake.delta_log.file_actions import file_actions
 from commitlake.connectors.lake.delta_log.files import LogFolder, LogListing, entry_name
 from commitlake.connectors.lake.delta_log.names import LOG, POINTER
-from commitlake.connectors.lake.delta_log.newest_versions import read_newest
+from commitlake.connectors.lake.delta_log.newest_versions import delete_newest, read_newest
 from commitlake.connectors.lake.delta_log.seals import newest_seal, newest_version, sealed_sum, write_seal
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
@@ -157,17 +157,23 @@ class AsideFolder:
         elif self.files.get_file_info(path).is_file:
             self.files.delete_file(path)
 
-    def move_folder(self, path: str) -> int:
-        """Move all files of a folder of the lake. Returns their number.
+    def move_table(self, table: str) -> None:
+        """Move all files of a table, and forget its newest version.
 
         Raises:
-            UnsafeFileError: if the folder is a link or contains one; then nothing is moved.
+            UnsafeFileError: if its folder is a link or contains one; then nothing is moved.
         """
+        self._move_folder(table, table)
+
+    def move_log(self, table: str) -> None:
+        """Move the log of a table, and forget the table's newest version; see `move_table`."""
+        self._move_folder(f"{table}/{LOG}", table)
+
+    def _move_folder(self, path: str, table: str) -> None:
         # The log is moved last: without it, the remaining files would be no table, and no repair would find them.
-        names = sorted(self._list_files(path), key=lambda name: (f"/{LOG}/" in f"/{name}", name))
-        for name in names:
+        for name in sorted(self._list_files(path), key=lambda name: (f"/{LOG}/" in f"/{name}", name)):
             self.move(name)
-        return len(names)
+        delete_newest(self.lake.uri(table), self.lake.storage_options)
 
     @property
     def _root(self) -> Path:

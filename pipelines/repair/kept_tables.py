@@ -39,9 +39,6 @@ from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.archive_log import APPLICATION_ID as ARCHIVE
 from commitlake.connectors.lake.archive_log import read_last_commit
 from commitlake.connectors.lake.committer import advance
-from commitlake.connectors.lake.delta_log.names import LOG
-from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
-from commitlake.connectors.lake.delta_log.versions import table_files
 from commitlake.connectors.lake.erasures import APPLICATION_ID as ERASURE
 from commitlake.connectors.lake.erasures import MARKER, ErasedPlaces, erased_places, erasure_number
 from commitlake.connectors.lake.lake import Lake
@@ -187,10 +184,9 @@ class _Files(NamedTuple):
 
 def _read_files(lake: Lake, table: str, columns: pa.Schema, only: Collection[str] | None = None) -> _Files:
     """Read the data files in a table's folder, with those of older versions and killed writers; by default all."""
-    uri = lake.uri(table)
     parts, names, problems = [columns.empty_table()], [], []
     try:
-        files = table_files(uri, lake.storage_options)
+        files = lake.folder(table)
         infos = files.get_file_info(pafs.FileSelector("", allow_not_found=True))
     except TableNotFoundError:  # no such folder
         infos = []
@@ -227,8 +223,7 @@ def _replace_table(
     file = write_plain_file(rows, lake, table, f"part-repair-{secrets.token_hex(16)}.zstd.parquet")
     for name in names:
         aside.move(f"{table}/{name}")
-    aside.move_folder(f"{table}/{LOG}")
-    delete_newest(uri, lake.storage_options)
+    aside.move_log(table)
     (first, number), *others = numbers.items()
     beside = {name: (0, other) for name, other in others}
     if not advance(lake, table, [file], first, (None, number), beside=beside):
@@ -329,9 +324,8 @@ def _marked_rows(lake: Lake) -> pa.Table:
 
 def _read_all_batches(lake: Lake) -> Iterator[pa.Table]:
     """Read all data files in the folder of `messages`, also those of older versions; skip damaged ones."""
-    uri = lake.uri("messages")
     try:
-        files = table_files(uri, lake.storage_options)
+        files = lake.folder("messages")
         infos = files.get_file_info(pafs.FileSelector("", allow_not_found=True, recursive=True))
     except TableNotFoundError:
         return

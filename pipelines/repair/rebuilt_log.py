@@ -30,9 +30,8 @@ from deltalake.transaction import AddAction, RemoveAction
 from commitlake.connectors.lake.archive_log import APPLICATION_ID, ArchiveCommit, RunCounts, StoreProgress
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
-from commitlake.connectors.lake.delta_log.files import LogFolder, entry_name
+from commitlake.connectors.lake.delta_log.files import entry_name
 from commitlake.connectors.lake.delta_log.names import LOG
-from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import NO_DATE
 from commitlake.connectors.lake.rows.statistics import file_statistics
@@ -196,12 +195,10 @@ def adopt_files(aside: AsideFolder, adoption: Adoption, sequence: int) -> Archiv
     for path, _ in _find_data_files(lake):
         if path not in taken:
             aside.move(f"messages/{path}")
-    aside.move_folder(f"messages/{LOG}")
-    options = lake.storage_options
-    delete_newest(lake.uri("messages"), options)
+    aside.move_log("messages")
     if lake.s3 is None:
         make_folders(Path(lake.uri("messages")), below=Path(lake.root))
-    folder = LogFolder(lake.uri("messages"), options, lake.s3)
+    folder = lake.log("messages")
     # Entries are written from the newest to the oldest: without entry 0 the table does not exist yet.
     for version in sorted(entries, reverse=True):
         folder.write(entry_name(version), entries[version])

@@ -26,7 +26,6 @@ from deltalake.exceptions import DeltaError
 
 from commitlake.connectors.arrow_schemas import arrow_schema
 from commitlake.connectors.lake.committer import append_rows
-from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.rows.data_files import DataFile
 from commitlake.connectors.lake.rows.plain_files import write_plain_file
@@ -104,10 +103,8 @@ def _repair_table(
     damaged_files: Callable[[str], Sequence[DataDamage]],
 ) -> Iterator[str]:
     lake = aside.lake
-    uri = lake.uri(table)
     if repair is not None and repair.is_lost:
-        aside.move_folder(table)
-        delete_newest(uri, lake.storage_options)
+        aside.move_table(table)
         yield f"{table}: all of its rows"
         return
     if repair is not None:

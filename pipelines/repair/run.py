@@ -29,8 +29,6 @@ import pyarrow as pa
 from commitlake.connectors.lake.archive_log import ArchiveCommit, commits_after
 from commitlake.connectors.lake.delta_log.check import LogDamagedError
 from commitlake.connectors.lake.delta_log.entries import parse_json
-from commitlake.connectors.lake.delta_log.names import LOG
-from commitlake.connectors.lake.delta_log.newest_versions import delete_newest
 from commitlake.connectors.lake.delta_log.versions import VersionsError
 from commitlake.connectors.lake.follower import restore_runs
 from commitlake.connectors.lake.lake import Lake
@@ -214,8 +212,7 @@ def _repair_table_of_runs(
         yield from rebuild_history(aside, table)
         return
     if repair is not None and repair.is_lost:
-        aside.move_folder(f"{table}/{LOG}")
-        delete_newest(lake.uri(table), lake.storage_options)
+        aside.move_log(table)
         if is_repeated:
             lost_rows[table] = None
         if table not in TABLES_OF_COMMITS:
@@ -275,8 +272,7 @@ def _repair_or_start_empty(
         if repair.goes_back:
             yield f"{table}: {everything}"
     if (repair is not None and repair.is_lost) or _damaged_files(aside.lake, table, plan, runner):
-        aside.move_folder(table)
-        delete_newest(aside.lake.uri(table), aside.lake.storage_options)
+        aside.move_table(table)
         yield f"{table}: {everything}"
 
 
@@ -312,8 +308,7 @@ def _repair_keys(aside: AsideFolder, plan: RepairPlan, runner: Runner) -> None:
     except (LogDamagedError, VersionsError, OSError, pa.ArrowException):
         wrong = True
     if wrong:
-        aside.move_folder(KEYS)
-        delete_newest(lake.uri("message_keys"), lake.storage_options)
+        aside.move_table(KEYS)
         follow_keys(lake, runner)
 
 
@@ -324,8 +319,7 @@ def _repair_edges(aside: AsideFolder, plan: RepairPlan, runner: Runner, *, is_wr
     is_damaged = bool({EDGES, CONSUMPTIONS, "messages"} & {*plan.logs, *plan.files})
     is_changed = is_wrong or is_damaged or plan.adoption is not None or plan.recorded
     if is_changed or is_ahead(lake) or reason_not_updatable(lake, followed_edges(lake)):
-        aside.move_folder(EDGES)
-        delete_newest(lake.uri("edges"), lake.storage_options)
+        aside.move_table(EDGES)
         follow_edges(lake, runner)
 
 
