@@ -3,6 +3,9 @@
 lake            `Lake`, with a method for each question
 selecting       the choice of messages, from the arguments of a method
 rates_question  the question on rates, from the arguments of `tps`
+lag_question    the question on lag, from the arguments of `lag` and `lag_history`
 arrow_tables    the tables of a lake as Arrow tables, by this process
+arrow_lag       lag as Arrow tables
 spark_tables    the tables of a lake as DataFrames, by a Spark session
+spark_lag       lag as DataFrames
 """

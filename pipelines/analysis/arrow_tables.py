@@ -20,6 +20,8 @@ from commitlake.connectors.lake.packs.stores import open_store
 from commitlake.connectors.lake.reader import run_sql, run_sql_over
 from commitlake.connectors.lake.sql import Engine, column_name, is_one_of, text_literal
 from commitlake.connectors.reading.decoding.bodies import DEFAULT_MAX_BYTES
+from commitlake.pipelines.analysis.arrow_lag import lag_table
+from commitlake.pipelines.analysis.lag_question import LagQuestion
 from commitlake.pipelines.dead_letters.letters import computed_columns
 from commitlake.pipelines.query.engines import TableQuery
 from commitlake.pipelines.query.keys import condition_of_keys, condition_of_unique_key
@@ -140,6 +142,15 @@ class ArrowTables:
         there = {name: table for name, table in tables.items() if table is not None}
         counted = run_sql_over(there, sql).read_all().rename_columns([*groups, "window_start", *RATE_COUNTS.names])
         return _with_rates(counted, question, groups)
+
+    def lag(self, question: LagQuestion) -> pa.Table:
+        """Return the lag of consumer groups, at one time or at the end of each window.
+
+        Raises:
+            NoTableError: if the lake has no snapshots of consumer groups.
+            LakeError: if there is no lake, or no permission.
+        """
+        return lag_table(self.lake, self.bodies, question)
 
     def _select(
         self, name: str, columns: Columns, where: Iterable[str], computed: Mapping[str, str] = MappingProxyType({})

@@ -51,12 +51,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from commitlake.connectors.lake.packs.body_batches import BodyForm
+    from commitlake.pipelines.analysis.lag_question import LagQuestion
     from commitlake.pipelines.tps.question import RatesQuestion
 
 Frame = TypeVar("Frame")
 """`pyarrow.Table`, or with Spark `DataFrame`."""
 _Frame_co = TypeVar("_Frame_co", covariant=True)
 Body = Literal["text", "bytes", "json"]
+LagBy = Literal["queue", "group"]
 
 
 class _Tables(Protocol[_Frame_co]):
@@ -69,6 +71,8 @@ class _Tables(Protocol[_Frame_co]):
     def dead_letters(self, selection: Selection, form: BodyForm | None) -> _Frame_co: ...
 
     def rates(self, question: RatesQuestion, groups: Sequence[str]) -> _Frame_co: ...
+
+    def lag(self, question: LagQuestion) -> _Frame_co: ...
 
 
 class Lake(Generic[Frame]):
@@ -241,6 +245,83 @@ class Lake(Generic[Frame]):
         selection.refuse("dead_letters", "kinds")
         wanted = replace(selection, groups=texts_of("group", group))
         return self._tables.dead_letters(wanted, BodyForm.named(body))
+
+    def lag(
+        self,
+        *,
+        at: Time | None = None,
+        by: LagBy = "queue",
+        broker: Texts | None = None,
+        group: Texts | None = None,
+        topic: Texts | None = None,
+    ) -> Frame:
+        """Return how far consumer groups are behind: one row for each group and queue, in no particular order.
+
+        The figures are those of `commitlake lag`. At a snapshot they are exact. Between two snapshots, and for groups
+        whose filter is not known, they have a lower and an upper bound. Messages that a group's filter (tags or SQL92)
+        leaves out do not count. Stores without a snapshot at or before the time have no row.
+
+        Only the command has lost messages, rates, verdicts and notes, and what brokers hold back for delays, timers and
+        transactions.
+
+        Args:
+            at: The time: a `datetime` or ISO 8601, UTC without a time zone; by default that of each store's last
+                snapshot.
+            by: `queue`, or `group` for one row for each group, summed over its stores, topics and queues.
+            broker: Names of stores; all by default.
+            group: Names of consumer groups; all by default.
+            topic: Topics; all by default.
+
+        Returns:
+            The columns `commitlake.schemas.tables.lag.QUEUE_LAG`, or `GROUP_LAG` by group.
+
+        Raises:
+            LakeError: There is no lake.
+            NoTableError: The lake has no snapshots of consumer groups.
+            UsageError: An argument is not valid.
+        """
+        from commitlake.pipelines.analysis.lag_question import make_lag_question
+
+        return self._tables.lag(make_lag_question(by, at, broker, group, topic))
+
+    def lag_history(
+        self,
+        *,
+        window: datetime.timedelta | str = "1 minute",
+        since: Time | None = None,
+        until: Time | None = None,
+        by: LagBy = "queue",
+        broker: Texts | None = None,
+        group: Texts | None = None,
+        topic: Texts | None = None,
+    ) -> Frame:
+        """Return how far consumer groups were behind at the end of each window: rows as those of `lag`, for each end.
+
+        The figures are those of `lag(at=…)` at that time, which is `as_of`. Without Spark, each window takes as long as
+        `lag` does.
+
+        Args:
+            window: Length of the windows, in whole seconds: a `timedelta`, or a text such as `5 minutes` or `30s`. They
+                end at multiples of their length since 1970, UTC.
+            since: Windows end after this time: a `datetime` or ISO 8601, UTC without a time zone; by default a day
+                before `until`.
+            until: Windows end at or before this time; by default the last snapshot of all stores.
+            by: `queue`, or `group` for one row for each group and window.
+            broker: Names of stores; all by default.
+            group: Names of consumer groups; all by default.
+            topic: Topics; all by default.
+
+        Returns:
+            The columns `commitlake.schemas.tables.lag.QUEUE_LAG`, or `GROUP_LAG` by group.
+
+        Raises:
+            LakeError: There is no lake.
+            NoTableError: The lake has no snapshots of consumer groups.
+            UsageError: An argument is not valid.
+        """
+        from commitlake.pipelines.analysis.lag_question import make_lag_history_question
+
+        return self._tables.lag(make_lag_history_question(by, window, since, until, broker, group, topic))
 
     def lineage(
         self,

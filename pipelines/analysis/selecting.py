@@ -10,7 +10,7 @@ import datetime
 import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import ParamSpec, TypeAlias, TypedDict, TypeVar, cast
+from typing import ParamSpec, TypeAlias, TypedDict, TypeGuard, TypeVar, cast
 
 from commitlake.schemas.errors import UsageError
 from commitlake.schemas.layouts.rocketmq.topics import Kind
@@ -102,7 +102,7 @@ def make_selection(
     return Selection(
         brokers=texts_of("broker", broker),
         topics=texts_of("topic", topic),
-        queue_ids=_values_of("queue", queue, int, "whole numbers"),
+        queue_ids=_values_of("queue", queue, _is_number, "whole numbers"),
         keys=texts_of("key", key),
         ids=texts_of("id", id),
         tags=texts_of("tag", tag),
@@ -122,17 +122,27 @@ def texts_of(name: str, value: Texts | None) -> Sequence[str]:
     Raises:
         UsageError: if the list is empty, or has another value than a text.
     """
-    return _values_of(name, value, str, "texts")
+    return _values_of(name, value, _is_text, "texts")
 
 
-def _values_of(name: str, value: _Value | Iterable[_Value] | None, kind: type[_Value], expected: str) -> list[_Value]:
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int)
+
+
+def _values_of(
+    name: str, value: _Value | Iterable[_Value] | None, is_value: Callable[[object], TypeGuard[_Value]], expected: str
+) -> list[_Value]:
     if value is None:
         return []
-    found: list[_Value] = [value] if isinstance(value, kind) else list(cast("Iterable[_Value]", value))
+    found: list[_Value] = [value] if is_value(value) else list(cast("Iterable[_Value]", value))
     if not found:
         raise UsageError(f"{name}: expected at least one value, found none; leave it out for all messages")
     for each in found:
-        if not isinstance(each, kind):
+        if not is_value(each):
             raise UsageError(f"{name}: expected {expected}, found {each!r:.50}")
     return found
 

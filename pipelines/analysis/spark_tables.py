@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from commitlake.connectors.catalog.names import SchemaName, root_of
+from commitlake.connectors.lake.archive_log import ArchiveCommit, StoreProgress
 from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.connectors.lake.packs.body_batches import BodyForm
 from commitlake.connectors.lake.packs.spark_reader import with_bodies
 from commitlake.connectors.lake.paths import LakeError
+from commitlake.connectors.lake.snapshot_tables import OFFSETS
 from commitlake.connectors.lake.spark_reader import has_one_of, selected, table_name
 from commitlake.connectors.lake.sql import Engine, column_name
 from commitlake.connectors.spark.classic_session import EXECUTION_ERRORS
 from commitlake.connectors.spark.worker_check import choose_python
 from commitlake.connectors.storage.uris import absolute_place
 from commitlake.pipelines.analysis.arrow_tables import with_body_columns
+from commitlake.pipelines.analysis.lag_question import LagQuestion
+from commitlake.pipelines.analysis.spark_lag import PinnedTables, lag_frame
 from commitlake.pipelines.dead_letters.letters import computed_columns
 from commitlake.pipelines.tps.question import Origins, RatesQuestion
 from commitlake.pipelines.transforms.columns import to_columns
@@ -139,6 +144,53 @@ class SparkTables:
         assert question.window is not None
         return rates_of(parts, groups, question.window // _MICROSECOND, start_us, end_us)
 
+    def lag(self, question: LagQuestion) -> DataFrame:
+        """Return the lag of consumer groups, at one time or at the end of each window.
+
+        All tables are read at the versions that they have now, whenever the DataFrame is used.
+
+        Raises:
+            NoTableError: if the lake has no snapshots of consumer groups.
+            LakeError: if the session cannot open a table.
+        """
+        messages, version = self._pinned("messages")
+        tables = {name: self._pinned(name)[0] for name in ("subscriptions", "store_config", OFFSETS)}
+        offsets = tables[OFFSETS]
+        if messages is None or offsets is None:
+            offsets = self.table(LAKE_TABLES[OFFSETS])  # raises the error
+            messages = self.table(LAKE_TABLES["messages"])
+        pinned = PinnedTables(
+            offsets, messages, tables["subscriptions"], tables["store_config"], self._progress_at(version)
+        )
+        return lag_frame(self.spark, pinned, question)
+
+    def _pinned(self, name: str) -> tuple[DataFrame | None, int]:
+        """Return a table at the version that it has now, and the version; None if it does not exist."""
+        table = LAKE_TABLES[name]
+        if self._find(table)[0] is None:
+            return None, -1
+        row = self.spark.sql(f"DESCRIBE HISTORY {self._name(table)} LIMIT 1").first()
+        assert row is not None
+        found = self.spark.read.option("versionAsOf", row["version"]).table(self._name(table))
+        return to_columns(found, table.columns), row["version"]
+
+    def _progress_at(self, version: int) -> Mapping[str, StoreProgress]:
+        """Return how far each store was archived at a version of `messages`, by its last archive commit."""
+        history = self.spark.sql(f"DESCRIBE HISTORY {self._name(LAKE_TABLES['messages'])}")
+        commits = history.where((F.col("version") <= version) & F.col("userMetadata").contains('"commitlake"'))
+        for row in commits.orderBy(F.col("version").desc()).select("userMetadata").limit(1).collect():
+            commit = ArchiveCommit.from_metadata(row["userMetadata"])
+            if commit is not None:
+                return commit.stores
+        return {}
+
+    def _name(self, table: LakeTable) -> str:
+        """Return the name of a table in the SQL of the session."""
+        place = self.place
+        if isinstance(place, SchemaName):
+            return f"`{place.catalog}`.`{place.schema}`.`{table.name}`"
+        return table_name(place.uri(table.name))
+
     @property
     def _shown(self) -> str:
         return str(self.place) if isinstance(self.place, SchemaName) else self.place.root
@@ -151,13 +203,8 @@ class SparkTables:
         Raises:
             LakeError: if the session cannot open it for another reason, such as a missing permission or a damaged log.
         """
-        place = self.place
-        if isinstance(place, SchemaName):
-            name = f"`{place.catalog}`.`{place.schema}`.`{table.name}`"
-        else:
-            name = table_name(place.uri(table.name))
         try:
-            found = self.spark.table(name)
+            found = self.spark.table(self._name(table))
             found.schema  # noqa: B018 (Spark Connect opens the table only now)
         except EXECUTION_ERRORS as error:
             reason = _reason(error)

@@ -29,6 +29,13 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
         "pipelines.transforms.dead_letters",
         "pipelines.transforms.rates",
     ),
+    "tests/integration/spark/test_analysed_lag.py": (
+        "pipelines.transforms.group_offsets",
+        "pipelines.transforms.group_subscriptions",
+        "pipelines.transforms.lag",
+        "pipelines.transforms.moments",
+        "pipelines.transforms.queue_spans",
+    ),
     "tests/integration/spark/test_query_engines.py": ("connectors.spark.plan_check", "connectors.lake.spark_reader"),
     "tests/unit/broker_lite/handlers/test_broker_resources.py": (
         "broker_lite.broker.statistics",

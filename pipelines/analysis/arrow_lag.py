@@ -1,0 +1,103 @@
+"""Lag of consumer groups as Arrow tables: the figures of `commitlake lag`, at one time or at many."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from commitlake.connectors.arrow_schemas import arrow_schema
+from commitlake.connectors.lake.lake import Lake
+from commitlake.connectors.lake.reader import run_sql
+from commitlake.connectors.lake.snapshot_tables import OFFSETS
+from commitlake.connectors.lake.sql import is_one_of, text_literal
+from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
+from commitlake.pipelines.lag.answer import Given, lag_of_lake
+from commitlake.pipelines.lag.groups import GROUP_KINDS, GroupSummary
+from commitlake.pipelines.lag.measure import Lag
+from commitlake.pipelines.lag.verdicts import FigureBounds
+
+Row = Mapping[str, Any]
+
+
+def lag_table(lake: Lake, bodies: str, question: LagQuestion) -> pa.Table:
+    """Return the lag of a lake's groups, at one time or at the end of each window.
+
+    Raises:
+        NoTableError: if the lake has no `consumer_offsets`.
+        LakeError: if there is no lake, or no permission.
+    """
+    lake = lake.pinned()  # all windows are of one version of each table
+    offsets = lake.table(OFFSETS)
+    times: Sequence[datetime.datetime | None] = [question.at]
+    if isinstance(question, LagHistoryQuestion):
+        first, last = _first_and_last_snapshot(offsets, question.selection.brokers)
+        times = [end for end in question.ends(last).times() if first is not None and first <= end]
+    rows: list[Row] = []
+    for at in times:
+        answer = lag_of_lake(lake, at, question.selection, Given(bodies=bodies))
+        lags = [row for row in answer.rows if row.kind in GROUP_KINDS]
+        rows += map(_queue_row, lags) if question.by == "queue" else _group_rows(lags)
+    return pa.Table.from_pylist(rows, arrow_schema(question.columns))
+
+
+def _first_and_last_snapshot(
+    offsets: DeltaTable, brokers: Sequence[str]
+) -> tuple[datetime.datetime | None, datetime.datetime | None]:
+    """Return the times of the first and the last snapshot of some stores, or of all for none; None without any."""
+    chosen = is_one_of("broker", map(text_literal, brokers)) if brokers else "true"
+    where = f"kind = 'group' AND topic IS NULL AND {chosen}"
+    sql = f"SELECT min(as_of) AS first, max(as_of) AS last FROM {OFFSETS} WHERE {where}"
+    (found,) = run_sql(offsets, OFFSETS, sql).read_all().to_pylist()
+    return found["first"], found["last"]
+
+
+def _queue_row(row: Lag) -> Row:
+    return {
+        "broker": row.broker,
+        "kind": row.kind,
+        "group": row.group,
+        "topic": row.topic,
+        "queue_id": row.queue_id,
+        "as_of": row.as_of,
+        "offset_min": row.offset.low,
+        "offset_max": row.offset.high,
+        "end": row.end,
+        **_figures(row.messages, row.bytes, row.seconds),
+        "next_message_time": row.next_time,
+        "filter": row.filter,
+        "members": row.members,
+    }
+
+
+def _group_rows(rows: Iterable[Lag]) -> Iterable[Row]:
+    """Yield a row for each group, summed over its queues."""
+    of_groups: dict[str, list[Lag]] = defaultdict(list)
+    for row in rows:
+        of_groups[row.group].append(row)
+    for group, queues in of_groups.items():
+        found = GroupSummary(group, queues)
+        times = [row.next_time for row in queues if row.next_time is not None]
+        yield {
+            "group": group,
+            "as_of": min(row.as_of for row in queues),
+            "queues": len(queues),
+            "queues_behind": sum(row.messages.high is None or row.messages.high > 0 for row in queues),
+            **_figures(found.messages, found.bytes, found.seconds),
+            "next_message_time": min(times, default=None),
+        }
+
+
+def _figures(messages: FigureBounds, size: FigureBounds, seconds: FigureBounds) -> Row:
+    return {
+        "messages_min": int(messages.low),
+        "messages_max": None if messages.high is None else int(messages.high),
+        "bytes_min": int(size.low),
+        "bytes_max": None if size.high is None else int(size.high),
+        "time_lag_s_min": seconds.low,
+        "time_lag_s_max": seconds.high,
+    }

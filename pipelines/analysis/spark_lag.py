@@ -1,0 +1,133 @@
+"""Lag of consumer groups as DataFrames, from the tables of a lake at one version."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, StructField, StructType
+
+from commitlake.connectors.arrays import Array
+from commitlake.connectors.lake.archive_log import StoreProgress
+from commitlake.connectors.spark.worker_check import choose_python
+from commitlake.pipelines.analysis.lag_question import LagHistoryQuestion, LagQuestion
+from commitlake.pipelines.lag.answer import MAX_IMPOSSIBLE
+from commitlake.pipelines.lag.subscription_filter import SubscriptionFilter
+from commitlake.pipelines.lag.subscriptions import MAX_AGE
+from commitlake.pipelines.transforms.lag import LagRules, LagTables, lag_at, lag_of_groups
+from commitlake.pipelines.transforms.moments import Moments
+from commitlake.schemas.remoting.heartbeats import SQL92_EXPRESSION
+from commitlake.schemas.times import EPOCH, epoch_us
+
+_MICROSECOND = datetime.timedelta(microseconds=1)
+
+
+class PinnedTables(NamedTuple):
+    """The tables of a lake that lag is computed from, each at one version.
+
+    Attributes:
+        offsets: `consumer_offsets`.
+        messages: `messages`.
+        subscriptions: `subscriptions`; None if the lake has none.
+        store_config: `store_config`; None if the lake has none.
+        progress: how far each store was archived at that version of `messages`.
+    """
+
+    offsets: DataFrame
+    messages: DataFrame
+    subscriptions: DataFrame | None
+    store_config: DataFrame | None
+    progress: Mapping[str, StoreProgress]
+
+
+def lag_frame(spark: SparkSession, pinned: PinnedTables, question: LagQuestion) -> DataFrame:
+    """Return the lag of a lake's groups, at one time or at the end of each window.
+
+    The times of the last snapshots and the SQL92 expressions are read at once, the rest when the DataFrame is used.
+    """
+    expressions = _sql92_expressions(pinned.subscriptions)
+    if expressions:
+        choose_python(spark)
+    rules = LagRules(
+        brokers=question.selection.brokers,
+        groups=question.selection.groups,
+        topics=question.selection.topics,
+        max_age_us=MAX_AGE // _MICROSECOND,
+        max_impossible=MAX_IMPOSSIBLE,
+        sql92=expressions,
+        match_sql92=match_sql92 if expressions else None,
+    )
+    progress = [
+        (broker, known.end, None if known.topics is None else list(known.topics))
+        for broker, known in pinned.progress.items()
+    ]
+    tables = LagTables(
+        offsets=pinned.offsets,
+        messages=pinned.messages,
+        progress=spark.createDataFrame(progress, "broker string, end long, topics array<string>"),
+        subscriptions=pinned.subscriptions,
+        store_config=pinned.store_config,
+    )
+    moments = _moments(pinned.offsets, question)
+    found = lag_at(tables, moments, rules)
+    return found if question.by == "queue" else lag_of_groups(found, [] if moments.is_last else ["as_of"])
+
+
+def _moments(offsets: DataFrame, question: LagQuestion) -> Moments:
+    if question.at is not None:
+        return Moments(epoch_us(question.at))
+    if not isinstance(question, LagHistoryQuestion):
+        return Moments(_last_snapshots_us(offsets, question.selection.brokers), is_last=True)
+    last_us = None
+    if question.until is None:
+        last_us = max(_last_snapshots_us(offsets, question.selection.brokers).values(), default=None)
+    ends = question.ends(None if last_us is None else EPOCH + last_us * _MICROSECOND)
+    return Moments(epoch_us(ends.first), ends.window // _MICROSECOND, ends.windows)
+
+
+def _last_snapshots_us(offsets: DataFrame, brokers: Sequence[str]) -> dict[str, int]:
+    """Return the time of the last snapshot of each store, microseconds since 1970."""
+    marks = offsets.where((F.col("kind") == "group") & F.col("topic").isNull() & F.col("broker").isNotNull())
+    if brokers:
+        marks = marks.where(F.col("broker").isin(*brokers))
+    last = F.max(F.unix_micros("as_of")).alias("last")
+    return {row["broker"]: row["last"] for row in marks.groupBy("broker").agg(last).collect()}
+
+
+def _sql92_expressions(subscriptions: DataFrame | None) -> list[str]:
+    """Return the valid SQL92 expressions of subscriptions."""
+    if subscriptions is None:
+        return []
+    is_sql92 = (F.col("expression_type") == SQL92_EXPRESSION) & F.col("expression").isNotNull()
+    rows = subscriptions.where(is_sql92).select("expression").distinct().collect()
+    found = sorted(row["expression"] for row in rows)
+    return [each for each in found if SubscriptionFilter.of(SQL92_EXPRESSION, each).is_known]
+
+
+def match_sql92(rows: DataFrame) -> DataFrame:
+    """Add the column `matches`: whether the `properties` of a row match its expression `sql92`.
+
+    Executors need CommitLake.
+    """
+
+    def match(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.append_column("matches", pa.array(_matches(batch)))
+
+    schema = StructType([*rows.schema.fields, StructField("matches", BooleanType())])
+    return rows.mapInArrow(match, schema)
+
+
+def _matches(batch: pa.RecordBatch) -> Array:
+    expressions = batch.column("sql92").dictionary_encode()
+    codes = expressions.indices.to_numpy(zero_copy_only=False)
+    found = np.zeros(batch.num_rows, bool)
+    for code, expression in enumerate(expressions.dictionary.to_pylist()):
+        here = np.flatnonzero(codes == code)
+        found[here] = SubscriptionFilter(SQL92_EXPRESSION, expression).select(batch.take(pa.array(here)))
+    return found

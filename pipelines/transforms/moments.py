@@ -1,0 +1,113 @@
+"""Moments at which the state of a lake is wanted, and what was last known at each of them.
+
+Within transforms, times are microseconds since 1970: numbers have no time zone, and can be compared and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import functions as F
+
+AT = "at"
+"""Name of a column of moments, microseconds since 1970."""
+_LONG_AGO_US = -(1 << 62)
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Moments at a regular distance, or one for each broker.
+
+    Attributes:
+        first_us: the first moment; by broker, where each has one moment of its own.
+        every_us: distance of two moments.
+        count: number of moments.
+        is_last: True if the moment is that of the last snapshot. What is not a message or an offset then counts as
+            known although it was recorded later.
+    """
+
+    first_us: int | Mapping[str, int]
+    every_us: int = 1
+    count: int = 1
+    is_last: bool = False
+
+    def at_or_after(self, time: Column) -> Column:
+        """Return the first moment that is not before a time, for rows with a column `broker`; null if there is none."""
+        first, every = self._first, F.lit(self.every_us)
+        elapsed = F.greatest(time - first, F.lit(0)) + every - F.lit(1)
+        steps = elapsed - elapsed % every
+        return F.when(steps < F.lit(self.count * self.every_us), first + steps)
+
+    def between(self, start: Column, end: Column) -> Column:
+        """Return an array of the moments from one of them to before another one; to the last for null."""
+        every = F.lit(self.every_us)
+        last = self._first + F.lit((self.count - 1) * self.every_us)
+        return F.sequence(start, F.coalesce(end - every, last), every)
+
+    @property
+    def _first(self) -> Column:
+        if not isinstance(self.first_us, Mapping):
+            return F.lit(self.first_us)
+        pairs = [F.lit(each) for pair in self.first_us.items() for each in pair]
+        return F.create_map(*pairs)[F.col("broker")] if pairs else F.lit(None).cast("long")
+
+
+def latest_at(
+    rows: DataFrame, keys: Sequence[str], time: Column, moments: Moments, values: Mapping[str, Column]
+) -> DataFrame:
+    """Return what rows last said on each key, at each moment from the first row of the key on.
+
+    With the moments 60 and 120, and `max_by(offset, second)` as the offset:
+
+        +-----+------+------+        +-----+---+------+
+        |group|second|offset|        |group| at|offset|
+        +-----+------+------+        +-----+---+------+
+        |  mail|    7|     1|        | mail| 60|     2|
+        |  mail|   59|     2|   ->   | mail|120|     2|
+        |  shop|   61|     5|        | shop|120|     5|
+        +-----+------+------+        +-----+---+------+
+
+    Args:
+        rows: rows with the keys and what `values` need.
+        keys: columns of keys; `broker` is one of them.
+        time: time from which a row holds, microseconds since 1970.
+        moments: the moments.
+        values: by name, aggregates that take the latest of some rows, or null if there are none among them. A null
+            value means that nothing new was said: the one of the moment before still holds.
+
+    Returns:
+        One row for each key and moment: the keys, `at`, and the values.
+    """
+    holds_from = F.lit(_LONG_AGO_US) if moments.is_last else time
+    found = rows.withColumn(AT, moments.at_or_after(holds_from)).where(F.col(AT).isNotNull())
+    found = found.groupBy(*keys, AT).agg(*(value.alias(name) for name, value in values.items()))
+    return found if moments.count == 1 else held(found, keys, moments, {name: _last(name, keys) for name in values})
+
+
+def held(found: DataFrame, keys: Sequence[str], moments: Moments, values: Mapping[str, Column]) -> DataFrame:
+    """Return a row for each moment from one row of a key up to the next one.
+
+    Args:
+        found: one row for each key, and each moment at which something is new.
+        keys: columns of keys.
+        moments: the moments.
+        values: the values by name, computed over the rows of a key up to this one.
+
+    Returns:
+        The keys, `at`, and the values.
+    """
+    following = F.lead(AT).over(Window.partitionBy(*keys).orderBy(AT))
+    known = found.select(*keys, AT, following.alias("next_at"), *(value.alias(name) for name, value in values.items()))
+    every = F.explode(moments.between(F.col(AT), F.col("next_at")))
+    return known.select(*keys, every.alias(AT), *values)
+
+
+def up_to_now(keys: Sequence[str]) -> WindowSpec:
+    """Return the window of the rows of a key up to the moment of a row."""
+    return Window.partitionBy(*keys).orderBy(AT).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+
+
+def _last(name: str, keys: Sequence[str]) -> Column:
+    return F.last(name, ignorenulls=True).over(up_to_now(keys))
