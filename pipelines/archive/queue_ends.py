@@ -179,8 +179,8 @@ def _ends_of(rows: pa.Table) -> pa.Table:
 
     A window whose records have no queue offset, such as those with transaction bits, says nothing of the queue's end.
     """
-    lists = rows.column(RUNS.name)
-    rows = rows.filter(pc.or_(pc.is_null(lists), pc.greater(pc.list_value_length(lists), 0))).combine_chunks()
+    has_end = pc.not_equal(pc.list_value_length(rows.column(RUNS.name)), 0)
+    rows = rows.filter(pc.fill_null(has_end, True)).combine_chunks()  # where runs are not known, neither is the end
     lists = rows.column(RUNS.name).combine_chunks()
     counts = numbers_of(pc.fill_null(pc.list_value_length(lists), 0).cast(pa.int64()))
     last = lists.flatten().take(pa.array(np.cumsum(counts) - 1, mask=counts == 0))

@@ -13,6 +13,7 @@ from commitlake.connectors.runtime.local_runner import HERE
 from commitlake.pipelines.archive import queue_ends
 from commitlake.pipelines.archive.commit_series import archive_concurrently
 from commitlake.pipelines.archive.run import Config, OnRefusal, Result, plan_work
+from commitlake.pipelines.quality import profile_columns
 from commitlake.schemas.layouts.rocketmq.commitlog import serialize_message
 from commitlake.schemas.layouts.rocketmq.sysflag import TransactionType
 from commitlake.schemas.tables.profile import WINDOW_SECONDS
@@ -151,6 +152,20 @@ def test_a_record_without_a_queue_offset_is_no_end_of_its_queue(broker: Broker) 
     assert broker.archive() == {}
     broker.write([2], later_ms=2 * WINDOW)
     assert broker.archive() == {}
+
+
+def test_the_end_of_a_queue_is_not_known_after_a_window_with_too_many_ranges(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profile_columns, "MAX_RUNS", 2)
+    broker.write([0])
+    assert broker.archive() == {}
+    broker.write([5, 5, 5])
+    broker.archive()
+    broker.write([9])
+    assert broker.archive() == {}
+    broker.write([11])
+    assert broker.archive() == JUMPED
 
 
 def test_what_was_observed_is_shown_alike_in_every_run(broker: Broker) -> None:
