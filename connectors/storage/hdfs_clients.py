@@ -16,6 +16,7 @@ is repeated.
 
 from __future__ import annotations
 
+import io
 import os
 import queue
 import re
@@ -243,6 +244,9 @@ class HdfsClient:
         except BaseException:
             self._try_delete(path)
             raise
+        finally:
+            # Otherwise the garbage collector would close it again: a request without a time limit, in any thread.
+            io.RawIOBase.close(writer)
         return path
 
     def retried(self, request: Callable[[Any], _Result], what: str) -> _Result:

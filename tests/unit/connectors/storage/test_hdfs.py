@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from types import SimpleNamespace
 from typing import Any
 
+import hdfs_native
 import pyarrow.fs as pafs
 import pytest
 
@@ -338,6 +340,25 @@ def test_a_request_is_repeated_until_it_succeeds(monkeypatch: pytest.MonkeyPatch
     answers[:] = [FileNotFoundError("a"), None]
     with pytest.raises(FileNotFoundError):
         client.retried(request, "")
+
+
+@pytest.mark.parametrize("broken", ["", "write", "close"])
+def test_a_writer_is_not_closed_when_it_is_garbage(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
+    requests: list[str] = []
+
+    def send(request: str) -> None:
+        requests.append(request)
+        if request == broken:
+            raise OSError("no connection")
+
+    raw: Any = SimpleNamespace(write=lambda _: send("write"), close=lambda: send("close"))
+    fake = SimpleNamespace(create=lambda *_: hdfs_native.FileWriter(raw), delete=lambda *_: send("delete"))
+    monkeypatch.setattr(hdfs_clients, "_client", lambda _: fake)
+    with pytest.raises(CloudUnavailableError) if broken else nullcontext():
+        HdfsClient(parse_hdfs_uri(PLACE)).write_new("/a", [b"x"])
+    gc.collect()
+    expected = {"": ["write", "close"], "write": ["write", "delete"], "close": ["write", "close", "delete"]}
+    assert requests == expected[broken]
 
 
 def test_a_forked_process_has_clients_of_its_own() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import hdfs_native
 import pytest
 
 from commitlake.connectors.shipping.storage import StorageTarget
@@ -90,7 +91,7 @@ class Cluster:
         def write(piece: bytes) -> None:
             stored.data += piece
 
-        return SimpleNamespace(write=write, close=lambda: None)
+        return hdfs_native.FileWriter(SimpleNamespace(write=write, close=lambda: None))  # type: ignore[arg-type]
 
     def rename(self, source: str, path: str, replace: bool) -> None:
         """Rename a file."""
