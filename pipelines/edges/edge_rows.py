@@ -270,9 +270,11 @@ def are_touched(steps: pa.Table, keys: pa.Array, ops: pa.Table, cancels: pa.Arra
     lacks_from = pc.and_(pc.fill_null(pc.equal(steps.column("absent_end"), FROM), False), pc.invert(of_clients))
     found: Array = pc.or_(pc.is_in(key, keys), lacks_from).to_numpy()
     times = numbers_of(steps.column("event_timestamp"))
-    # What a producer sent without a place is linked by the store time of its trace, which is not known here.
-    by_trace = pc.equal(kinds, str(EdgeKind.PRODUCED)).to_numpy()
-    found = found | (_is_settled(steps).to_numpy() & (by_trace | spans.are_newly_complete(times + 1)))
+    # What a producer sent without a place is linked by the store time of its trace, which is not known here. It is soon
+    # after the event; otherwise, or if a broker gets no more messages, the step stays open until it is overdue.
+    is_produced = pc.equal(kinds, str(EdgeKind.PRODUCED)).to_numpy()
+    until = times + np.where(is_produced, LATE_US, 1)
+    found = found | (_is_settled(steps).to_numpy() & spans.are_newly_complete(until))
     is_later = pc.equal(kinds, str(EdgeKind.CONSUMED)).to_numpy() & (numbers_of(steps.column("attempt")) > 0)
     found = found | (is_later & spans.are_newly_complete(times + LATE_US))
     if ops.num_rows:

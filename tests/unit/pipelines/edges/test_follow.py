@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
 from commitlake.connectors.lake.lake import Lake
+from commitlake.pipelines.edges import increment
+from commitlake.pipelines.edges.finding import read_places
 from commitlake.pipelines.edges.follow import catch_up_edges, follow_edges
 from commitlake.pipelines.edges.progress import followed_version
 from commitlake.pipelines.message_keys.files import key_hashes
 from commitlake.schemas.layouts.rocketmq.commitlog import NewMessage
 from commitlake.schemas.tables.edges import EDGES
-from tests.support.lakes import GrowingLake
+from tests.support.lakes import GrowingLake, archive_store
 from tests.support.message_families import (
     Family,
     begun,
@@ -237,6 +240,28 @@ def test_a_trace_stored_before_its_message_is_linked_later(family: Family, done:
 def test_a_trace_of_a_message_that_was_not_stored_is_a_refused_step(family: Family, done: Done) -> None:
     done(trace(pub("U1", None, succeeded=False)))
     assert family.steps() == [("produced", None, None, "refused", "failed")]
+
+
+def test_failed_sends_are_not_read_again_while_another_broker_gets_no_messages(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family.write(record("U1"))
+    family.growing.archive()
+    busy, lake = GrowingLake(tmp_path / "busy"), family.growing.lake
+    read: list[int] = []
+
+    def counted(found: Lake, places: pa.Table) -> pa.Table:
+        read.append(places.num_rows)
+        return read_places(found, places)
+
+    monkeypatch.setattr(increment, "read_places", counted)
+    for number in range(4):
+        seconds = 10 * number + 10
+        busy.write([trace(pub(f"F{number}", None, seconds, succeeded=False), seconds=seconds)])
+        archive_store(busy.store, lake, "broker-b")
+        follow_edges(lake)
+    assert sum(read) == 0
+    assert family.steps() == [("produced", None, None, "refused", "failed")] * 4
 
 
 def test_a_consumption_of_one_of_two_equal_messages_is_ambiguous(family: Family, done: Done) -> None:
