@@ -165,7 +165,8 @@ class Increments:
         more_keys = more_keys.drop_null()
         if not lacking.num_rows and not len(more_keys):
             return MEMBERS.empty_table()
-        since = min([since] * bool(len(more_keys)) + [_earliest_link_time(lacking)] * bool(lacking.num_rows))
+        times = [since] * bool(len(more_keys)) + [_earliest_link_time(lacking)] * bool(lacking.num_rows)
+        since = min(*times, self._spans.last_us - LINK_US)  # a client's clock may be ahead by any time
         found = [self._read_members(places_of(lacking, "from_broker", "from_physical_offset"))]
         halves = lacking.filter(pc.equal(lacking.column("kind"), str(EdgeKind.FINISHED)))
         keys = pc.coalesce(lacking.column("from_key"), lacking.column("to_key")).combine_chunks()

@@ -237,6 +237,13 @@ def test_a_trace_stored_before_its_message_is_linked_later(family: Family, done:
     assert family.steps() == [("consumed", 1, None, None, "success")]
 
 
+def test_a_trace_of_a_client_whose_clock_is_weeks_ahead_is_linked(family: Family, done: Done) -> None:
+    done(record("U1"))
+    ahead = 30 * 86_400
+    done(trace(begun("U1", "r1", seconds=ahead), ended("U1", "r1", seconds=ahead), seconds=5))
+    assert family.steps() == [("consumed", 0, None, None, "success")]
+
+
 def test_a_trace_of_a_message_that_was_not_stored_is_a_refused_step(family: Family, done: Done) -> None:
     done(trace(pub("U1", None, succeeded=False)))
     assert family.steps() == [("produced", None, None, "refused", "failed")]
