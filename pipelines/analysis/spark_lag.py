@@ -48,15 +48,18 @@ class PinnedTables(NamedTuple):
 def lag_frame(spark: SparkSession, pinned: PinnedTables, question: LagQuestion) -> DataFrame:
     """Return the lag of a lake's groups, at one time or at the end of each window.
 
-    The times of the last snapshots and the SQL92 expressions are read at once, the rest when the DataFrame is used.
+    The times of snapshots, the starts of logs and the SQL92 expressions are read at once, the rest when the DataFrame
+    is used.
     """
     expressions = _sql92_expressions(pinned.subscriptions)
     if expressions:
         choose_python(spark)
+    moments = _moments(pinned.offsets, question)
     rules = LagRules(
         brokers=question.selection.brokers,
         groups=question.selection.groups,
         topics=question.selection.topics,
+        log_starts=log_starts(pinned.offsets, moments),
         max_age_us=MAX_AGE // _MICROSECOND,
         max_impossible=MAX_IMPOSSIBLE,
         sql92=expressions,
@@ -73,7 +76,6 @@ def lag_frame(spark: SparkSession, pinned: PinnedTables, question: LagQuestion) 
         subscriptions=pinned.subscriptions,
         store_config=pinned.store_config,
     )
-    moments = _moments(pinned.offsets, question)
     found = lag_at(tables, moments, rules)
     return found if question.by == "queue" else lag_of_groups(found, [] if moments.is_last else ["as_of"])
 
@@ -97,6 +99,27 @@ def _last_snapshots_us(offsets: DataFrame, brokers: Sequence[str]) -> dict[str, 
         marks = marks.where(F.col("broker").isin(*brokers))
     last = F.max(F.unix_micros("as_of")).alias("last")
     return {row["broker"]: row["last"] for row in marks.groupBy("broker").agg(last).collect()}
+
+
+def log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
+    """Return for each store the physical offset before which the broker has deleted messages at all moments."""
+    if moments.last_us is None:
+        return {}
+    time = F.unix_micros("as_of")
+    marks = offsets.where((F.col("kind") == "group") & F.col("topic").isNull() & F.col("broker").isNotNull())
+    before = time <= moments.at_or_after(F.lit(0))  # of a store's first moment, the snapshot that holds
+    marks = marks.where(time <= F.lit(moments.last_us)).withColumn("is_before", before)
+    first = F.max_by(F.struct("log_start"), F.when(F.col("is_before"), time)).alias("first")
+    later = ~F.coalesce("is_before", F.lit(False))
+    rows = marks.groupBy("broker").agg(
+        first,
+        F.min(F.when(later, F.col("log_start"))).alias("least"),
+        F.count_if(later & F.col("log_start").isNull()).alias("unknown"),
+    )
+    first_start = F.col("first.log_start")
+    is_known = (F.col("unknown") == 0) & (F.col("first").isNull() | first_start.isNotNull())
+    found = rows.where(is_known).select("broker", F.least("least", first_start).alias("start"))
+    return {row["broker"]: row["start"] for row in found.collect() if row["start"] is not None}
 
 
 def _sql92_expressions(subscriptions: DataFrame | None) -> list[str]:

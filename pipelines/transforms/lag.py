@@ -6,8 +6,10 @@ consumes all queues of the topic, and its own retry topic. Where it has no offse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -36,6 +38,7 @@ _SPAN = ("first", "end", "run", "run_first", "log_start")
 _COUNTED = ("messages", "bytes", "next_time")
 _PLACE = "struct<queue_id: int, low: bigint, high: bigint>"
 _BOUNDS = "struct<queue_id: int, low: bigint, high: bigint, is_committed: boolean>"
+_DAY_US = 86_400_000_000
 _BIN = 256
 """Offsets of a queue that are joined together, so that a group is not compared with all messages of a queue."""
 
@@ -68,6 +71,8 @@ class LagRules:
         brokers: stores; all if empty.
         groups: consumer groups; all if empty.
         topics: topics; all if empty.
+        log_starts: physical offsets, by store: messages before them are known to be deleted at all moments, and need
+            not be read to count what waits. Stores may be left out.
         max_age_us: age up to which clients of a group count as known.
         max_impossible: largest number of offsets in queues that do not exist which have rows.
         sql92: the valid SQL92 expressions of `subscriptions`.
@@ -78,6 +83,7 @@ class LagRules:
     brokers: Sequence[str] = ()
     groups: Sequence[str] = ()
     topics: Sequence[str] = ()
+    log_starts: Mapping[str, int] = field(default_factory=dict)
     max_age_us: int
     max_impossible: int
     sql92: Collection[str] = ()
@@ -92,6 +98,12 @@ class LagRules:
         """Return whether a topic is measured, for rows with the column `topics` of `LagTables.progress`."""
         is_archived = F.col("topics").isNull() | F.array_contains("topics", topic)
         return is_archived & (topic.isin(*self.topics) if self.topics else F.lit(True))
+
+    def may_be_live(self) -> Column:
+        """Return whether a store may still have a message, as a condition by which data files can be skipped."""
+        broker, offset = F.col("broker"), F.col("physical_offset")
+        live = [(broker == store) & (offset >= start) for store, start in self.log_starts.items()]
+        return reduce(or_, live, ~broker.isin(*self.log_starts))
 
 
 def lag_at(tables: LagTables, moments: Moments, rules: LagRules) -> DataFrame:
@@ -133,12 +145,9 @@ def lag_at(tables: LagTables, moments: Moments, rules: LagRules) -> DataFrame:
         groups = groups.withColumn("has_batches", F.lit(False))
     else:
         groups = groups.join(topics.select("broker", "topic", AT, "has_batches"), ["broker", "topic", AT], "left")
-    messages = _of_brokers(tables.messages, rules)
-    if rules.topics:
-        messages = messages.where(F.col("topic").isin(*rules.topics))
-    runs = with_runs(messages, moments)
+    runs = with_runs(_stored_until_last(_of_brokers(tables.messages, rules), moments, rules), moments)
     queues = _queues(groups, spans_at(runs, snapshots, moments))
-    return _figures(_counted(queues, runs, rules))
+    return _figures(_counted(queues, runs.where(rules.may_be_live()), rules))
 
 
 def lag_of_groups(lag: DataFrame, times: Sequence[str]) -> DataFrame:
@@ -182,6 +191,17 @@ def lag_of_groups(lag: DataFrame, times: Sequence[str]) -> DataFrame:
 
 def _of_brokers(rows: DataFrame, rules: LagRules) -> DataFrame:
     return rows.where(F.col("broker").isin(*rules.brokers)) if rules.brokers else rows
+
+
+def _stored_until_last(messages: DataFrame, moments: Moments, rules: LagRules) -> DataFrame:
+    """Return the messages that were stored up to the last moment, by conditions by which files can be skipped."""
+    if rules.topics:
+        messages = messages.where(F.col("topic").isin(*rules.topics))
+    if moments.last_us is None:
+        return messages
+    day = F.date_from_unix_date(F.lit(moments.last_us // _DAY_US))
+    is_stored = F.col("store_timestamp") <= F.timestamp_micros(F.lit(moments.last_us))
+    return messages.where(is_stored & (F.col("store_date") <= day))
 
 
 def _groups(positions: DataFrame, subscriptions: Subscriptions | None) -> DataFrame:

@@ -47,6 +47,12 @@ class Moments:
         return F.sequence(start, F.coalesce(end - every, last), every)
 
     @property
+    def last_us(self) -> int | None:
+        """The last moment, of all brokers; None if there is none."""
+        firsts = self.first_us.values() if isinstance(self.first_us, Mapping) else [self.first_us]
+        return max(firsts, default=0) + (self.count - 1) * self.every_us if firsts and self.count else None
+
+    @property
     def _first(self) -> Column:
         if not isinstance(self.first_us, Mapping):
             return F.lit(self.first_us)

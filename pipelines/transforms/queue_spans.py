@@ -52,7 +52,7 @@ def with_runs(messages: DataFrame, moments: Moments) -> DataFrame:
     begins = some.where(F.col("queue_offset") <= F.col("before")).groupBy(*QUEUE)
     found = seen.join(begins.agg(F.collect_list("physical_offset").alias("begins")), [*QUEUE], "left")
     earlier = F.filter("begins", lambda begin: begin <= F.col("physical_offset"))
-    return found.withColumn("run", F.coalesce(F.size(earlier), F.lit(0))).drop("begins")
+    return found.withColumn("run", F.greatest(F.size(earlier), F.lit(0))).drop("begins")
 
 
 def spans_at(messages: DataFrame, snapshots: DataFrame, moments: Moments) -> DataFrame:

@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 
 import commitlake
 from commitlake.connectors.lake.lake import NoTableError
-from commitlake.pipelines.analysis.spark_lag import match_sql92
+from commitlake.pipelines.analysis.spark_lag import log_starts, match_sql92
 from commitlake.pipelines.transforms.group_offsets import offsets_at, snapshots_at, topics_at, without_impossible
 from commitlake.pipelines.transforms.group_subscriptions import subscriptions_at, with_subscription
-from commitlake.pipelines.transforms.lag import lag_of_groups
+from commitlake.pipelines.transforms.lag import LagRules, lag_of_groups
 from commitlake.pipelines.transforms.moments import Moments, latest_at
 from commitlake.pipelines.transforms.queue_spans import spans_at, with_runs
 from commitlake.schemas.tables.lag import GROUP_LAG, QUEUE_LAG
@@ -177,6 +177,24 @@ def test_offsets_are_between_those_of_two_snapshots(spark: SparkSession) -> None
     after = Moments(200)
     last = offsets_at(offsets, snapshots_at(offsets, after), after).where("owner = 'mail' AND queue_id = 0")
     assert [(row["low"], row["high"]) for row in last.collect()] == [(8, None)]
+
+
+def test_messages_that_are_deleted_at_all_moments_are_not_read_to_count_others(spark: SparkSession) -> None:
+    offsets = offset_rows(spark, (50, 700, 10), (90, 800, 100), (120, 900, 200))
+    starts = {
+        moments: log_starts(offsets, moments).get("broker-a")
+        for moments in (Moments(40), Moments(60), Moments(95, 30, 2), Moments(40, 60, 2), Moments(500))
+    }
+    assert list(starts.values()) == [None, 10, 100, 10, 200]
+    unknown = offsets.union(offset_rows(spark, (100, 800, None)))
+    assert [log_starts(unknown, moments) for moments in starts][1:4] == [{"broker-a": 10}, {}, {}]
+    rules = LagRules(log_starts={"broker-a": 10}, max_age_us=0, max_impossible=0)
+    messages = spark.createDataFrame(
+        [("broker-a", 9), ("broker-a", 10), ("other", 0)], "broker string, physical_offset long"
+    )
+    kept = messages.where(rules.may_be_live()).collect()
+    assert [tuple(row) for row in kept] == [("broker-a", 10), ("other", 0)]
+    assert messages.where(LagRules(max_age_us=0, max_impossible=0).may_be_live()).count() == 3
 
 
 def test_many_offsets_in_queues_that_do_not_exist_are_left_out(spark: SparkSession) -> None:
