@@ -179,7 +179,7 @@ class CommitLogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one split; none for a read without splits."""
         from commitlake.connectors.reading.batches import read_split  # noqa: PLC0415
-        from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
+        from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
 
         if isinstance(partition, SplitPartition):
             with carry_errors():

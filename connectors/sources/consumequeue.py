@@ -103,7 +103,7 @@ class QueueReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one partition; none for a read without partitions."""
         from commitlake.connectors.formats.index_entries.queue_rows import read_queue_parts  # noqa: PLC0415
-        from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
+        from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
 
         if isinstance(partition, QueuePartition):
             filters, mode = self._filters, self._options.mode

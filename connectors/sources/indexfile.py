@@ -109,7 +109,7 @@ class IndexFileReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition; none for a read without partitions."""
         from commitlake.connectors.formats.index_entries.index_rows import read_index_parts  # noqa: PLC0415
-        from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
+        from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
 
         if isinstance(partition, IndexPartition):
             with carry_errors():

@@ -131,7 +131,7 @@ class CommitLogStreamReader(LimitedStreamReader):
     def _read_splits(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
         from commitlake.connectors.reading.batches import read_split  # noqa: PLC0415
         from commitlake.connectors.reading.request import Request  # noqa: PLC0415
-        from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
+        from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
 
         request = Request.of(self._options, Filters.of_stream(self._options), self._arrow_schema)
         for split in splits:

@@ -7,6 +7,5 @@ runner                           tasks on executors; `connectors.runtime` runs t
 worker_check, worker_environment the Python of workers, and the archive that takes this package to them
 yarn, yarn_application, kubernetes_executor, driver_output  drivers and executors on other machines
 versions, limited_streams        what differs between versions of Spark
-gc_freeze                        garbage collection in Python workers
 plan_check                       checks of SELECT statements
 """

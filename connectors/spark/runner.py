@@ -23,12 +23,11 @@ from pyspark import StorageLevel
 from pyspark.util import inheritable_thread_target
 
 from commitlake.connectors.arrays import Array
-from commitlake.connectors.runtime.memory import use_system_memory
+from commitlake.connectors.runtime.memory import freeze_loaded, use_system_memory
 from commitlake.connectors.runtime.partition_files import divide_rows, pack_rows, unpack_rows
 from commitlake.connectors.runtime.pool import run_in_pool
 from commitlake.connectors.runtime.runner import DividedRows, Result, Runner, Shared, Task, TaskCounter, divided
 from commitlake.connectors.spark.connect_session import ConnectSession, is_connect
-from commitlake.connectors.spark.gc_freeze import freeze_loaded
 from commitlake.connectors.worker_errors import carry_errors, raise_worker_errors
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ def read_ranges(options: SourceOptions, schema: pa.Schema, ranges: Sequence[Queu
     """Yield the batches of one partition, in a worker."""
     # Importing the compiled reader takes a second, so only workers do it.
     from commitlake.connectors.rocketmq.source.range_reader import RangeReader  # noqa: PLC0415
-    from commitlake.connectors.spark.gc_freeze import freeze_loaded  # noqa: PLC0415
+    from commitlake.connectors.runtime.memory import freeze_loaded  # noqa: PLC0415
 
     with carry_errors(), options.open_puller() as puller:
         yield from RangeReader(puller, options, schema).read(ranges)
