@@ -60,11 +60,13 @@ class QueueEnds:
             brokers: brokers of the new commit.
         """
         self._new = []
-        ends = {name: last.stores[name].end for name in brokers if name in last.stores}
-        unknown = [name for name, end in ends.items() if self._until.get(name) != end]
+        stores = {name: last.stores[name] for name in brokers if name in last.stores}
+        unknown = [name for name, store in stores.items() if self._until.get(name) != store.end]
         if unknown:
-            self._ends = pa.concat_tables([_without(self._ends, unknown), _read_ends(lake, last, unknown)])
-            self._until |= {name: ends[name] for name in unknown}
+            # A run that pulls may leave out queues that cannot be read.
+            whole = [name for name in unknown if stores[name].pulled is None]
+            self._ends = pa.concat_tables([_without(self._ends, unknown), _read_ends(lake, last, whole)])
+            self._until |= {name: stores[name].end for name in unknown}
 
     def before(self, profile: pa.Table) -> pa.Table:
         """Return a row without messages for each queue of a profile whose end is known.
