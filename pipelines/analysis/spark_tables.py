@@ -178,7 +178,7 @@ class SparkTables:
         """Return how far each store was archived at a version of `messages`, by its last archive commit."""
         history = self.spark.sql(f"DESCRIBE HISTORY {self._name(LAKE_TABLES['messages'])}")
         commits = history.where((F.col("version") <= version) & F.col("userMetadata").contains('"commitlake"'))
-        for row in commits.orderBy(F.col("version").desc()).select("userMetadata").limit(1).collect():
+        for row in commits.orderBy(F.col("version").desc()).select("userMetadata").toLocalIterator():
             commit = ArchiveCommit.from_metadata(row["userMetadata"])
             if commit is not None:
                 return commit.stores

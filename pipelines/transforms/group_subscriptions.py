@@ -110,7 +110,7 @@ def with_subscription(rows: DataFrame, subscriptions: Subscriptions) -> DataFram
     first = subscriptions.first.withColumn("is_later", F.lit(True))
     first = first.withColumnsRenamed({name: f"first_{name}" for name in FILTER})
     found = rows.join(known, [*KEY, AT], "left").join(first, [*KEY], "left")
-    found = found.join(F.broadcast(subscriptions.asked), ["broker", AT], "left")
+    found = found.join(subscriptions.asked, ["broker", AT], "left")
     is_retry = F.col("topic").startswith(RETRY_PREFIX)
     everything = {"filter": F.lit(ALL_TAGS), "tags": F.lit(None), "sql92": F.lit(None)}
     filters = {

@@ -140,7 +140,7 @@ def lag_at(tables: LagTables, moments: Moments, rules: LagRules) -> DataFrame:
     archived = tables.progress.withColumnRenamed("end", "archived")
     groups = _groups(positions, subscriptions).join(F.broadcast(archived), ["broker"], "left")
     groups = groups.where(rules.takes_owner(F.col("owner"), F.col("group")) & rules.takes_topic(F.col("topic")))
-    groups = groups.drop("topics").join(F.broadcast(snapshots.drop("log_start")), ["broker", AT])
+    groups = groups.drop("topics").join(snapshots.drop("log_start"), ["broker", AT])
     if topics is None:
         groups = groups.withColumn("has_batches", F.lit(False))
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import commitlake
-from commitlake.connectors.lake.lake import NoTableError
+from commitlake.connectors.lake.lake import Lake, NoTableError
 from commitlake.pipelines.analysis.spark_lag import log_starts, match_sql92
+from commitlake.pipelines.snapshot.append import append_progress
+from commitlake.pipelines.snapshot.progress import OffsetKind, OffsetOwner, SnapshotSource, StoreSnapshot
 from commitlake.pipelines.transforms.group_offsets import offsets_at, snapshots_at, topics_at, without_impossible
 from commitlake.pipelines.transforms.group_subscriptions import subscriptions_at, with_subscription
 from commitlake.pipelines.transforms.lag import LagRules, lag_of_groups
@@ -85,6 +88,26 @@ def test_a_history_is_the_same(foreign_session: SparkSession) -> None:
     question = {"window": "20s", "since": BETWEEN, "until": BETWEEN + datetime.timedelta(seconds=75)}
     rows = check(foreign_session, "lag_history", 2, question)
     assert len({row["as_of"] for row in rows}) == 4
+
+
+@pytest.mark.long("other tests open lakes by a catalog, and pin tables, each time")
+def test_a_frame_keeps_the_versions_that_its_tables_had(spark: SparkSession, tmp_path: Path) -> None:
+    root = shutil.copytree(lagging_lake(1), tmp_path / "lake")
+    here = commitlake.open(str(root))
+    spark.sql("CREATE SCHEMA lagging")
+    try:
+        for name in ("messages", "consumer_offsets", "subscriptions", "store_config"):
+            spark.sql(f"CREATE TABLE lagging.{name} USING delta LOCATION '{root}/{name}'")
+        before = commitlake.open("spark_catalog.lagging", spark).lag(by="group")
+        expected = rows_of(here.lag(by="group"))
+        position = OffsetOwner(OffsetKind.GROUP, "billing", "orders", 0)
+        later = {OffsetKind.GROUP: from_ms(MIDNIGHT_MS + 3_600_000)}
+        append_progress(
+            Lake(str(root)), StoreSnapshot("broker-a", SnapshotSource.BROKER, later, {position: 0}, log_end=1)
+        )
+        assert rows_of(before) == expected != rows_of(here.lag(by="group"))
+    finally:
+        spark.sql("DROP SCHEMA lagging CASCADE")
 
 
 @pytest.mark.long("two questions are asked each time")
