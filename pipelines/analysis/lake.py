@@ -297,8 +297,10 @@ class Lake(Generic[Frame]):
     ) -> Frame:
         """Return how far consumer groups were behind at the end of each window: rows as those of `lag`, for each end.
 
-        The figures are those of `lag(at=…)` at that time, which is `as_of`. Without Spark, each window takes as long as
-        `lag` does.
+        The figures are those of `lag(at=…)` at that time, which is `as_of`. There is one exception: where a topic was
+        deleted and created again while the broker's clock was set back, the end of a window may lie between messages
+        that show it and others; with Spark, what later messages show then counts, too. Without Spark, each window takes
+        as long as `lag` does.
 
         Args:
             window: Length of the windows, in whole seconds: a `timedelta`, or a text such as `5 minutes` or `30s`. They

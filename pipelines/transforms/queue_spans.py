@@ -33,7 +33,9 @@ def with_runs(messages: DataFrame, moments: Moments) -> DataFrame:
         moments: the moments.
 
     Returns:
-        The messages that were stored up to the last moment, with `seen_at` (microseconds since 1970) and `run`.
+        The messages that were stored up to the last moment, with `seen_at` (microseconds since 1970) and `run`. Runs
+        are those that are known at the last moment: if the clock was set back where a run begins, an earlier moment
+        alone may not show it.
     """
     seen = messages.withColumn(_SEEN, moments.at_or_after(F.unix_micros("store_timestamp")))
     seen = seen.where(F.col(_SEEN).isNotNull())

@@ -98,7 +98,8 @@ class _RandomLake:
         growing, chance = self._stores[broker], self._chance
         begin = MIDNIGHT_MS + step * EVERY_MS
         times = sorted(begin + chance.randrange(EVERY_MS) for _ in range(chance.randrange(2, 9)))
-        if chance.random() < 0.2:  # the clock is set back
+        # The clock is set back, but not while topics are created again, which a history then knows earlier than `lag`.
+        if chance.random() < 0.2 and not (self._is_recreated and step in {3, 4, 5, 6}):
             times = [*times[2:], *times[:2]]
         for time in times:
             properties = {"amount": str(chance.randrange(10))}
