@@ -10,21 +10,21 @@ Executors run this module before they have the other packages.
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Collection
 from pathlib import Path
 
+from commitlake.schemas.errors import CommitLakeError, ExitCode
+
 _OF_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 _NOT_USED = "no code is run from it"
 
 
-class SharedFolderError(PermissionError):
+class SharedFolderError(CommitLakeError):
     """Error for a folder from which no code is run, because other users can change what is in it."""
 
-    def __str__(self) -> str:
-        return f"{self.filename}: {self.strerror}"
+    exit_code = ExitCode.REFUSED
 
 
 def make_private_folder(path: Path, mode: int = 0o755, owners: Collection[int] = ()) -> None:
@@ -65,10 +65,10 @@ def _lets_others_replace(status: os.stat_result) -> bool:
 def _check_owner(path: Path, status: os.stat_result, owners: Collection[int]) -> None:
     if status.st_uid not in {os.geteuid(), 0, *owners}:
         why = f"expected a folder of user {os.geteuid()}, found one of user {status.st_uid}"
-        raise SharedFolderError(errno.EPERM, f"{_NOT_USED}: {why}", str(path))
+        raise SharedFolderError(f"{path}: {_NOT_USED}: {why}")
 
 
 def _shared(path: Path, status: os.stat_result) -> SharedFolderError:
     found = f"one with mode {stat.S_IMODE(status.st_mode):04o}"
     why = f"expected a folder that no other user can write to, found {found}"
-    return SharedFolderError(errno.EPERM, f"{_NOT_USED}: {why}", str(path))
+    return SharedFolderError(f"{path}: {_NOT_USED}: {why}")

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from commitlake.schemas.private_folders import make_private_folder
+from commitlake.schemas.private_folders import SharedFolderError, make_private_folder
 
 DIGEST = "bin/digest"
 """File with the digest of the packages. It is packed last: without it, the archive was not unpacked to its end."""
@@ -76,7 +76,7 @@ def packages_folder(root: Path, cache: Path | None) -> Path:
                 os.utime(kept)
                 _hold(kept)
                 _delete_unused(cache, kept)
-    except OSError as error:
+    except (OSError, SharedFolderError) as error:
         if not own.is_dir():
             sys.exit(f"commitlake: the packages of this run cannot be found: {error}")
         print(f"commitlake: {error}. The packages stay in the folder of this run", file=sys.stderr)

@@ -62,7 +62,7 @@ _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from commitlake.connectors.spark.executor_start import main; main(sys.argv[2:])"
 )
-_OF_START = ("connectors/spark/executor_start.py", "schemas/private_folders.py")
+_OF_START = ("connectors/spark/executor_start.py", "schemas/private_folders.py", "schemas/errors.py")
 """Modules that run before the packages are found, without those of the Python; they are packed beside the script."""
 _PRIVATE = 0o700
 _NOT_OF_OTHERS = 0o755
