@@ -94,11 +94,16 @@ def _moments(offsets: DataFrame, question: LagQuestion) -> Moments:
 
 def _last_snapshots_us(offsets: DataFrame, brokers: Sequence[str]) -> dict[str, int]:
     """Return the time of the last snapshot of each store, microseconds since 1970."""
-    marks = offsets.where((F.col("kind") == "group") & F.col("topic").isNull() & F.col("broker").isNotNull())
+    marks = _snapshot_rows(offsets)
     if brokers:
         marks = marks.where(F.col("broker").isin(*brokers))
     last = F.max(F.unix_micros("as_of")).alias("last")
     return {row["broker"]: row["last"] for row in marks.groupBy("broker").agg(last).collect()}
+
+
+def _snapshot_rows(offsets: DataFrame) -> DataFrame:
+    """Return the rows of `consumer_offsets` that stand for whole snapshots of stores, with their times and logs."""
+    return offsets.where((F.col("kind") == "group") & F.col("topic").isNull() & F.col("broker").isNotNull())
 
 
 def log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
@@ -106,7 +111,7 @@ def log_starts(offsets: DataFrame, moments: Moments) -> dict[str, int]:
     if moments.last_us is None:
         return {}
     time = F.unix_micros("as_of")
-    marks = offsets.where((F.col("kind") == "group") & F.col("topic").isNull() & F.col("broker").isNotNull())
+    marks = _snapshot_rows(offsets)
     before = time <= moments.at_or_after(F.lit(0))  # of a store's first moment, the snapshot that holds
     marks = marks.where(time <= F.lit(moments.last_us)).withColumn("is_before", before)
     first = F.max_by(F.struct("log_start"), F.when(F.col("is_before"), time)).alias("first")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,24 +44,6 @@ load()
 BETWEEN = from_ms(MIDNIGHT_MS + 3 * EVERY_MS + 7_000)
 MOMENTS = Moments(60, 60, 2)
 """The moments 60 and 120, in microseconds: rows of these tests have times of some microseconds."""
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("true", id="ansi"),
-        pytest.param("false", id="not-ansi", marks=pytest.mark.long("the same with ANSI mode each time")),
-    ],
-)
-def foreign_session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """An analyst's own session: with another time zone, with and without ANSI mode."""
-    given = {"spark.sql.session.timeZone": "Asia/Kathmandu", "spark.sql.ansi.enabled": request.param}
-    before = {name: str(spark.conf.get(name)) for name in given}
-    for name, value in given.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 def check(spark: SparkSession, method: str, seed: int, question: dict[str, Any]) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,24 +63,6 @@ def here(growing: GrowingLake) -> Lake[pa.Table]:
 def lake(growing: GrowingLake, foreign_session: SparkSession) -> Lake[DataFrame]:
     """The lake in the session."""
     return commitlake.open(growing.lake.root, foreign_session)
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("true", id="ansi"),
-        pytest.param("false", id="not-ansi", marks=pytest.mark.long("the same with ANSI mode each time")),
-    ],
-)
-def foreign_session(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """An analyst's own session: with another time zone, with and without ANSI mode."""
-    given = {"spark.sql.session.timeZone": "Asia/Kathmandu", "spark.sql.ansi.enabled": request.param}
-    before = {name: str(spark.conf.get(name)) for name in given}
-    for name, value in given.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
 
 
 def test_tables_have_the_same_rows_and_documented_columns(lake: Lake[DataFrame], here: Lake[pa.Table]) -> None:
