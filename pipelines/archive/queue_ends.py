@@ -65,7 +65,8 @@ class QueueEnds:
         if unknown:
             # A run that pulls may leave out queues that cannot be read.
             whole = [name for name in unknown if stores[name].pulled is None]
-            self._ends = pa.concat_tables([_without(self._ends, unknown), _read_ends(lake, last, whole)])
+            read = _read_ends(lake, last, whole) if whole else _ENDS.empty_table()
+            self._ends = pa.concat_tables([_without(self._ends, unknown), read])
             self._until |= {name: stores[name].end for name in unknown}
 
     def before(self, profile: pa.Table) -> pa.Table:
