@@ -24,12 +24,13 @@ from commitlake.pipelines.edges.edge_rows import (
 from commitlake.pipelines.edges.finding import is_in_places, places_of_halves, places_of_keys, read_places
 from commitlake.pipelines.edges.matching import Column, key_codes, match_same_key
 from commitlake.pipelines.edges.members import MEMBERS, TIME, DelayLevels
-from commitlake.pipelines.edges.reading import PLACES, RowContents, members_of_rows, places_of, plain_of
+from commitlake.pipelines.edges.reading import RowContents, members_of_rows, places_of, plain_of
 from commitlake.pipelines.edges.spans import LINK_US, Spans
 from commitlake.pipelines.edges.steps import STEPS, TO, WAITING, close_overdue, is_open
 from commitlake.schemas.tables.edges import AbsentReason, EdgeKind
 
 _PLACE = ("broker", "physical_offset")
+_END_TIMES = ("to_timestamp", "event_timestamp", "from_timestamp")
 _FINAL = (AbsentReason.AMBIGUOUS, AbsentReason.REFUSED)
 
 
@@ -139,9 +140,7 @@ class Increments:
         if not is_by_time.combine_chunks().true_count:
             return entries
         rows = read_places(self._lake, places_of(entries.filter(is_by_time), *_PLACE))
-        at, _ = match_same_key(
-            *key_codes(*([table.column(name) for name in PLACES.names] for table in (entries, rows)))
-        )
+        at, _ = match_same_key(*key_codes(*([table.column(name) for name in _PLACE] for table in (entries, rows))))
         times = rows.column("store_timestamp").cast(TIME).take(pa.array(at, mask=at < 0))
         times = pc.coalesce(times, entries.column("event_timestamp"))  # if the trace is no longer in the lake
         return entries.set_column(ENTRIES.get_field_index("store_timestamp"), ENTRIES.field("store_timestamp"), times)
@@ -165,7 +164,7 @@ class Increments:
         more_keys = more_keys.drop_null()
         if not lacking.num_rows and not len(more_keys):
             return MEMBERS.empty_table()
-        times = [since] * bool(len(more_keys)) + [_earliest_link_time(lacking)] * bool(lacking.num_rows)
+        times = [since] * bool(len(more_keys)) + [_before_all(lacking, _END_TIMES)] * bool(lacking.num_rows)
         since = min(*times, self._spans.last_us - LINK_US)  # a client's clock may be ahead by any time
         found = [self._read_members(places_of(lacking, "from_broker", "from_physical_offset"))]
         halves = lacking.filter(pc.equal(lacking.column("kind"), str(EdgeKind.FINISHED)))
@@ -243,10 +242,6 @@ def _distinct_members(members: pa.Table) -> pa.Table:
     members = members.take(distinct.column("row_min"))
     place = MEMBERS.get_field_index("is_committed")
     return members.set_column(place, MEMBERS.field(place), distinct.column("is_committed_any")).combine_chunks()
-
-
-def _earliest_link_time(steps: pa.Table) -> int:
-    return _before_all(steps, ("to_timestamp", "event_timestamp", "from_timestamp"))
 
 
 def _before_all(rows: pa.Table, names: Sequence[str]) -> int:
