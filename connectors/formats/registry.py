@@ -46,11 +46,6 @@ def format_named(name: str) -> Format:
     return _FORMATS[name]
 
 
-def format_of_folder(folder: str) -> Format | None:
-    """Return the format whose segments are in a folder of this name, or None."""
-    return next((log_format for log_format in all_formats() if log_format.folder == folder), None)
-
-
 def format_of_id(msg_id: str) -> Format | None:
     """Return the format whose messages have ids of the form of `msg_id`, or None."""
     return next((log_format for log_format in all_formats() if re.search(log_format.id_pattern, msg_id)), None)
