@@ -16,9 +16,9 @@ from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.runner import ThreadArguments
 from commitlake.jobs.arguments.selection import Topics
-from commitlake.jobs.arguments.stores import file_size
+from commitlake.jobs.arguments.stores import StoreName, file_size, store_name
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Once, Section, flag, only_with, option, repeated, without_variable
+from commitlake.jobs.cli.options import Section, flag, only_with, option, repeated, without_variable
 from commitlake.schemas.layouts.numbers import parse_decimal
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class ArchiveOptions(
     Command,
     PullArguments,
     LakeArguments,
+    StoreName,
     LayoutArgument,
     HtmlArgument,
     EvidenceArgument,
@@ -86,6 +87,7 @@ class ArchiveOptions(
     after={
         PullArguments: "store",
         LakeArguments: "store",
+        StoreName: "broker",
         LayoutArgument: "broker_conf",
         HtmlArgument: "no_quality",
         EvidenceArgument: "commit_every",
@@ -108,10 +110,9 @@ class ArchiveOptions(
     bodies_moved: bool = flag(
         "all bodies of the lake were moved to --bodies (or back into the lake); needed once, later runs remember it"
     )
-    broker: str | None = option(
+    broker: str | None = store_name(
         "the store's name in the lake; otherwise brokerName of --broker-conf, or of a broker.conf beside the store, or "
-        "the folder's name. With --from-broker: the only broker to pull from",
-        action=Once,
+        "the folder's name. With --from-broker: the only broker to pull from"
     )
     broker_conf: str | None = option(
         "the broker's settings file broker.conf, for brokerName and the folders of the log", metavar="FILE"

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from commitlake.jobs.cli.command import JobError
-from commitlake.jobs.cli.options import argument
+from commitlake.jobs.cli.options import Once, Options, Rule, argument, option
 from commitlake.schemas.layouts.numbers import INT64_MAX, parse_decimal, parse_int
 
 
@@ -39,6 +40,21 @@ def given_store(store: str | None) -> str:
     if store is None:
         raise JobError("expected a store, found none", "name the folder that holds commitlog/ or journal/")
     return store
+
+
+def store_name(
+    text: str = "the store's name (default: brokerName in broker.conf beside the store, or the folder's name)",
+    rules: Sequence[Rule] = (),
+) -> str | None:
+    """Declare `--broker` of a command for one store."""
+    return option(text, action=Once, rules=rules)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreName(Options):
+    """The option `--broker` that names the only store; `selection.Brokers` selects stores of a lake."""
+
+    broker: str | None = store_name()
 
 
 positive = at_least(1)

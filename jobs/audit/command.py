@@ -32,10 +32,11 @@ from commitlake.jobs.arguments.layouts import LayoutArgument, layout_of, layout_
 from commitlake.jobs.arguments.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.arguments.runner import ThreadArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
+from commitlake.jobs.arguments.stores import StoreName, store_name
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.audit.page import TITLE, audit_page
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Once, flag, only_with, option, overrides
+from commitlake.jobs.cli.options import flag, only_with, option, overrides
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line, print_text
 from commitlake.jobs.report.output import PageFile, failure_page, page_file
@@ -93,6 +94,7 @@ _KEPT_HELP = "older {} may have expired by {}: {}"
 class Audit(
     Command,
     LakeArguments,
+    StoreName,
     LayoutArgument,
     TimeRange,
     ThreadArguments,
@@ -100,6 +102,7 @@ class Audit(
     HtmlArgument,
     EvidenceArgument,
     after={
+        StoreName: "broker",
         LayoutArgument: "broker",
         TimeRange: "layout",
         ThreadArguments: "hbase_kept",
@@ -117,9 +120,7 @@ class Audit(
     store: str | None = option(
         "stores to compare with, as for archive; a store may have deleted old messages meanwhile", metavar="PATH"
     )
-    broker: str | None = option(
-        "the store's name in the lake, if the path does not give it", action=Once, rules=only_with("store")
-    )
+    broker: str | None = store_name("the store's name in the lake, if the path does not give it", only_with("store"))
     layout: str | None = layout_option(rules=only_with("store"))
     start: datetime.datetime | None = option(_TIME_HELP.format("messages"), "--from", parse=parse_time, metavar="TIME")
     end: datetime.datetime | None = option(_TIME_HELP.format("no messages"), "--to", parse=parse_time, metavar="TIME")

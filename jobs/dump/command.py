@@ -24,13 +24,9 @@ from commitlake.jobs.arguments.broker_conf import (
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.arguments.names import some_names, warn
 from commitlake.jobs.arguments.selection import Queues, Topics
-from commitlake.jobs.arguments.stores import (
-    at_least,
-    given_store,
-    store_argument,
-)
+from commitlake.jobs.arguments.stores import StoreName, at_least, given_store, store_argument, store_name
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Once, OneOf, flag, needs, only_with, option, repeated
+from commitlake.jobs.cli.options import OneOf, flag, needs, only_with, option, repeated
 from commitlake.jobs.cli.terminal import trusted
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -58,8 +54,11 @@ _RECORDS = "to pick records, filter the JSON, or use 'query' on a lake"
 
 @dataclass(frozen=True, kw_only=True)
 class Dump(
-    Command, LayoutArgument, Topics, Queues, BrokerConfArgument,
-    after={LayoutArgument: "broker", Topics: "index", Queues: "index", BrokerConfArgument: "index"},
+    Command, StoreName, LayoutArgument, Topics, Queues, BrokerConfArgument,
+    after={
+        **dict.fromkeys((StoreName, LayoutArgument), "broker"),
+        **dict.fromkeys((Topics, Queues, BrokerConfArgument), "index"),
+    },
 ):  # fmt: skip
     """The command `dump`."""
 
@@ -68,7 +67,7 @@ class Dump(
     EXAMPLES = EXAMPLES
 
     store: str | None = store_argument(f"store folder (the one that holds {FOLDERS})")
-    broker: str | None = option("the store's name (default: the folder's name)", action=Once)
+    broker: str | None = store_name("the store's name (default: the folder's name)")
     body: str = option(
         "print bodies: as stored, in base64; or decompressed, as UTF-8 text (default: none)",
         "--body-as",

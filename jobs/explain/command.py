@@ -16,9 +16,9 @@ from commitlake.connectors.printable import printable_line
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.arguments.names import warn
 from commitlake.jobs.arguments.selection import WHICH, Keys, Queues, TimeRange, Topics
-from commitlake.jobs.arguments.stores import given_store, store_argument
+from commitlake.jobs.arguments.stores import StoreName, given_store, store_argument, store_name
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Once, flag, needs, option, repeated
+from commitlake.jobs.cli.options import flag, needs, option, repeated
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.jobs.report.rows_output import write_objects
 from commitlake.schemas.counts import count_text
@@ -50,8 +50,11 @@ _BY_TIME = (
 
 @dataclass(frozen=True, kw_only=True)
 class Explain(
-    Command, LayoutArgument, Topics, Queues, TimeRange, Keys, OutputArguments,
-    after={**dict.fromkeys((LayoutArgument, Topics, Queues, TimeRange, Keys), "broker"), OutputArguments: "no_indexes"},
+    Command, StoreName, LayoutArgument, Topics, Queues, TimeRange, Keys, OutputArguments,
+    after={
+        **dict.fromkeys((StoreName, LayoutArgument, Topics, Queues, TimeRange, Keys), "broker"),
+        OutputArguments: "no_indexes",
+    },
 ):  # fmt: skip
     """The command `explain`."""
 
@@ -60,7 +63,7 @@ class Explain(
     EXAMPLES = EXAMPLES
 
     store: str | None = store_argument(f"store folder (the one that holds {FOLDERS}), or a glob")
-    broker: str | None = option("the store's name (default: the folder's name)", action=Once)
+    broker: str | None = store_name("the store's name (default: the folder's name)")
     key: tuple[str, ...] = repeated(
         "business key or unique key; needs --topic",
         section=WHICH,

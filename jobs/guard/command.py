@@ -22,8 +22,9 @@ from commitlake.jobs.arguments.lake_names import warn_of_unknown_broker
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.arguments.s3 import S3Arguments
+from commitlake.jobs.arguments.stores import StoreName
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Once, option
+from commitlake.jobs.cli.options import option
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.guard.arguments import RuleArguments
 from commitlake.jobs.report.output_forms import OutputArguments
@@ -53,16 +54,14 @@ EXAMPLES = (
 class Guard(
     Command,
     S3Arguments,
+    StoreName,
     LayoutArgument,
     RuleArguments,
     OutputArguments,
     HtmlArgument,
     after={
         S3Arguments: "lake",
-        LayoutArgument: "broker",
-        RuleArguments: "broker",
-        OutputArguments: "broker",
-        HtmlArgument: "broker",
+        **dict.fromkeys((StoreName, LayoutArgument, RuleArguments, OutputArguments, HtmlArgument), "lake"),
     },
 ):
     """The command `guard`."""
@@ -79,9 +78,6 @@ class Guard(
     )
     lake: str = option(
         "the lake: a folder, which need not exist yet, or s3://bucket/prefix", required=True, metavar="PLACE"
-    )
-    broker: str | None = option(
-        "the store's name (default: brokerName in broker.conf beside the store, or the folder's name)", action=Once
     )
 
     def run(self) -> ExitCode:

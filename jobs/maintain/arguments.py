@@ -10,8 +10,9 @@ from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.layouts import LayoutArgument, layout_option
 from commitlake.jobs.arguments.places import LakeArguments
 from commitlake.jobs.arguments.runner import SparkArguments
+from commitlake.jobs.arguments.stores import StoreName, store_name
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import Once, flag, only_with, option, repeated
+from commitlake.jobs.cli.options import flag, only_with, option, repeated
 
 
 def _parse_keep(text: str) -> tuple[str, datetime.timedelta]:
@@ -23,8 +24,9 @@ def _parse_keep(text: str) -> tuple[str, datetime.timedelta]:
 
 @dataclass(frozen=True, kw_only=True)
 class MaintainOptions(
-    Command, LakeArguments, LayoutArgument, SparkArguments, after={LayoutArgument: "broker", SparkArguments: "dry_run"}
-):
+    Command, LakeArguments, StoreName, LayoutArgument, SparkArguments,
+    after={StoreName: "broker", LayoutArgument: "broker", SparkArguments: "dry_run"},
+):  # fmt: skip
     """The options of `maintain`."""
 
     keep: tuple[tuple[str, datetime.timedelta], ...] = repeated(
@@ -53,10 +55,8 @@ class MaintainOptions(
         metavar="PATH",
         rules=only_with("repair"),
     )
-    broker: str | None = option(
-        "with --store: the store's name in the lake, if the path does not give it",
-        action=Once,
-        rules=only_with("store"),
+    broker: str | None = store_name(
+        "with --store: the store's name in the lake, if the path does not give it", only_with("store")
     )
     layout: str | None = layout_option(rules=only_with("store"))
     dry_run: bool = flag("only show what would be done")

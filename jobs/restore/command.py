@@ -27,11 +27,11 @@ from commitlake.jobs.arguments.names import some_names, warn
 from commitlake.jobs.arguments.places import LakeArguments, bodies_of, lake_of
 from commitlake.jobs.arguments.runner import SparkArguments, make_runner
 from commitlake.jobs.arguments.selection import TimeRange
-from commitlake.jobs.arguments.stores import delay_levels, file_size, positive
+from commitlake.jobs.arguments.stores import StoreName, delay_levels, file_size, positive, store_name
 from commitlake.jobs.arguments.times import parse_time
 from commitlake.jobs.cli.command import Command, JobError
 from commitlake.jobs.cli.damaged_files import refuse_damaged_files
-from commitlake.jobs.cli.options import Once, option
+from commitlake.jobs.cli.options import option
 from commitlake.jobs.cli.progress import runner_progress
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.jobs.rebuild.arguments import FileSettings
@@ -79,10 +79,11 @@ def _parse_offset(text: str) -> int:
 class Restore(
     Command,
     LakeArguments,
+    StoreName,
     TimeRange,
     SparkArguments,
     FileSettings,
-    after={TimeRange: "broker", SparkArguments: "threads", FileSettings: "threads"},
+    after={StoreName: "broker", TimeRange: "broker", SparkArguments: "threads", FileSettings: "threads"},
 ):
     """The command `restore`."""
 
@@ -93,7 +94,7 @@ class Restore(
     out: Path = option(
         "folder for the store: new, empty, or of an interrupted run", parse=Path, required=True, metavar="DIR"
     )
-    broker: str | None = option("the store's name in the lake (default: the only one)", action=Once)
+    broker: str | None = store_name("the store's name in the lake (default: the only one)")
     start: datetime.datetime | None = option(
         "begin with the first record stored at or after this time: 2026-11-20T14:00, -2h",
         "--from",

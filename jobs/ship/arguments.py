@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.layouts import FOLDERS
 from commitlake.jobs.arguments.s3 import S3Arguments
+from commitlake.jobs.arguments.stores import StoreName
 from commitlake.jobs.cli.command import Command
-from commitlake.jobs.cli.options import Once, flag, option
+from commitlake.jobs.cli.options import flag, option
 from commitlake.schemas.layouts.numbers import parse_decimal
 
 _RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)(k|M|G|Ki|Mi|Gi|)B?(?:/s)?")
@@ -40,7 +41,7 @@ def parse_rate(text: str) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShipOptions(Command, S3Arguments, after={S3Arguments: "rate"}):
+class ShipOptions(Command, StoreName, S3Arguments, after={StoreName: "to", S3Arguments: "rate"}):
     """The options of `ship`."""
 
     store: str = option(
@@ -55,9 +56,6 @@ class ShipOptions(Command, S3Arguments, after={S3Arguments: "rate"}):
         "folder; each store needs a place of its own",
         required=True,
         metavar="PLACE",
-    )
-    broker: str | None = option(
-        "the store's name (default: brokerName in broker.conf beside the store, or the name of its folder)", action=Once
     )
     broker_conf: str | None = option(
         "the broker's settings file broker.conf, for brokerName and the folders of the log", metavar="FILE"

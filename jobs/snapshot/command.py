@@ -22,8 +22,9 @@ from commitlake.jobs.arguments.durations import parse_duration
 from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.arguments.names import did_you_mean, some_names, warn
 from commitlake.jobs.arguments.places import LakeArguments, lake_of
+from commitlake.jobs.arguments.stores import StoreName, store_name
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Once, OneOf, needs, option
+from commitlake.jobs.cli.options import OneOf, needs, option
 from commitlake.jobs.cli.terminal import print_line
 from commitlake.schemas.counts import count_text
 from commitlake.schemas.errors import ExitCode
@@ -49,7 +50,9 @@ _SOURCE = OneOf(required=True)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot(Command, LakeArguments, LayoutArgument, after={LayoutArgument: "broker_conf"}):
+class Snapshot(
+    Command, LakeArguments, StoreName, LayoutArgument, after={StoreName: "broker", LayoutArgument: "broker_conf"}
+):
     """The command `snapshot`."""
 
     NAME = "snapshot"
@@ -65,7 +68,7 @@ class Snapshot(Command, LakeArguments, LayoutArgument, after={LayoutArgument: "b
         one_of=_SOURCE,
     )
     namesrv: str | None = option("name servers, separated by semicolons", metavar="HOST:PORT", one_of=_SOURCE)
-    broker: str | None = option("the store's name in the lake; with --namesrv: only this broker", action=Once)
+    broker: str | None = store_name("the store's name in the lake; with --namesrv: only this broker")
     broker_conf: str | None = option(
         "with --store: the broker's settings file broker.conf, for brokerName and the folders of the log",
         metavar="FILE",

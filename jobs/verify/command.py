@@ -22,9 +22,9 @@ from commitlake.jobs.arguments.layouts import FOLDERS, LayoutArgument, layout_of
 from commitlake.jobs.arguments.places import lake_of
 from commitlake.jobs.arguments.runner import ProcessArguments, make_runner
 from commitlake.jobs.arguments.s3 import S3Arguments, set_s3_environment
-from commitlake.jobs.arguments.stores import delay_levels, given_store, positive, store_argument
+from commitlake.jobs.arguments.stores import StoreName, delay_levels, given_store, positive, store_argument
 from commitlake.jobs.cli.command import Command, JobError
-from commitlake.jobs.cli.options import Once, option, variable_of
+from commitlake.jobs.cli.options import option, variable_of
 from commitlake.jobs.report.output_forms import OutputArguments
 from commitlake.schemas.errors import ExitCode
 
@@ -51,6 +51,7 @@ EXAMPLES = (
 @dataclass(frozen=True, kw_only=True)
 class Verify(
     Command,
+    StoreName,
     LayoutArgument,
     ProcessArguments,
     BrokerConfArgument,
@@ -58,9 +59,7 @@ class Verify(
     OutputArguments,
     HtmlArgument,
     after={
-        LayoutArgument: "broker",
-        ProcessArguments: "broker",
-        BrokerConfArgument: "broker",
+        **dict.fromkeys((StoreName, LayoutArgument, ProcessArguments, BrokerConfArgument), "store"),
         S3Arguments: "lake",
         OutputArguments: "lake",
         HtmlArgument: "lake",
@@ -75,9 +74,6 @@ class Verify(
     store: str | None = store_argument(
         f"store folder (the one that holds {FOLDERS}), a glob, or several separated by commas; {{broker}} stands for "
         "the path component that names the broker. In an object store or HDFS, it must be a copy by 'commitlake ship'"
-    )
-    broker: str | None = option(
-        "the store's name (default: brokerName in broker.conf beside the store, or the folder's name)", action=Once
     )
     delay_levels: tuple[int, ...] | None = option(
         "the broker's messageDelayLevel, as '1s 5s 30s' (default: that of --broker-conf, or the "
