@@ -1,6 +1,6 @@
 """Projection of `messages` into HBase, version by version, never ahead of Delta; a repeated run changes nothing.
 
-    follow(SparkRunner(spark), lake.uri("messages"), HBaseOptions.of_address("hbase-thrift:9090"))
+    follow(SparkRunner(spark), lake, HBaseOptions.of_address("hbase-thrift:9090"))
 
 Rows that a version added are written, rows that it removed are deleted, and then the table's progress is updated
 (`progress`). If a run is killed, the next run repeats the unfinished version and puts the same cells. The first run
@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pyarrow.fs as pafs
+from deltalake import DeltaTable
 
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError
@@ -25,17 +26,15 @@ from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.progress import TableProgress, read_progress, write_progress
 from commitlake.connectors.hbase.tables import open_or_create
 from commitlake.connectors.hbase.work import Work, find_kept_places, run_here, run_in_tasks
-from commitlake.connectors.lake.delta import storage_options
 from commitlake.connectors.lake.delta_log.versions import (
     AddedFile,
     AddedVersion,
     VersionGoneError,
     added_versions,
-    snapshot_files,
-    table_id,
+    files_of_table,
 )
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner
-from commitlake.connectors.storage.s3_options import S3Options
 
 TASK_ROWS = 50_000
 """Number of rows of a version from which tasks pay off: a few seconds of writing over one connection."""
@@ -45,10 +44,9 @@ OnVersion = Callable[[int, int], None]
 
 def follow(
     runner: Runner | None,
-    messages_uri: str,
+    lake: Lake,
     options: HBaseOptions,
     *,
-    s3: S3Options | None = None,
     progress: OnVersion | None = None,
     task_rows: int = TASK_ROWS,
 ) -> HBaseUpdate:
@@ -56,9 +54,7 @@ def follow(
 
     Args:
         runner: for versions of many rows; without it, this thread does all the work.
-        messages_uri: path or URI of the Delta table.
         options: the HBase server and table, and write settings.
-        s3: the object store, if the table is in one; by default that of the environment.
         progress: called with each finished version and its number of rows.
         task_rows: number of rows from which the runner is used.
 
@@ -72,9 +68,10 @@ def follow(
     rows = deleted = versions = 0
     with Client(options) as client:
         salts = open_or_create(client).salts
-        state = _start_progress(client, read_progress(client), messages_uri, s3)
-        for version in _pending_versions(state, messages_uri, s3):
-            work = Work(options.connected(), salts, messages_uri, s3)
+        messages = lake.table_at("messages")
+        state = _start_progress(client, read_progress(client), lake, messages)
+        for version in _pending_versions(state, lake, messages):
+            work = Work(options.connected(), salts, lake)
             deleted += _apply_files(runner, work.deleting(find_kept_places(work, version)), version.removed, task_rows)
             put = _apply_files(runner, work, version.files, task_rows)
             done = TableProgress(state.followed, version.version)
@@ -86,38 +83,35 @@ def follow(
     return HBaseUpdate(state.version, versions, rows, deleted, time.monotonic() - started)
 
 
-def _start_progress(
-    client: Client, found: TableProgress | None, messages_uri: str, s3: S3Options | None
-) -> TableProgress:
+def _start_progress(client: Client, found: TableProgress | None, lake: Lake, messages: DeltaTable) -> TableProgress:
     """Return the table's progress; write the first one if it has none."""
-    followed = table_id(messages_uri, storage_options(messages_uri, s3))
+    followed = str(messages.metadata().id)
     if found is not None:
         if found.followed != followed:
             raise HBaseError(
                 f"the table {client.options.table} follows the Delta table {found.followed}: expected {followed}, "
-                f"which is {messages_uri}. Name another table for this lake, or drop this one"
+                f"which is {lake.uri('messages')}. Name another table for this lake, or drop this one"
             )
         return found
     # Written before the first row: if this run is killed, the next one knows which rows may be in the table.
-    newest = snapshot_files(messages_uri, storage_options(messages_uri, s3)).version
+    newest = files_of_table(lake.uri("messages"), messages).version
     state = TableProgress(followed, None, newest)
     write_progress(client, None, state)
     return state
 
 
-def _pending_versions(state: TableProgress, messages_uri: str, s3: S3Options | None) -> Iterator[AddedVersion]:
+def _pending_versions(state: TableProgress, lake: Lake, messages: DeltaTable) -> Iterator[AddedVersion]:
     """Return the Delta versions that are not in HBase yet; a first load is a single version with all files."""
-    store = storage_options(messages_uri, s3)
+    uri, options, newest = lake.uri("messages"), lake.storage_options, messages.version()
     try:
         if state.version is not None:
             # All at once: writing their rows may take longer than temporary credentials are valid.
-            yield from list(added_versions(messages_uri, state.version, store))
+            yield from list(added_versions(uri, state.version, options, newest=newest))
             return
         assert state.loading is not None  # either version or loading is set
-        load = snapshot_files(messages_uri, store)
-        since = added_versions(messages_uri, state.loading, store)
-        removed = [file for version in since if version.version <= load.version for file in version.removed]
-        yield AddedVersion(load.version, load.files, tuple(removed))
+        since = added_versions(uri, state.loading, options, newest=newest)
+        removed = [file for version in since for file in version.removed]
+        yield AddedVersion(newest, files_of_table(uri, messages).files, tuple(removed))
     except VersionGoneError as error:
         cure = "Drop the HBase table; the next archive run creates it again from the lake"
         raise HBaseError(f"{error}. {cure}") from None

@@ -30,7 +30,7 @@ from commitlake.connectors.hbase.keys import (
     time_bytes,
     topic_prefix,
 )
-from commitlake.connectors.hbase.tables import open_table
+from commitlake.connectors.hbase.tables import open_existing
 from commitlake.schemas.layouts.errors import LayoutError
 from commitlake.schemas.layouts.rocketmq.message_id import parse_message_id
 from commitlake.schemas.selection import Selection
@@ -58,7 +58,7 @@ def look_up(client: Client, wanted: Selection, limit: int = 0) -> Iterator[pa.Re
             time.
         UsageError: for a condition that HBase cannot check.
     """
-    rows = _LookUp(client, open_table(client).salts, wanted, limit).rows()
+    rows = _LookUp(client, open_existing(client).salts, wanted, limit).rows()
     rows = islice(rows, limit) if limit else rows
     while part := list(islice(rows, BATCH_ROWS)):
         yield to_batch(part)

@@ -37,7 +37,7 @@ from commitlake.connectors.hbase.cells import check_columns
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_salt
-from commitlake.connectors.hbase.tables import open_or_create, open_table
+from commitlake.connectors.hbase.tables import open_existing, open_or_create
 from commitlake.connectors.hbase.writer import write_messages
 from commitlake.connectors.worker_errors import carry_errors
 from commitlake.schemas.errors import UsageError
@@ -123,7 +123,7 @@ class HBaseReader(DataSourceReader):
     def partitions(self) -> list[SaltPartition]:
         """Return a partition for each salt of the table."""
         with Client(self._options) as client:
-            return [SaltPartition(salt) for salt in range(open_table(client).salts)]
+            return [SaltPartition(salt) for salt in range(open_existing(client).salts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batches of one salt."""

@@ -63,7 +63,7 @@ class TableLayout:
     version: int = LAYOUT_VERSION
 
 
-def open_table(client: Client) -> TableLayout:
+def open_existing(client: Client) -> TableLayout:
     """Open a table and return its layout.
 
     Raises:
@@ -100,7 +100,7 @@ def open_or_create(client: Client) -> TableLayout:
             client.check_and_put(_LAYOUT_ROW, _LAYOUT, None, value)  # with two processes at once, the first one wins
     except HBaseRefusedError as error:
         raise HBaseError(f"{error}. Expected a table with the families m and p: name another table") from None
-    return layout or open_table(client)
+    return layout or open_existing(client)
 
 
 def shell_statement(options: HBaseOptions) -> str:

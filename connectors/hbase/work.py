@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.writer import delete_entries_by_key, delete_messages, write_messages
-from commitlake.connectors.lake.delta import storage_options
-from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion, table_files
+from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.runtime.runner import Runner, divided
-from commitlake.connectors.storage.s3_options import S3Options
 from commitlake.schemas.tables.messages import MESSAGES, STORE_DATE
 
 PIECE_ROWS = 100_000
@@ -48,8 +47,7 @@ class Work:
     Attributes:
         options: where HBase is.
         salts: the table's number of salts.
-        messages_uri: path or URI of the Delta table.
-        s3: the object store, if the table is in one; each process finds the credentials itself.
+        lake: the lake with the rows; each process finds the credentials of its object store itself.
         delete: whether to delete the rows.
         kept: rows that are not deleted: physical offsets by broker, in order.
         bare: rows of `kept` that no longer have keys, so that their index entries by key are deleted.
@@ -57,8 +55,7 @@ class Work:
 
     options: HBaseOptions
     salts: int
-    messages_uri: str
-    s3: S3Options | None = None
+    lake: Lake
     delete: bool = False
     kept: Mapping[str, Offsets] | None = None
     bare: Mapping[str, Offsets] | None = None
@@ -68,8 +65,8 @@ class Work:
         return replace(self, delete=True, kept=kept.all, bare=kept.bare)
 
     def files(self) -> pafs.FileSystem:
-        """Return a filesystem whose root is the table's folder, with current credentials."""
-        return table_files(self.messages_uri, storage_options(self.messages_uri, self.s3))
+        """Return a filesystem whose root is the folder of `messages`, with current credentials."""
+        return self.lake.folder("messages")
 
     def run(self, pieces: Iterable[Piece]) -> int:
         """Process pieces over one connection, and return the number of rows written or deleted."""

@@ -504,7 +504,7 @@ def _follow_hbase(lake: Lake, config: Config, runner: Runner) -> FollowedInHBase
 
     for attempt in range(MAX_TRIES):
         try:
-            return follow(runner, lake.uri("messages"), config.hbase, s3=lake.s3)
+            return follow(runner, lake, config.hbase)
         except ConcurrentFollowError:  # another run is putting the same rows; then continue with the rest
             time.sleep(wait_seconds(attempt))
     return _HBASE_UNFINISHED

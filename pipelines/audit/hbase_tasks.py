@@ -7,7 +7,7 @@ import pyarrow as pa
 from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.scans import read_salt
-from commitlake.connectors.hbase.tables import open_table
+from commitlake.connectors.hbase.tables import open_existing
 from commitlake.pipelines.audit.message_rows import RowCriteria
 from commitlake.pipelines.audit.windows import merge_windows, to_windows
 from commitlake.schemas.tables.messages import MESSAGES
@@ -16,7 +16,7 @@ from commitlake.schemas.tables.messages import MESSAGES
 def salts_of(options: HBaseOptions) -> range:
     """Return the salts (prefixes of row keys) of an HBase table, as a range of numbers."""
     with Client(options) as client:
-        return range(open_table(client).salts)
+        return range(open_existing(client).salts)
 
 
 def count_salt(options: HBaseOptions, wanted: RowCriteria, salt: int) -> pa.Table:

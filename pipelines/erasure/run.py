@@ -280,7 +280,7 @@ def follow_hbase(place: Place) -> int:
     assert place.hbase is not None
     for attempt in range(MAX_TRIES):
         try:
-            done = follow(place.runner, place.lake.uri("messages"), place.hbase, s3=place.lake.s3)
+            done = follow(place.runner, place.lake, place.hbase)
         except ConcurrentFollowError:
             if attempt == MAX_TRIES - 1:
                 raise

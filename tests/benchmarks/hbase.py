@@ -57,9 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(*(f"{name}: {value}" for name, value in machine().items()), sep="\n")
     with tempfile.TemporaryDirectory(prefix="commitlake-hbase-") as folder:
         lake = Lake(folder)
-        uri = lake.uri("messages")
         for rows in chunks(arguments.messages, _CHUNK):
-            append(uri, rows)
+            append(lake.uri("messages"), rows)
         spark = open_session("benchmark")
         with HBase(Path(folder) / "hbase", heap_mb=arguments.heap_mb, jvm=FAST_JVM) as server:
             options = HBaseOptions(host="127.0.0.1", port=server.thrift_port)
@@ -67,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 for batch_rows in _numbers(arguments.batch_rows):
                     chosen = replace(options, batch_rows=batch_rows, connections=connections)
                     chosen = replace(chosen, table=f"messages_{connections}_{batch_rows}")
-                    followed = follow(SparkRunner(spark), uri, chosen, task_rows=1)
+                    followed = follow(SparkRunner(spark), lake, chosen, task_rows=1)
                     print(
                         f"{followed.rows:,} messages, {batch_rows} a call, {connections} connections: "
                         f"{followed.seconds:.1f} s, {followed.rows / followed.seconds:,.0f} messages/s",

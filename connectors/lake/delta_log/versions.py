@@ -214,11 +214,6 @@ def _check_deletion_vectors(actions: pa.Table) -> None:
         raise _deletion_vector_error(actions.column("path").filter(vectors.is_valid())[0].as_py())
 
 
-def table_id(table_uri: str, storage_options: StorageOptions = None) -> str:
-    """Return an id that distinguishes this table from any other at the same place."""
-    return str(_open(table_uri, storage_options).metadata().id)
-
-
 def table_files(table_uri: str, storage_options: StorageOptions = None) -> pafs.FileSystem:
     """Return a filesystem whose root is the table's folder; each process creates its own."""
     options = None if storage_options is None else dict(storage_options)

@@ -1,4 +1,4 @@
-"""One run of the follower, as a process of its own that a test can kill: `follow_once URI PORT TABLE`."""
+"""One run of the follower, as a process of its own that a test can kill: `follow_once LAKE PORT TABLE`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import sys
 
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.lake.lake import Lake
 
 
-def main(uri: str, port: str, table: str) -> None:
+def main(lake: str, port: str, table: str) -> None:
     """Follow, and print a line for each completed version."""
     print("begins", flush=True)
     options = HBaseOptions(host="127.0.0.1", port=int(port), table=table, salts=4, batch_rows=200)
-    follow(None, uri, options, progress=lambda version, rows: print(f"version {version}: {rows}", flush=True))
+    follow(None, Lake(lake), options, progress=lambda version, rows: print(f"version {version}: {rows}", flush=True))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from commitlake.connectors.hbase.followed import HBaseUpdate
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.lake.lake import Lake
 from tests.servers.hbase import HBase
 from tests.support.hbase_cells import all_cells, hbase_rows
 from tests.support.hbase_tables import append, delta_rows, message_rows, rare_rows
@@ -31,18 +32,18 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A table of messages that takes several seconds to load."""
-    path = tmp_path_factory.mktemp("lake") / "messages"
-    append(path, message_rows(6000))
-    return str(path)
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake whose table of messages takes several seconds to load."""
+    lake = Lake(str(tmp_path_factory.mktemp("lake")))
+    append(lake.uri("messages"), message_rows(6000))
+    return lake
 
 
 class _Following:
     """A follower in a thread."""
 
-    def __init__(self, uri: str, options: HBaseOptions) -> None:
-        self._uri, self._options = uri, options
+    def __init__(self, lake: Lake, options: HBaseOptions) -> None:
+        self._lake, self._options = lake, options
         self.followed: HBaseUpdate | None = None
         self.error: Exception | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -50,7 +51,7 @@ class _Following:
 
     def _run(self) -> None:
         try:
-            self.followed = follow(None, self._uri, self._options)
+            self.followed = follow(None, self._lake, self._options)
         except Exception as error:  # noqa: BLE001 (handed to the test)
             self.error = error
 
@@ -87,34 +88,34 @@ def _small_calls(options: HBaseOptions) -> HBaseOptions:
 )
 @pytest.mark.long("a server that is down for longer is survived each time")
 def test_following_completes_after_a_server_is_restarted_during_writes(
-    hbase: HBase, uri: str, options: HBaseOptions, restart: Callable[[HBase], None]
+    hbase: HBase, lake: Lake, options: HBaseOptions, restart: Callable[[HBase], None]
 ) -> None:
-    following = _Following(uri, _small_calls(options))
+    following = _Following(lake, _small_calls(options))
     following.wait_until_it_writes(500)
     restart(hbase)
     assert following.finish().rows == 6000
-    assert hbase_rows(options) == delta_rows(uri)
+    assert hbase_rows(options) == delta_rows(lake.uri("messages"))
 
 
 def test_following_fails_while_thrift_is_down_and_then_catches_up(
-    hbase: HBase, uri: str, options: HBaseOptions
+    hbase: HBase, lake: Lake, options: HBaseOptions
 ) -> None:
     hbase.kill_thrift()
     try:
         with pytest.raises(HBaseError, match=r"Thrift server 127\.0\.0\.1:\d+ gave no answer .* within 2 s"):
-            follow(None, uri, replace(options, connect_seconds=2))
+            follow(None, lake, replace(options, connect_seconds=2))
     finally:
         hbase.start_thrift()
-    follow(None, uri, options)
-    assert hbase_rows(options) == delta_rows(uri)
+    follow(None, lake, options)
+    assert hbase_rows(options) == delta_rows(lake.uri("messages"))
 
 
 @pytest.mark.long("HBase starts again; its Thrift server goes down and comes back each time")
 def test_following_fails_when_hbase_goes_down_and_then_catches_up(
-    hbase: HBase, uri: str, options: HBaseOptions
+    hbase: HBase, lake: Lake, options: HBaseOptions
 ) -> None:
     """HBase's Thrift server stays up, and does not answer."""
-    following = _Following(uri, replace(_small_calls(options), timeout_ms=2000, retry_seconds=5))
+    following = _Following(lake, replace(_small_calls(options), timeout_ms=2000, retry_seconds=5))
     following.wait_until_it_writes(500)
     hbase.kill_hbase()
     try:
@@ -124,23 +125,24 @@ def test_following_fails_when_hbase_goes_down_and_then_catches_up(
             following.finish()
     finally:
         hbase.start_hbase()
-    follow(None, uri, options)
-    assert hbase_rows(options) == delta_rows(uri)
+    follow(None, lake, options)
+    assert hbase_rows(options) == delta_rows(lake.uri("messages"))
 
 
 @pytest.mark.long("its Thrift server goes down and comes back each time")
 def test_following_completes_after_kills_at_random_moments(hbase: HBase, options: HBaseOptions, tmp_path: Path) -> None:
     """Seeded: each run is killed after a part of the time that an undisturbed one takes."""
     chance = random.Random(SEED)
-    uri = str(tmp_path / "messages")
+    lake = Lake(str(tmp_path))
+    uri = lake.uri("messages")
     append(uri, message_rows(2000))
     undisturbed = replace(options, table=options.table + "_undisturbed")
     began = time.monotonic()
-    subprocess.run(_follow_once(hbase, uri, undisturbed), cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=300)
+    subprocess.run(_follow_once(hbase, lake, undisturbed), cwd=ROOT, check=True, stdout=subprocess.DEVNULL, timeout=300)
     seconds = time.monotonic() - began
     killed = 0
     for number in range(KILLS):
-        with subprocess.Popen(_follow_once(hbase, uri, options), cwd=ROOT, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(_follow_once(hbase, lake, options), cwd=ROOT, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()  # until then nothing happens but imports
             let_pass(chance.uniform(0, seconds / 2), "the run is killed at any moment")
@@ -157,17 +159,24 @@ def test_following_completes_after_kills_at_random_moments(hbase: HBase, options
     assert killed > 0
     anew = replace(options, table=options.table + "_anew")
     for each in (options, undisturbed, anew):
-        follow(None, uri, each)
-    assert hbase_rows(options) == delta_rows(uri)
+        follow(None, lake, each)
+    assert hbase_rows(options) == delta_rows(lake.uri("messages"))
     assert all_cells(options) == all_cells(undisturbed) == all_cells(anew)
 
 
-def _follow_once(hbase: HBase, uri: str, options: HBaseOptions) -> list[str]:
-    return [sys.executable, "-m", "tests.integration.hbase.follow_once", uri, str(hbase.thrift_port), options.table]
+def _follow_once(hbase: HBase, lake: Lake, options: HBaseOptions) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "tests.integration.hbase.follow_once",
+        lake.root,
+        str(hbase.thrift_port),
+        options.table,
+    ]
 
 
 @pytest.mark.long("a cluster of its own; the servers of the others die each time")
-def test_following_completes_while_a_region_server_dies_and_restarts(tmp_path: Path, uri: str) -> None:
+def test_following_completes_while_a_region_server_dies_and_restarts(tmp_path: Path, lake: Lake) -> None:
     """The regions of the dead server move to the other one, which replays its log."""
     with HBase(tmp_path / "hbase", heap_mb=384, region_servers=2) as cluster, cluster.thrift2() as thrift2_port:
         options = HBaseOptions(
@@ -175,10 +184,10 @@ def test_following_completes_while_a_region_server_dies_and_restarts(tmp_path: P
         )
         with Client(options) as client:
             open_or_create(client)
-        following = _Following(uri, _small_calls(options))
+        following = _Following(lake, _small_calls(options))
         following.wait_until_it_writes(500)
         cluster.kill_region_server(0)
         let_pass(2, "its regions move")
         cluster.start_region_server(0)
         assert following.finish().rows == 6000
-        assert hbase_rows(options) == delta_rows(uri)
+        assert hbase_rows(options) == delta_rows(lake.uri("messages"))

@@ -14,6 +14,7 @@ from commitlake.connectors.hbase.errors import HBaseError
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.lookups import look_up, read_all
 from commitlake.connectors.hbase.options import HBaseOptions
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.lake.reader import run_sql
 from commitlake.schemas.selection import Selection
 from tests.servers.hbase import HBase
@@ -24,25 +25,25 @@ MINUTE = datetime.timedelta(minutes=1)
 
 
 @pytest.fixture(scope="module")
-def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
-    path = tmp_path_factory.mktemp("lake") / "messages"
-    append(path, message_rows(6000))
-    append(path, rare_rows())
-    return str(path)
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    lake = Lake(str(tmp_path_factory.mktemp("lake")))
+    append(lake.uri("messages"), message_rows(6000))
+    append(lake.uri("messages"), rare_rows())
+    return lake
 
 
 @pytest.fixture(scope="module")
-def rows(uri: str) -> Rows:
+def rows(lake: Lake) -> Rows:
     """All rows in the order of answers: by time, nulls last, then by place."""
-    order = delta_rows(uri)
+    order = delta_rows(lake.uri("messages"))
     latest = datetime.datetime.max.replace(tzinfo=datetime.UTC)
     return sorted(order, key=lambda row: (row["store_timestamp"] is None, row["store_timestamp"] or latest))
 
 
 @pytest.fixture(scope="module")
-def client(hbase: HBase, uri: str) -> Iterator[Client]:
+def client(hbase: HBase, lake: Lake) -> Iterator[Client]:
     options = HBaseOptions(host="127.0.0.1", port=hbase.thrift_port, table="lookups", salts=8)
-    follow(None, uri, options)
+    follow(None, lake, options)
     with Client(options) as client:
         yield client
 
@@ -123,14 +124,12 @@ def test_other_conditions_filter_the_messages_that_the_keys_find(client: Client,
     assert _ask(client, replace(wanted, kinds=["dlq"])) == []
 
 
-def test_answers_are_in_the_order_of_a_sql_query_on_delta(client: Client, uri: str) -> None:
-    from deltalake import DeltaTable
-
+def test_answers_are_in_the_order_of_a_sql_query_on_delta(client: Client, lake: Lake) -> None:
     sql = (
         "SELECT broker, physical_offset FROM messages WHERE topic = 'orders' "
         "ORDER BY store_timestamp ASC NULLS LAST, broker, physical_offset LIMIT 500"
     )
-    expected = run_sql(DeltaTable(uri), "messages", sql).read_all().to_pylist()
+    expected = run_sql(lake.table("messages"), "messages", sql).read_all().to_pylist()
     found = _ask(client, Selection(topics=["orders"]), 500)
     assert [{name: row[name] for name in ("broker", "physical_offset")} for row in found] == expected
 

@@ -12,6 +12,7 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.tables import open_or_create
+from commitlake.connectors.lake.lake import Lake
 from commitlake.schemas.tables.messages import MESSAGES
 from commitlake.schemas.tables.spark import spark_schema
 from tests.support.hbase_tables import append, by_place, delta_rows, message_rows, rare_rows
@@ -34,16 +35,20 @@ def _read(spark: SparkSession, options: HBaseOptions, **more: str) -> DataFrame:
     return spark.read.format("hbase").options(**_given(options, **more)).load()
 
 
-def test_the_projection_is_read_back_row_by_row(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
-    follow(None, uri, options)
+def test_the_projection_is_read_back_row_by_row(
+    spark: SparkSession, tmp_path: Path, uri: str, options: HBaseOptions
+) -> None:
+    follow(None, Lake(str(tmp_path)), options)
     found = _read(spark, options)
     assert found.schema == spark_schema(MESSAGES)
     assert by_place(found.toArrow().to_pylist()) == delta_rows(uri)
 
 
 @pytest.mark.long("all columns are read back each time, by the same partitions")
-def test_requested_columns_are_read_in_partitions_by_salt(spark: SparkSession, uri: str, options: HBaseOptions) -> None:
-    follow(None, uri, options)
+def test_requested_columns_are_read_in_partitions_by_salt(
+    spark: SparkSession, tmp_path: Path, uri: str, options: HBaseOptions
+) -> None:
+    follow(None, Lake(str(tmp_path)), options)
     found = _read(spark, options, columns=AUDITED)
     assert ",".join(found.columns) == AUDITED
     assert found.rdd.getNumPartitions() == options.salts

@@ -13,7 +13,8 @@ from commitlake.connectors.hbase.client import Client
 from commitlake.connectors.hbase.errors import HBaseError, HBaseRefusedError
 from commitlake.connectors.hbase.follower import follow
 from commitlake.connectors.hbase.options import HBaseOptions
-from commitlake.connectors.hbase.tables import TableLayout, open_or_create, open_table, shell_statement
+from commitlake.connectors.hbase.tables import TableLayout, open_existing, open_or_create, shell_statement
+from commitlake.connectors.lake.lake import Lake
 from tests.servers.hbase import HBase
 from tests.support.hbase_cells import hbase_rows
 from tests.support.hbase_tables import append, message_rows
@@ -31,7 +32,7 @@ def _families(hbase: HBase, options: HBaseOptions) -> dict[bytes, dict[str, Any]
 def test_a_table_is_created_with_the_requested_options(hbase: HBase, options: HBaseOptions) -> None:
     options = replace(options, ttl_seconds=86_400, compression="GZ")
     with Client(options) as client:
-        assert open_or_create(client) == open_table(client) == TableLayout(salts=4)
+        assert open_or_create(client) == open_existing(client) == TableLayout(salts=4)
     families = _families(hbase, options)
     assert set(families) == {b"m", b"p"}
     messages, ours = families[b"m"], families[b"p"]
@@ -86,7 +87,7 @@ def test_a_codec_that_the_servers_lack_is_an_error(options: HBaseOptions) -> Non
 
 def test_a_missing_table_is_an_error(options: HBaseOptions) -> None:
     with Client(options) as client, pytest.raises(HBaseError, match=r"there is no table messages_\d+ at 127"):
-        open_table(client)
+        open_existing(client)
 
 
 def test_an_existing_table_keeps_its_number_of_salts(options: HBaseOptions) -> None:
@@ -105,5 +106,5 @@ def test_messages_expire_by_their_own_date(options: HBaseOptions, tmp_path: Path
         row |= {"store_timestamp": day, "store_date": day.date()}
     append(tmp_path / "messages", rows)
     options = replace(options, ttl_seconds=86_400)
-    assert follow(None, str(tmp_path / "messages"), options).rows == 20
+    assert follow(None, Lake(str(tmp_path)), options).rows == 20
     assert len(hbase_rows(options)) == 15

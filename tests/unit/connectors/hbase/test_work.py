@@ -14,16 +14,20 @@ import pytest
 from commitlake.connectors.hbase import work as work_module
 from commitlake.connectors.hbase.options import HBaseOptions
 from commitlake.connectors.hbase.work import PIECE_ROWS, KeptPlaces, Work, divide_into_pieces, find_kept_places
+from commitlake.connectors.lake.delta_log import versions
 from commitlake.connectors.lake.delta_log.versions import AddedFile, AddedVersion
+from commitlake.connectors.lake.lake import Lake
 from commitlake.connectors.storage.s3_options import S3Options
 
 
-def _file(root: Path, name: str, offsets: range, rows_in_group: int) -> AddedFile:
+def _file(lake: Lake, name: str, offsets: range, rows_in_group: int) -> AddedFile:
     table = pa.table({"broker": ["a" if n % 2 else "b" for n in offsets], "physical_offset": list(offsets)})
     table = table.append_column("unique_key", pa.array([f"U{n}" for n in offsets]))
     table = table.append_column("keys", pa.nulls(len(offsets), pa.list_(pa.string())))
-    pq.write_table(table, root / name, row_group_size=rows_in_group)
-    return AddedFile(str(root / name), name, "2026-11-20", 1, len(offsets))
+    path = Path(lake.uri("messages"), name)
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(table, path, row_group_size=rows_in_group)
+    return AddedFile(str(path), name, "2026-11-20", 1, len(offsets))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +40,8 @@ def test_a_large_file_is_divided_into_pieces(rows: int | None, parts: int) -> No
 
 def test_pieces_have_every_row_once_with_its_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(work_module, "PIECE_ROWS", 300)
-    files = [_file(tmp_path, "one", range(1000), 70), _file(tmp_path, "two", range(1000, 1010), 70)]
+    lake = Lake(str(tmp_path))
+    files = [_file(lake, "one", range(1000), 70), _file(lake, "two", range(1000, 1010), 70)]
     taken: list[Any] = []
 
     def keep(_client: object, batches: Any, _salts: int) -> int:
@@ -47,7 +52,7 @@ def test_pieces_have_every_row_once_with_its_date(tmp_path: Path, monkeypatch: p
     pieces = divide_into_pieces(files)
     assert len(pieces) == 5
     for piece in pieces:
-        Work(HBaseOptions(batch_rows=50), 4, str(tmp_path)).run([piece])
+        Work(HBaseOptions(batch_rows=50), 4, lake).run([piece])
     assert sorted(row["physical_offset"] for row in taken) == list(range(1010))
     assert {str(row["store_date"]) for row in taken} == {"2026-11-20"}
 
@@ -58,20 +63,21 @@ def test_each_task_finds_current_credentials_itself(monkeypatch: pytest.MonkeyPa
     def open_files(uri: str, options: dict[str, str]) -> None:
         seen.append((uri, options["aws_secret_access_key"]))
 
-    monkeypatch.setattr(work_module, "table_files", open_files)
+    monkeypatch.setattr(versions, "table_files", open_files)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "first")
-    sent = pickle.dumps(Work(HBaseOptions(), 4, "s3://bucket/messages", S3Options()))
+    sent = pickle.dumps(Work(HBaseOptions(), 4, Lake("s3://bucket/lake", S3Options())))
     assert b"first" not in sent
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "second")
     pickle.loads(sent).files()
-    assert seen == [("s3://bucket/messages", "second")]
+    assert seen == [("s3://bucket/lake/messages", "second")]
 
 
 def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    removed = _file(tmp_path, "old", range(100), 30)
-    added = [_file(tmp_path, "new", range(40), 30), _file(tmp_path, "other", range(60, 90), 30)]
-    work = Work(HBaseOptions(), 4, str(tmp_path))
+    lake = Lake(str(tmp_path))
+    removed = _file(lake, "old", range(100), 30)
+    added = [_file(lake, "new", range(40), 30), _file(lake, "other", range(60, 90), 30)]
+    work = Work(HBaseOptions(), 4, lake)
     kept = find_kept_places(work, AddedVersion(1, tuple(added), (removed,)))
     assert {broker: len(offsets) for broker, offsets in kept.all.items()} == {"a": 35, "b": 35}
     assert all(bool(np.all(np.diff(offsets) > 0)) for offsets in kept.all.values())
@@ -87,5 +93,6 @@ def test_rows_that_a_version_added_again_are_not_deleted(tmp_path: Path, monkeyp
 
 
 def test_a_version_that_only_adds_has_no_kept_places(tmp_path: Path) -> None:
-    added = _file(tmp_path, "new", range(10), 30)
-    assert find_kept_places(Work(HBaseOptions(), 4, str(tmp_path)), AddedVersion(1, (added,))) == KeptPlaces({}, {})
+    lake = Lake(str(tmp_path))
+    added = _file(lake, "new", range(10), 30)
+    assert find_kept_places(Work(HBaseOptions(), 4, lake), AddedVersion(1, (added,))) == KeptPlaces({}, {})

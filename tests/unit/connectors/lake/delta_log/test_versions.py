@@ -20,7 +20,6 @@ from commitlake.connectors.lake.delta_log.versions import (
     files_of_time,
     snapshot_files,
     table_files,
-    table_id,
 )
 from commitlake.schemas.errors import ExitCode
 from tests.support.exit_codes import exits
@@ -133,11 +132,6 @@ def test_a_version_cleaned_from_the_log_is_an_error(uri: str) -> None:
 def test_a_recreated_table_is_an_error_for_its_follower(uri: str) -> None:
     with pytest.raises(VersionGoneError, match="ends with version 1, expected 7 or later: it was recreated"):
         added_versions(uri, 7)
-
-
-def test_two_tables_have_two_ids(uri: str, tmp_path: Path) -> None:
-    _append(str(tmp_path / "other"), [("2026-11-20", 1)])
-    assert table_id(uri) == table_id(uri) != table_id(str(tmp_path / "other"))
 
 
 @pytest.mark.parametrize(
